@@ -147,7 +147,7 @@ impl Typed {
             }
         })?;
         // Parsed again, since the object may be one level too deep.
-        let text = object::write(members.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let text = object::write(members);
         Raw::parse(text).map_err(|error| format!("the arguments cannot be sent: {error}"))
     }
 

@@ -5,12 +5,12 @@
 //! modern server needs no entry, since the probe opens its session. The file holds salted hashes and times. It may be missing,
 //! damaged or read-only, and no command fails because of that.
 
-use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mcpjoin::transport::ChildCommand;
 use sha2::{Digest, Sha256};
 
 use crate::{folders, found};
@@ -44,14 +44,9 @@ struct Eras {
 }
 
 impl CachedEra {
-    /// Looks a command up. `None` without a cache folder, or without the program. `path`: the `PATH` of the search for the program.
-    pub(crate) fn of_command<'a>(
-        program: &OsStr,
-        args: impl IntoIterator<Item = &'a OsStr>,
-        cwd: Option<&Path>,
-        path: Option<&OsStr>,
-    ) -> Option<Self> {
-        Self::look_up(fingerprint(program, args, cwd, path)?)
+    /// Looks a command up. `None` without a cache folder, or without the program.
+    pub(crate) fn of_command(command: &ChildCommand) -> Option<Self> {
+        Self::look_up(fingerprint(command)?)
     }
 
     /// Looks a server over HTTP up, without the query of its URL, which may hold secrets.
@@ -144,16 +139,11 @@ impl Eras {
 }
 
 /// What identifies the server of a command: the program and its time of change, the arguments, and the files among them.
-/// `cwd`: the directory of relative paths.
-fn fingerprint<'a>(
-    program: &OsStr,
-    args: impl IntoIterator<Item = &'a OsStr>,
-    cwd: Option<&Path>,
-    path: Option<&OsStr>,
-) -> Option<Vec<u8>> {
+fn fingerprint(command: &ChildCommand) -> Option<Vec<u8>> {
     let here = std::env::current_dir().ok()?;
-    let here = cwd.map_or_else(|| here.clone(), |cwd| here.join(cwd));
-    let program = find(program, &here, path)?;
+    let program = here.join(command.resolve().ok()?);
+    let spec = command.spec();
+    let folder = spec.current_dir.as_ref().map_or_else(|| here.clone(), |folder| here.join(folder));
     let mut bytes = Vec::new();
     let mut part = |part: &[u8]| {
         bytes.extend((part.len() as u64).to_be_bytes());
@@ -161,9 +151,9 @@ fn fingerprint<'a>(
     };
     part(program.as_os_str().as_encoded_bytes());
     part(&changed(&program)?);
-    for (place, arg) in args.into_iter().enumerate() {
+    for (place, arg) in spec.args.iter().enumerate() {
         part(arg.as_encoded_bytes());
-        let file = here.join(arg);
+        let file = folder.join(arg);
         if place < MAX_FILE_ARGUMENTS
             && let Some(changed) = changed(&file)
         {
@@ -172,15 +162,6 @@ fn fingerprint<'a>(
         }
     }
     Some(bytes)
-}
-
-/// The file of a program.
-fn find(program: &OsStr, here: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
-    if Path::new(program).components().count() > 1 || Path::new(program).is_absolute() {
-        return Some(here.join(program));
-    }
-    let folders = std::env::split_paths(path?).filter(|folder| !folder.as_os_str().is_empty());
-    folders.map(|folder| here.join(folder).join(program)).find(|file| file.is_file())
 }
 
 /// The time of the last change of a file, and its size; `None` when it is no file.

@@ -69,15 +69,15 @@ impl Subscriber for Shown {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut words = Words::new(self.limit);
+        let mut words = Words { limit: self.limit, ..Words::default() };
         event.record(&mut words);
+        let text = format!("{}{}", words.message, words.fields);
         let level = *event.metadata().level();
         if level <= Level::WARN && self.max_level == Level::WARN {
             // Without `-v` a warning of the library is printed as one of ours.
-            return self.ui.warning(&words.sentence());
+            return self.ui.warning(&text);
         }
-        let level = level.as_str().to_lowercase();
-        self.ui.detail_of(LIBRARY, &words.text(&level));
+        self.ui.detail_of(LIBRARY, &format!("[{}] {text}", level.as_str().to_lowercase()));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -95,25 +95,11 @@ impl Subscriber for Shown {
 }
 
 /// An event as text.
+#[derive(Default)]
 struct Words {
     message: String,
     fields: String,
     limit: &'static str,
-}
-
-impl Words {
-    const fn new(limit: &'static str) -> Self {
-        Self { message: String::new(), fields: String::new(), limit }
-    }
-
-    /// The text of a warning of ours.
-    fn sentence(&self) -> String {
-        format!("{}{}", self.message, self.fields)
-    }
-
-    fn text(&self, level: &str) -> String {
-        format!("[{level}] {}{}", self.message, self.fields)
-    }
 }
 
 /// Shows a log message of the server.
@@ -130,7 +116,7 @@ pub(crate) fn show_log_message(ui: &Ui, notification: &Notification) {
 
 impl Visit for Words {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // OutgoingEvent to a string does not fail.
+        // Writing to a string does not fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             "limit" if format!("{value:?}") == r#""message""# => write!(self.fields, "; {}", self.limit),
@@ -155,9 +141,9 @@ mod tests {
         }
 
         fn event(&self, event: &tracing::Event<'_>) {
-            let mut words = Words::new(LIMIT_OPTION);
+            let mut words = Words { limit: LIMIT_OPTION, ..Words::default() };
             event.record(&mut words);
-            self.0.lock().unwrap().push(words.text("debug"));
+            self.0.lock().unwrap().push(format!("[debug] {}{}", words.message, words.fields));
         }
 
         fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {

@@ -3,6 +3,8 @@
 //!
 //! Used where something is listed or shown.
 
+use std::fmt::Display;
+
 use mcpjoin::proto::types::Members;
 use mcpjoin::proto::{Kind, Raw};
 
@@ -41,15 +43,15 @@ impl IntoIterator for Object {
     }
 }
 
-/// The text of an object with these members.
-pub(crate) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let mut text = String::from("{");
-    for (place, (name, value)) in members.into_iter().enumerate() {
-        text.push_str(if place == 0 { "" } else { "," });
-        text.push_str(Raw::string(name).as_str());
-        text.push(':');
-        text.push_str(value);
-    }
-    text.push('}');
-    text
+/// The text of an object with these members. The values are JSON.
+pub(crate) fn write<N: AsRef<str>>(members: impl IntoIterator<Item = (N, impl Display)>) -> String {
+    let member = |(name, value): (N, _)| format!("{}:{value}", Raw::string(name.as_ref()));
+    format!("{{{}}}", members.into_iter().map(member).collect::<Vec<_>>().join(","))
+}
+
+/// [`write`] without the members that have no value.
+pub(crate) fn write_known<N: AsRef<str>, V: Display>(
+    members: impl IntoIterator<Item = (N, Option<V>)>,
+) -> String {
+    write(members.into_iter().filter_map(|(name, value)| Some((name, value?))))
 }

@@ -14,6 +14,7 @@ mod address;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 
+use crate::failure::Failure;
 use crate::secret;
 
 pub(crate) use address::{Http, Quic, Socket};
@@ -88,15 +89,6 @@ impl Invocation {
     fn command(program: OsString, args: Vec<OsString>, operands: Vec<OsString>) -> Self {
         Self { notes: notes(&program, &args), target: command(program, args), operands }
     }
-}
-
-/// Why the words cannot be used.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Misuse {
-    /// What is wrong.
-    pub(crate) problem: String,
-    /// What to type instead.
-    pub(crate) instead: String,
 }
 
 /// The rows of `mcpjoin help targets`.
@@ -175,7 +167,7 @@ pub(crate) fn without_operands(
     server: Option<&str>,
     words: Vec<OsString>,
     escaped: bool,
-) -> Result<Invocation, Misuse> {
+) -> Result<Invocation, Failure> {
     if let Some(name) = server {
         return match words.first() {
             None => Ok(of_server(name, words)),
@@ -184,10 +176,8 @@ pub(crate) fn without_operands(
     }
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
-        return Err(Misuse {
-            problem: "no server is named".into(),
-            instead: format!("mcpjoin {verb} TARGET, or mcpjoin {verb} COMMAND [ARG]..."),
-        });
+        let hint = format!("mcpjoin {verb} TARGET, or mcpjoin {verb} COMMAND [ARG]...");
+        return Err(Failure::usage("no server is named", hint));
     };
     let rest: Vec<OsString> = words.collect();
     if escaped {
@@ -222,7 +212,7 @@ pub(crate) fn with_operands(
     server: Option<&str>,
     words: Vec<OsString>,
     after: Option<Vec<OsString>>,
-) -> Result<Invocation, Misuse> {
+) -> Result<Invocation, Failure> {
     if let Some(name) = server {
         return match after.unwrap_or_default().first() {
             None => Ok(of_server(name, words)),
@@ -232,19 +222,15 @@ pub(crate) fn with_operands(
     if let Some(after) = after {
         let mut after = after.into_iter();
         let Some(program) = after.next().filter(|word| !word.is_empty()) else {
-            return Err(Misuse {
-                problem: "no command follows --".into(),
-                instead: format!("mcpjoin {verb} ... -- COMMAND [ARG]..."),
-            });
+            let hint = format!("mcpjoin {verb} ... -- COMMAND [ARG]...");
+            return Err(Failure::usage("no command follows --", hint));
         };
         return Ok(Invocation::command(program, after.collect(), words));
     }
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
-        return Err(Misuse {
-            problem: "no server is named".into(),
-            instead: format!("mcpjoin {verb} TARGET ..., or mcpjoin {verb} ... -- COMMAND [ARG]..."),
-        });
+        let hint = format!("mcpjoin {verb} TARGET ..., or mcpjoin {verb} ... -- COMMAND [ARG]...");
+        return Err(Failure::usage("no server is named", hint));
     };
     let operands: Vec<OsString> = words.collect();
     if let Some((file, name, tool)) = first.to_str().and_then(tool_of_entry) {
@@ -284,12 +270,12 @@ fn tool_of_entry(word: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// The target of a word. `operands`: the placeholder for operands in a usage line of the verb.
-fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Target, Misuse> {
+fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Target, Failure> {
     let text = first.to_string_lossy();
-    let no_address = |instead| {
+    let no_address = |hint: String| {
         // No secrets are known yet, so the word is masked by position.
         let word = words_shown(&[first.to_owned()]);
-        Misuse { problem: format!("{word} is no address"), instead }
+        Failure::usage(format!("{word} is no address"), hint)
     };
     match word {
         Word::Demo => Ok(Target::Demo),
@@ -302,14 +288,8 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
             "tcp" | "unix" => Socket::parse(&text).map(Target::Socket).map_err(no_address),
             "quic" => Quic::parse(&text).map(Target::Quic).map_err(no_address),
             "orchestra" => Quic::orchestrator(&text).map(Target::Orchestrator).map_err(no_address),
-            "demo" => Err(Misuse {
-                problem: "demo: stands alone".into(),
-                instead: format!("mcpjoin {verb} demo:{operands}"),
-            }),
-            _ => Err(Misuse {
-                problem: format!("no server is reached by {scheme}:"),
-                instead: "mcpjoin help targets".into(),
-            }),
+            "demo" => Err(Failure::usage("demo: stands alone", format!("mcpjoin {verb} demo:{operands}"))),
+            _ => Err(Failure::usage(format!("no server is reached by {scheme}:"), "mcpjoin help targets")),
         },
     }
 }
@@ -323,8 +303,8 @@ fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
     Invocation::new(named(None, name, false, String::new()), operands)
 }
 
-/// The misuse of words after a target that takes none. Options are suggested before it.
-fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
+/// The failure of words after a target that takes none. Options are suggested before it.
+fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Failure {
     let first = words_shown(&[first.to_owned()]);
     let options = rest.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     let (more, before) = if options {
@@ -332,18 +312,14 @@ fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
     } else {
         ("", String::new())
     };
-    Misuse {
-        problem: format!("{verb} takes nothing after {first}{more}"),
-        instead: format!("mcpjoin {verb} {before}{first}"),
-    }
+    let problem = format!("{verb} takes nothing after {first}{more}");
+    Failure::usage(problem, format!("mcpjoin {verb} {before}{first}"))
 }
 
-fn named_twice(verb: &str, name: &str, word: &OsStr) -> Misuse {
+fn named_twice(verb: &str, name: &str, word: &OsStr) -> Failure {
     let word = words_shown(&[word.to_owned()]);
-    Misuse {
-        problem: format!("--server {} and {word} are two servers", shown(name.as_ref())),
-        instead: format!("mcpjoin help {verb}"),
-    }
+    let problem = format!("--server {} and {word} are two servers", shown(name.as_ref()));
+    Failure::usage(problem, format!("mcpjoin help {verb}"))
 }
 
 const fn command(program: OsString, args: Vec<OsString>) -> Target {

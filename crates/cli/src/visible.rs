@@ -51,6 +51,14 @@ pub(crate) fn first_line(text: &str) -> Cow<'_, str> {
     line(text.trim().lines().next().unwrap_or_default().trim_end())
 }
 
+/// Truncates a text to a number of characters; `…` stands for the rest.
+pub(crate) fn cut_chars(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// Truncates a text to a width in columns; `…` stands for the rest.
 pub(crate) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {

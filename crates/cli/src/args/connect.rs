@@ -127,15 +127,17 @@ impl Connect {
         Self { configured, server, ..Self::default() }
     }
 
-    /// The first given option for a server that does not name it. Without a server such an option has no effect.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        let Self { configured, server: _, header, no_auth, ca, pin, cert, key, certs_dir, .. } = self;
-        let Self { server_name, env, env_clean, inherit_env, for_others: _, cwd, .. } = self;
-        let Self { era, no_cache, protocol_version, .. } = self;
+    /// The options that are given, in their order in the help.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let Self { configured, server, header, no_auth, ca, pin, cert, key, certs_dir, server_name, .. } =
+            self;
+        let Self { env, env_clean, inherit_env, for_others: _, cwd, era, no_cache, protocol_version, .. } =
+            self;
         let Self { timeout, connect_timeout, max_message_size, trace, .. } = self;
-        let given = [
+        let options = [
             ("--config", configured.config.is_some()),
             ("--mcp-config", !configured.mcp_config.is_empty()),
+            ("--server", server.is_some()),
             ("--header", !header.is_empty()),
             ("--no-auth", *no_auth),
             ("--ca", ca.is_some()),
@@ -144,7 +146,7 @@ impl Connect {
             ("--key", key.is_some()),
             ("--certs-dir", certs_dir.is_some()),
             ("--server-name", server_name.is_some()),
-            ("--env", !env.is_empty()),
+            ("-e", !env.is_empty()),
             ("--env-clean", *env_clean),
             ("--inherit-env", *inherit_env),
             ("--cwd", cwd.is_some()),
@@ -156,7 +158,7 @@ impl Connect {
             ("--max-message-size", max_message_size.is_some()),
             ("--trace", trace.is_some()),
         ];
-        given.into_iter().find_map(|(option, given)| given.then_some(option))
+        options.into_iter().filter_map(|(option, is_given)| is_given.then_some(option))
     }
 }
 

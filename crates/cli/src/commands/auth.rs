@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::misused;
 use crate::args::{Auth, AuthWhat, Connect, Named, Reach};
 use crate::connect::{Access, Signals, logins_folder, with_plan, with_plans};
 use crate::exit::Exit;
@@ -69,8 +68,7 @@ fn with_access(
     if words.is_empty() && connect.server.is_none() {
         return Err(Failure::usage("no server is named", format!("mcpjoin auth {verb} https://host/path")));
     }
-    let invocation =
-        target::without_operands("auth", connect.server.as_deref(), words, false).map_err(misused)?;
+    let invocation = target::without_operands("auth", connect.server.as_deref(), words, false)?;
     let not_http = |name: &str| {
         let problem = format!("auth is for servers over HTTP, and {name} is none");
         Failure::usage(
@@ -81,8 +79,8 @@ fn with_access(
     if !matches!(invocation.target, Target::Http(_) | Target::Entry(_)) {
         return Err(not_http(&invocation.target.label()));
     }
-    Ok(with_plan(ui, &invocation.target, connect, async |plan| match plan.endpoint.access() {
-        Some(access) => run_until(ui, Some(&plan.shown), within, work(access)).await,
+    Ok(with_plan(ui, &invocation.target, connect, async |plan, signals| match plan.endpoint.access() {
+        Some(access) => run_until(ui, signals, Some(&plan.shown), within, work(access)).await,
         None => {
             let mut failure = not_http(&plan.shown);
             if let Some(no_entry) = plan.endpoint.no_entry() {
@@ -97,12 +95,13 @@ fn with_access(
 /// Runs `work`, which needs no server.
 fn without_server(ui: &Ui, within: Duration, work: impl AsyncFnOnce() -> Result<Exit, Failure>) -> Exit {
     let connect = Connect::to(crate::args::Configured::default(), None);
-    with_plans(ui, &[], &connect, async |_| run_until(ui, None, within, work()).await)
+    with_plans(ui, &[], &connect, async |_, signals| run_until(ui, signals, None, within, work()).await)
 }
 
 /// Waits for the work, for a signal, and for the timeout.
 async fn run_until(
     ui: &Ui,
+    mut signals: Signals,
     shown: Option<&str>,
     within: Duration,
     work: impl Future<Output = Result<Exit, Failure>>,
@@ -117,20 +116,14 @@ async fn run_until(
         ui.failure(&failure);
         failure.exit
     };
-    let mut signals = match Signals::listen() {
-        Ok(signals) => signals,
-        Err(error) => return report(Failure::system(Phase::Authorize, &error)),
-    };
-    // A signal drops the work, which frees its port.
-    let outcome = tokio::select! {
-        biased;
-        signal = signals.next() => return Exit::Signal(signal),
-        outcome = timeout(within, work) => outcome,
-    };
     let late = || {
         let problem = format!("it was not done within {}", seconds(within));
         Failure::new("E_TIMEOUT", Exit::Connection, Phase::Authorize, problem)
             .hint("do it again, and give it more time with --timeout 20m")
     };
-    outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(report)
+    // A signal drops the work, which frees its port.
+    match signals.until(timeout(within, work)).await {
+        Ok(outcome) => outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(report),
+        Err(signal) => Exit::Signal(signal),
+    }
 }

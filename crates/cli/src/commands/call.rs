@@ -10,7 +10,7 @@ use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw, code};
 use tokio::time::timeout;
 
-use super::contents::Spill;
+use super::result_content::Spill;
 use super::{lists, misuse, operands, printed, request, resume_hint, unicode};
 use crate::args::Call;
 use crate::arguments::Typed;

@@ -44,7 +44,9 @@ pub(crate) fn run(ui: &Ui, args: Complete, separated: bool) -> Result<Exit, Fail
     if !args.context.is_empty() {
         params = params.with_context(context(&args.context)?);
     }
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client| complete(ui, client, &params).await))
+    Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
+        complete(ui, client, &params).await
+    }))
 }
 
 /// The prompt or the template that has the argument.

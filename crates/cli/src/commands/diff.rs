@@ -19,7 +19,7 @@ use super::lists::MAX_PAGES;
 use super::written;
 use crate::args::{Counted, Diff};
 use crate::config::ToolFilter;
-use crate::connect::{ServerOutput, Stop, with_each_server};
+use crate::connect::{ServerOutput, Stop, lost, with_each_server};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object;
@@ -39,7 +39,7 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
         .collect();
     let pages = max_pages.map_or(MAX_PAGES, |pages| pages as usize);
     if targets.is_empty()
-        && let Some(option) = connect.given().or_else(|| max_pages.map(|_| "--max-pages"))
+        && let Some(option) = connect.given().next().or_else(|| max_pages.map(|_| "--max-pages"))
     {
         let problem = format!("{option} is for a server, and both sides are files");
         return Err(Failure::usage(problem, format!("leave out {option}")));
@@ -82,16 +82,12 @@ async fn read(
     side: Side,
     servers: &mut impl Iterator<Item = ServerOutput<Snapshot>>,
 ) -> Result<Snapshot, Exit> {
-    let lost =
-        || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way");
-    let outcome = match (side, servers) {
-        (Side::File(snapshot), _) => return Ok(*snapshot),
-        (Side::Server(target), servers) => match servers.next() {
-            Some(mut server) => {
+    let outcome = match side {
+        Side::File(snapshot) => return Ok(*snapshot),
+        Side::Server(target) => match servers.next() {
+            Some(server) => {
                 let source = source(&target);
-                let snapshot = server.next(ui).await;
-                let outcome = server.outcome(ui).await;
-                outcome.and_then(|()| Ok(Snapshot { source, ..snapshot.ok_or_else(lost)? }))
+                server.result(ui).await.map(|snapshot| Snapshot { source, ..snapshot })
             }
             None => Err(lost()),
         },
@@ -187,29 +183,27 @@ fn document(found: &Comparison) -> String {
     let shown = found.changes.iter().filter(|change| found.is_shown(change.class));
     let changes: Vec<String> = shown.map(change_of).collect();
     let classes = [ChangeClass::Breaks, ChangeClass::Reads, ChangeClass::Adds, ChangeClass::Noted];
-    let counts = classes.map(|class| (class.as_str(), found.count(class).to_string()));
     object::write([
-        ("old", side_of(&found.old).as_str()),
-        ("new", side_of(&found.new).as_str()),
-        ("changed", if found.has_changed() { "true" } else { "false" }),
-        ("counts", &object::write(counts.iter().map(|(class, count)| (*class, count.as_str())))),
-        ("changes", &format!("[{}]", changes.join(","))),
+        ("old", side_of(&found.old)),
+        ("new", side_of(&found.new)),
+        ("changed", found.has_changed().to_string()),
+        ("counts", object::write(classes.map(|class| (class.as_str(), found.count(class))))),
+        ("changes", format!("[{}]", changes.join(","))),
     ])
 }
 
 fn side_of(snapshot: &Snapshot) -> String {
     let source = Raw::string(&snapshot.source);
-    let members = [
+    object::write_known([
         ("source", Some(&source)),
         ("protocolVersion", snapshot.offer.protocol_version.as_ref()),
         ("serverInfo", snapshot.offer.server_info.as_ref()),
-    ];
-    object::write(members.iter().filter_map(|(name, value)| Some((*name, (*value)?.as_str()))))
+    ])
 }
 
 fn change_of(change: &Change) -> String {
     let text = |text: &str| Some(Raw::string(text));
-    let members = [
+    object::write_known([
         ("class", text(change.class.as_str())),
         ("kind", text(change.kind.as_str())),
         ("of", text(change.of.as_str())),
@@ -217,6 +211,5 @@ fn change_of(change: &Change) -> String {
         ("path", text(&change.path)),
         ("old", change.old.clone()),
         ("new", change.new.clone()),
-    ];
-    object::write(members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?.as_str()))))
+    ])
 }

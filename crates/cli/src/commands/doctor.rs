@@ -15,11 +15,11 @@ use mcpjoin_diagnostics::doctor::{
 };
 use mcpjoin_orchestra::certs::Certificates;
 
-use super::{exit_of, listen_for_signals, runtime, target_of, written};
+use super::{print_page, target_of};
 use crate::args;
-use crate::connect::{Plan, certificates_folder, with_plan};
+use crate::connect::{Plan, Signals, certificates_folder, with_plan, with_plans};
 use crate::exit::Exit;
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::target;
 use crate::ui::Ui;
 use crate::visible;
@@ -44,10 +44,12 @@ pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Fa
     refuse_orchestrator_options(&args)?;
     let machine = environment::doctor(&args);
     let target = target_of(ui, "doctor", args.connect.server.as_deref(), args.words, escaped)?;
-    Ok(with_plan(ui, &target, &args.connect, async |plan| examine(plan, &machine, ui).await))
+    Ok(with_plan(ui, &target, &args.connect, async |plan, signals| {
+        examine(plan, &machine, ui, signals).await
+    }))
 }
 
-async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
+async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui, signals: Signals) -> Exit {
     let child = plan.endpoint.child();
     let trace = plan.endpoint.trace().cloned();
     let observer = Observer::new(ui);
@@ -71,7 +73,7 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui) -> Exit {
         report.notes.extend(machine.shell_notes());
         (report, surroundings)
     };
-    show(&observer, &plan.shown, examined, ended).await
+    show(&observer, signals, &plan.shown, examined, ended).await
 }
 
 /// Follows an examination: draws each phase when it begins, and keeps the steps that have ended.
@@ -133,31 +135,20 @@ impl Observer {
 /// Waits for the report and prints it. A signal ends the examination. Then `ended` is awaited until the next signal.
 async fn show(
     observer: &Observer,
+    mut signals: Signals,
     name: &str,
     examined: impl Future<Output = (Report, Vec<EnvironmentFinding>)>,
     ended: impl Future<Output = ()>,
 ) -> Exit {
     let ui = &observer.ui;
-    let mut signals = match listen_for_signals(failure::Phase::Connect) {
-        Ok(signals) => signals,
-        Err(failure) => return exit_of(ui, Err(failure)),
-    };
     // A signal drops the examination, which ends what it has started.
-    let report = tokio::select! {
-        biased;
-        signal = signals.next() => Err(signal),
-        report = examined => Ok(report),
-    };
-    let (report, surroundings) = match report {
+    let (report, surroundings) = match signals.until(examined).await {
         Ok(report) => report,
         Err(signal) => {
             ui.line_over();
             observer.stopped();
-            tokio::select! {
-                biased;
-                _ = signals.next() => {}
-                () = ended => {}
-            }
+            // A second signal ends the wait.
+            let _ = signals.until(ended).await;
             return Exit::Signal(signal);
         }
     };
@@ -178,14 +169,10 @@ async fn show(
     } else {
         ui.hidden(&text::of(&report, &surroundings, ui.verbosity() > 0, ui.width())).into_owned()
     };
-    let outcome = tokio::select! {
-        biased;
-        signal = signals.next() => return Exit::Signal(signal),
-        outcome = ui.aside(move |ui| ui.page(&text)) => outcome,
-    };
-    match written(ui, outcome) {
-        Exit::Done if !report.is_healthy() => Exit::Faults,
-        exit => exit,
+    match signals.until(print_page(ui, text)).await {
+        Ok(Exit::Done) if !report.is_healthy() => Exit::Faults,
+        Ok(exit) => exit,
+        Err(signal) => Exit::Signal(signal),
     }
 }
 
@@ -198,19 +185,19 @@ fn orchestrator_address(args: &args::Doctor, escaped: bool) -> Option<String> {
     (!escaped && scheme.eq_ignore_ascii_case("orchestra")).then(|| address.to_owned())
 }
 
+/// The options for an orchestrator alone.
+const OF_ORCHESTRATORS: [&str; 2] = ["--certs-dir", "--server-name"];
+/// The options that an orchestrator and MCP servers have in common.
+const OF_BOTH: [&str; 8] =
+    ["--no-auth", "--ca", "--pin", "--cert", "--key", "--no-cache", "--timeout", "--connect-timeout"];
+
 /// Refuses options for an orchestrator with any other target.
 fn refuse_orchestrator_options(args: &args::Doctor) -> Result<(), Failure> {
-    let given = [
-        ("--certs-dir", args.connect.certs_dir.is_some()),
-        ("--server-name", args.connect.server_name.is_some()),
-    ];
-    match given.into_iter().find(|(_, given)| *given) {
-        Some((option, _)) => {
-            let problem = format!("{option} is for an orchestrator (orchestra://host:port)");
-            Err(Failure::usage(problem, format!("leave out {option}")))
-        }
-        None => Ok(()),
-    }
+    let Some(option) = args.connect.given().find(|option| OF_ORCHESTRATORS.contains(option)) else {
+        return Ok(());
+    };
+    let problem = format!("{option} is for an orchestrator (orchestra://host:port)");
+    Err(Failure::usage(problem, format!("leave out {option}")))
 }
 
 /// Examines the orchestrator.
@@ -220,21 +207,8 @@ fn examine_orchestrator(ui: &Ui, args: &args::Doctor, address: &str) -> Result<E
         return Err(Failure::usage(format!("{word} is no address"), "write orchestra://host:port"));
     }
     let connect = &args.connect;
-    let of_others = [
-        ("-e", !connect.env.is_empty()),
-        ("--env-clean", connect.env_clean),
-        ("--inherit-env", connect.inherit_env),
-        ("--cwd", connect.cwd.is_some()),
-        ("--header", !connect.header.is_empty()),
-        ("--server", connect.server.is_some()),
-        ("--trace", connect.trace.is_some()),
-        ("--era", connect.era.asked().is_some()),
-        ("--protocol-version", connect.protocol_version.is_some()),
-        ("--max-message-size", connect.max_message_size.is_some()),
-        ("--config", connect.configured.config.is_some()),
-        ("--mcp-config", !connect.configured.mcp_config.is_empty()),
-    ];
-    if let Some((option, _)) = of_others.into_iter().find(|(_, given)| *given) {
+    let is_of_others = |option: &&str| !OF_ORCHESTRATORS.contains(option) && !OF_BOTH.contains(option);
+    if let Some(option) = connect.given().find(is_of_others) {
         let problem = format!("{option} is for an MCP server, and an orchestrator is none");
         return Err(Failure::usage(problem, format!("leave out {option}")));
     }
@@ -253,10 +227,11 @@ fn examine_orchestrator(ui: &Ui, args: &args::Doctor, address: &str) -> Result<E
     if let Some(time) = connect.timeout {
         doctor = doctor.answer_timeout(time);
     }
-    let runtime = runtime(failure::Phase::Connect)?;
     let observer = Observer::new(ui);
     let doctor = doctor.on_phase(observer.phase()).on_step(observer.step());
     let name = format!("orchestra://{address}");
     let examined = async { (doctor.examine().await, Vec::new()) };
-    Ok(runtime.block_on(show(&observer, &name, examined, std::future::ready(()))))
+    Ok(with_plans(ui, &[], connect, async |_, signals| {
+        show(&observer, signals, &name, examined, std::future::ready(())).await
+    }))
 }

@@ -8,7 +8,7 @@ use mcpjoin::proto::{Kind, Raw};
 use super::lists::{ALL, MAX_PAGES, Part, era, error_of, read, server_name};
 use super::{print_page, report_failures, target_of};
 use crate::args::Info;
-use crate::connect::{About, with_about};
+use crate::connect::{About, Place, with_server};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::object::{self, Object};
@@ -20,7 +20,7 @@ use crate::visible;
 /// Shows the server. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Info, escaped: bool) -> Result<Exit, Failure> {
     let target = target_of(ui, "info", args.connect.server.as_deref(), args.words, escaped)?;
-    Ok(with_about(ui, &target, &args.connect, async |client, about| info(ui, client, about).await))
+    Ok(with_server(ui, &target, &args.connect, async |client, about| info(ui, client, about).await))
 }
 
 /// The number of items of each list of [`ALL`]; `None` where the server has no such list, or it could not be read.
@@ -114,17 +114,16 @@ fn page(ui: &Ui, client: &Client, about: &About, counts: &Counts) -> String {
 /// The facts as one object, in the shapes of the specification where it has them.
 fn document(ui: &Ui, client: &Client, about: &About, counts: &Counts, errors: &[String]) -> String {
     let peer = client.peer();
-    let entry = about.entry.as_ref().map(|(name, place)| {
-        let (name, file) = (Raw::string(name), Raw::string(&place.file.to_string_lossy()));
-        object::write([("name", name.as_str()), ("file", file.as_str()), ("line", &place.line.to_string())])
+    let text = |text: &str| Some(Raw::string(text).to_string());
+    let raw = |raw: Option<Raw>| raw.map(|raw| raw.to_string());
+    let entry = about.entry.as_ref().map(|(name, Place { file, line })| {
+        object::write_known([
+            ("name", text(name)),
+            ("file", text(&file.to_string_lossy())),
+            ("line", Some(line.to_string())),
+        ])
     });
-    let numbers = ALL.iter().zip(counts);
-    let numbers: Vec<(&str, String)> =
-        numbers.filter_map(|(list, count)| Some((list.member, (*count)?.to_string()))).collect();
-    let numbers = object::write(numbers.iter().map(|(name, number)| (*name, number.as_str())));
-    let text = |text: &str| Some(Raw::string(text).as_str().to_owned());
-    let raw = |raw: Option<Raw>| raw.map(|raw| raw.as_str().to_owned());
-    let members = [
+    visible::json(&object::write_known([
         ("server", text(&ui.hidden(&about.shown))),
         ("transport", text(about.transport)),
         ("entry", entry),
@@ -133,10 +132,7 @@ fn document(ui: &Ui, client: &Client, about: &About, counts: &Counts, errors: &[
         ("serverInfo", raw(peer.info.as_ref().and_then(|info| Raw::from_value(info.as_ref()).ok()))),
         ("capabilities", raw(peer.server_capabilities().and_then(|server| Raw::from_value(server).ok()))),
         ("instructions", peer.instructions.as_deref().and_then(text)),
-        ("counts", Some(numbers)),
+        ("counts", Some(object::write_known(ALL.iter().map(|list| list.member).zip(*counts)))),
         ("errors", (!errors.is_empty()).then(|| format!("[{}]", errors.join(",")))),
-    ];
-    let members: Vec<(&str, String)> =
-        members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    visible::json(&object::write(members.iter().map(|(name, value)| (*name, value.as_str()))))
+    ]))
 }

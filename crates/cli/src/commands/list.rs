@@ -14,8 +14,7 @@ use super::lists::{
 };
 use super::{report_failures, target_of, written};
 use crate::args::{Connect, List};
-use crate::config::ToolFilter;
-use crate::connect::{ServerOutput, Stop, with_tools};
+use crate::connect::{About, ServerOutput, Stop, with_server};
 use crate::exit::{Exit, Signal};
 use crate::failure::Failure;
 use crate::progress::Waiting;
@@ -28,18 +27,17 @@ pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
         return every(ui, &args.connect, describe, max_pages);
     }
     let target = target_of(ui, "list", args.connect.server.as_deref(), args.words, escaped)?;
-    Ok(with_tools(ui, &target, &args.connect, async |client, tools, stop| {
-        list(ui, client, tools, describe, max_pages, stop).await
+    Ok(with_server(ui, &target, &args.connect, async |client, about| {
+        list(ui, client, about, describe, max_pages).await
     }))
 }
 
 async fn list(
     ui: &Ui,
     client: &Client,
-    filter: &ToolFilter,
+    about: &About,
     describe: bool,
     max_pages: usize,
-    stop: &Stop,
 ) -> Result<Exit, Failure> {
     let facts = ServerFacts::of(client);
     ui.styled_remark(&facts.header);
@@ -55,7 +53,7 @@ async fn list(
             Ok(())
         };
         // A failure that ends the connection is received as a part, too.
-        let _ = read(ui, client, filter, &ALL, max_pages, on_part).await;
+        let _ = read(ui, client, &about.tools, &ALL, max_pages, on_part).await;
         drop(parts);
         std::future::pending::<Infallible>().await
     };
@@ -64,7 +62,7 @@ async fn list(
         loop {
             let part = tokio::select! {
                 biased;
-                signal = stop.raised() => {
+                signal = about.stop.raised() => {
                     output.interrupt(signal);
                     break;
                 }

@@ -31,9 +31,11 @@ pub(super) enum Address {
     Socket(Socket),
     Quic(Quic),
     /// Streamable HTTP at this URL, with HTTP+SSE beside it.
-    Http(String),
-    /// The same service by the address of HTTP+SSE: the URL without its path, and the path.
-    Sse(String, String),
+    Http {
+        url: String,
+        /// The service is named by this path of HTTP+SSE; the URL has no path.
+        sse_path: Option<String>,
+    },
 }
 
 impl Address {
@@ -56,15 +58,20 @@ impl Address {
                     ("http", "sse" | "messages") => {
                         Err(wrong("write another path: clients of 2024-11-05 are served at this one".into()))
                     }
-                    ("http", _) => Ok(Self::Http(format!("http://{rest}"))),
+                    ("http", _) => Ok(Self::Http { url: format!("http://{rest}"), sse_path: None }),
                     (_, "mcp" | "messages") => {
                         Err(wrong("write another path: something else is served at this one".into()))
                     }
                     _ if path.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace()) => {
                         Err(wrong("a path has no query, no fragment and no spaces".into()))
                     }
-                    (_, "") => Ok(Self::Sse(format!("http://{authority}"), "/sse".into())),
-                    _ => Ok(Self::Sse(format!("http://{authority}"), format!("/{path}"))),
+                    _ => {
+                        let path = if path.is_empty() { "sse" } else { path };
+                        Ok(Self::Http {
+                            url: format!("http://{authority}"),
+                            sse_path: Some(format!("/{path}")),
+                        })
+                    }
                 }
             }
             "quic" => Quic::parse(word).map(Self::Quic).map_err(wrong),
@@ -83,7 +90,7 @@ impl Address {
     }
 
     pub(super) const fn is_http(&self) -> bool {
-        matches!(self, Self::Http(_) | Self::Sse(..))
+        matches!(self, Self::Http { .. })
     }
 
     pub(super) const fn is_quic(&self) -> bool {
@@ -148,9 +155,11 @@ enum Open {
         /// Clients need a certificate.
         asks: bool,
     },
-    Http(HttpListener, Option<TokenIssuer>),
-    /// With the path of HTTP+SSE.
-    Sse(HttpListener, String, Option<TokenIssuer>),
+    Http {
+        listener: HttpListener,
+        sse_path: Option<String>,
+        asked: Option<TokenIssuer>,
+    },
 }
 
 /// The authorization server of clients, which need a token.
@@ -178,17 +187,10 @@ impl Open {
     ) -> Result<Self, Failure> {
         let socket = match address {
             Address::Quic(address) => return Self::over_quic(address, quic).await,
-            Address::Http(url) => {
+            Address::Http { url, sse_path } => {
                 let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
-                let asked = token_issuer(authorization, &listener.url())?;
-                return Ok(Self::Http(listener, asked));
-            }
-            Address::Sse(url, path) => {
-                let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
-                // The paths of both transports are below this URL.
-                let url = listener.url();
-                let asked = token_issuer(authorization, url.strip_suffix("/mcp").unwrap_or(&url))?;
-                return Ok(Self::Sse(listener, path.clone(), asked));
+                let asked = token_issuer(authorization, &service_url(&listener, sse_path.is_some()))?;
+                return Ok(Self::Http { listener, sse_path: sse_path.clone(), asked });
             }
             Address::Socket(Socket::Tcp(address)) => Listener::tcp(address).await,
             Address::Socket(Socket::Unix(path)) => Listener::unix(path).await,
@@ -220,10 +222,9 @@ impl Open {
     fn address(&self) -> String {
         match self {
             Self::Socket(listener) | Self::Quic { listener, .. } => listener.address().to_string(),
-            Self::Http(listener, _) => listener.url(),
-            Self::Sse(listener, path, _) => {
-                let url = listener.url();
-                format!("sse+{}{path}", url.strip_suffix("/mcp").unwrap_or(&url))
+            Self::Http { listener, sse_path: None, .. } => listener.url(),
+            Self::Http { listener, sse_path: Some(path), .. } => {
+                format!("sse+{}{path}", service_url(listener, true))
             }
         }
     }
@@ -233,7 +234,7 @@ impl Open {
             Self::Quic { asks: true, .. } => None,
             Self::Socket(listener) => listener.address().tcp(),
             Self::Quic { listener, .. } => listener.address().port(),
-            Self::Http(listener, _) | Self::Sse(listener, ..) => Some(listener.address()),
+            Self::Http { listener, .. } => Some(listener.address()),
         };
         match address.filter(|address| !address.ip().is_loopback()) {
             Some(_) if self.asked().is_some() => Audience::TokenHolders,
@@ -244,14 +245,14 @@ impl Open {
 
     const fn asked(&self) -> Option<&TokenIssuer> {
         match self {
-            Self::Http(_, asked) | Self::Sse(_, _, asked) => asked.as_ref(),
+            Self::Http { asked, .. } => asked.as_ref(),
             Self::Socket(_) | Self::Quic { .. } => None,
         }
     }
 
     /// The port, if the resource is on this machine with another port.
     fn other_port(&self) -> Option<u16> {
-        let (Self::Http(listener, asked) | Self::Sse(listener, _, asked)) = self else { return None };
+        let Self::Http { listener, asked, .. } = self else { return None };
         let origin = Origin::of(asked.as_ref()?.server.resource()).ok()?;
         let port = listener.address().port();
         (origin.is_loopback() && origin.port() != port).then_some(port)
@@ -268,11 +269,12 @@ impl Open {
         let serving = async {
             match self {
                 Self::Socket(listener) | Self::Quic { listener, .. } => server.all(listener, end).await,
-                Self::Http(listener, asked) => {
-                    server.http(listener, with_token_issuer(options, asked), end).await;
-                }
-                Self::Sse(listener, path, asked) => {
-                    let options = with_token_issuer(options, asked).sse_paths(&path, MESSAGES_PATH);
+                Self::Http { listener, sse_path, asked } => {
+                    let options = with_token_issuer(options, asked);
+                    let options = match sse_path {
+                        Some(path) => options.sse_paths(&path, MESSAGES_PATH),
+                        None => options,
+                    };
                     server.http(listener, options, end).await;
                 }
             }
@@ -284,6 +286,12 @@ impl Open {
             never = fetching => match never {},
         }
     }
+}
+
+/// The URL of a service. `of_both`: without the path of Streamable HTTP, since the paths of both transports are below it.
+fn service_url(listener: &HttpListener, of_both: bool) -> String {
+    let url = listener.url();
+    url.strip_suffix("/mcp").filter(|_| of_both).unwrap_or(&url).to_owned()
 }
 
 /// Fetches the keys for verifying tokens, and reports a failure before the first client meets it.
@@ -427,18 +435,12 @@ impl Listening {
             .into_iter()
             .map(|open| boxed(open.serve(ui, server.clone(), options.clone(), ended.clone())));
         let mut serving = all(serving.collect());
-        let signal = tokio::select! {
-            biased;
-            signal = signals.next() => signal,
-            () = &mut serving => return ServeEnd { exit: Exit::Done, hurried: false },
+        let Err(signal) = signals.until(&mut serving).await else {
+            return ServeEnd { exit: Exit::Done, hurried: false };
         };
         // There is no receiver if serving has ended by itself.
         let _ = end.send(true);
-        let hurried = tokio::select! {
-            biased;
-            _ = signals.next() => true,
-            () = serving => false,
-        };
+        let hurried = signals.until(serving).await.is_err();
         ServeEnd { exit: Exit::Signal(signal), hurried }
     }
 }
@@ -466,8 +468,8 @@ mod tests {
         let kind = |word: &str| match Address::parse(word) {
             Ok(Address::Socket(socket)) => socket.to_string(),
             Ok(Address::Quic(quic)) => quic.to_string(),
-            Ok(Address::Http(url)) => url,
-            Ok(Address::Sse(url, path)) => format!("{url} and {path}"),
+            Ok(Address::Http { url, sse_path: None }) => url,
+            Ok(Address::Http { url, sse_path: Some(path) }) => format!("{url} and {path}"),
             Err(failure) => format!("no: {}", failure.hint),
         };
         for (word, meant) in [

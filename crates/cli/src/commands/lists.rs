@@ -130,24 +130,41 @@ pub(super) async fn read(
     for (section, first) in first {
         let outcome = match first.await {
             Ok((page, pages)) => read_one(ui, filter, section, page, pages, &mut on_part).await,
-            Err(_) => Err(Failure::bad_reply("the list was lost on the way", Phase::List)),
+            Err(_) => Err(Failure::bad_reply("the list was lost on the way", Phase::List).into()),
         };
-        match outcome {
-            Ok(Ok(())) => {}
-            Ok(Err(Stopped)) => return Ok(()),
-            Err(failure) => {
-                let failure = if client.child().is_none() { failure.over_a_socket() } else { failure };
-                let goes_on = failure.is_of_one_request();
-                let received = on_part(Part::Failed(section, Box::new(failure.clone()))).await;
-                match (goes_on, received) {
-                    (true, Ok(())) => {}
-                    (true, Err(Stopped)) => return Ok(()),
-                    (false, _) => return Err(failure),
-                }
-            }
+        let failure = match outcome {
+            Ok(()) => continue,
+            Err(Unread::Stopped) => return Ok(()),
+            Err(Unread::Failed(failure)) if client.child().is_none() => failure.over_a_socket(),
+            Err(Unread::Failed(failure)) => *failure,
+        };
+        let received = on_part(Part::Failed(section, Box::new(failure.clone()))).await;
+        if !failure.is_of_one_request() {
+            return Err(failure);
+        }
+        if let Err(Stopped) = received {
+            return Ok(());
         }
     }
     Ok(())
+}
+
+/// Why a list was not read to its end.
+enum Unread {
+    Stopped,
+    Failed(Box<Failure>),
+}
+
+impl From<Stopped> for Unread {
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
+impl From<Failure> for Unread {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(Box::new(failure))
+    }
 }
 
 /// Reads one list. `page`: its first page, which has been received.
@@ -158,11 +175,11 @@ async fn read_one(
     mut page: Option<Result<Vec<Raw>, ClientError>>,
     mut pages: RawPages,
     on_part: &mut impl AsyncFnMut(Part) -> Result<(), Stopped>,
-) -> Result<Result<(), Stopped>, Failure> {
+) -> Result<(), Unread> {
     // Many servers declare resources and do not know the method for templates: they have none.
     let is_unknown = matches!(&page, Some(Err(error)) if is_unknown_method(error));
     if is_unknown && section.member == TEMPLATES.member {
-        return Ok(on_part(Part::End(section)).await);
+        return Ok(on_part(Part::End(section)).await?);
     }
     let (mut hidden, mut all) = (0, 0);
     while let Some(items) = page {
@@ -178,15 +195,11 @@ async fn read_one(
             all += received;
             hidden += received - items.len();
         }
-        if on_part(Part::Page(section, items)).await.is_err() {
-            return Ok(Err(Stopped));
-        }
+        on_part(Part::Page(section, items)).await?;
         page = match timeout(PAGE_PAUSE, pages.next()).await {
             Ok(next) => next,
             Err(_) => {
-                if on_part(Part::Pause).await.is_err() {
-                    return Ok(Err(Stopped));
-                }
+                on_part(Part::Pause).await?;
                 pages.next().await
             }
         };
@@ -194,7 +207,7 @@ async fn read_one(
     if hidden > 0 {
         ui.note(&format!("the configuration hides {hidden} of {all} tools"));
     }
-    Ok(on_part(Part::End(section)).await)
+    Ok(on_part(Part::End(section)).await?)
 }
 
 fn is_unknown_method(error: &ClientError) -> bool {

@@ -4,7 +4,6 @@ mod auth;
 mod bridge;
 mod call;
 mod complete;
-mod contents;
 mod diff;
 mod doctor;
 mod help;
@@ -17,6 +16,7 @@ mod ping;
 mod prompt;
 mod read;
 mod request;
+mod result_content;
 mod resume_hint;
 mod search;
 mod serve;
@@ -30,7 +30,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use mcpjoin::proto::Raw;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use self::bridge::Typed;
@@ -38,7 +38,7 @@ use crate::args::{AuthWhat, Cli, Connect, Output, Verb, What, When, Words};
 use crate::connect::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, Invocation, Misuse, Target, shown};
+use crate::target::{self, Invocation, Target, shown};
 use crate::ui::{Ui, Unwritten};
 use crate::visible;
 
@@ -126,24 +126,29 @@ fn print_go_usage(text: &str, exit: Exit) -> Exit {
 
 /// A document for a program: indented JSON, with members in the order of their names.
 fn document_of(document: &impl Serialize) -> String {
-    visible::json(&value_of(document).to_string())
+    // A value of texts, numbers and lists can always be written as JSON.
+    visible::json(&serde_json::to_value(document).unwrap_or_default().to_string())
 }
 
-/// A document, or a part of one, as a JSON value.
-fn value_of(document: &impl Serialize) -> Value {
-    // A struct of texts, numbers and lists can always be written as JSON.
-    serde_json::to_value(document).unwrap_or_default()
-}
-
-/// Joins the members of two parts of a document in one object. `None` has no members.
-fn joined(one: &impl Serialize, other: &impl Serialize) -> Value {
-    let mut members = Map::new();
-    for part in [value_of(one), value_of(other)] {
-        if let Value::Object(part) = part {
-            members.extend(part);
-        }
+/// An object without its members that are null: an unknown value is absent.
+fn present(mut object: Value) -> Value {
+    if let Value::Object(members) = &mut object {
+        members.retain(|_, value| !value.is_null());
     }
-    Value::Object(members)
+    object
+}
+
+/// A list for [`present`], where an empty one is absent.
+fn filled<T>(list: &[T]) -> Option<&[T]> {
+    Some(list).filter(|list| !list.is_empty())
+}
+
+/// The members of both objects in one.
+fn joined(mut object: Value, other: Value) -> Value {
+    if let (Value::Object(members), Value::Object(others)) = (&mut object, other) {
+        members.extend(others);
+    }
+    object
 }
 
 /// Reports a command line that clap cannot parse, or prints the help that it requests.
@@ -214,11 +219,6 @@ fn listen_for_signals(phase: Phase) -> Result<Signals, Failure> {
     Signals::listen().map_err(|error| Failure::system(phase, &error))
 }
 
-/// The words of the command line name no server.
-fn misused(misuse: Misuse) -> Failure {
-    Failure::usage(misuse.problem, misuse.instead)
-}
-
 /// Refuses an orchestrator for a verb that would examine our own bridge instead.
 fn refuse_orchestrator(target: &Target, verb: &str) -> Result<(), Failure> {
     if !matches!(target, Target::Orchestrator(_)) {
@@ -246,9 +246,38 @@ fn target_of(
     words: Vec<OsString>,
     escaped: bool,
 ) -> Result<Target, Failure> {
-    let invocation = target::without_operands(verb, server, words, escaped).map_err(misused)?;
+    let invocation = target::without_operands(verb, server, words, escaped)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation.target)
+}
+
+/// Returns the servers of a verb that takes several: those of the words, then each of `also`. `server` and `escaped`: as for
+/// [`target_of`].
+fn targets_of(
+    ui: &Ui,
+    verb: &str,
+    server: Option<&str>,
+    mut words: Vec<OsString>,
+    also: Vec<OsString>,
+    escaped: bool,
+) -> Result<Vec<Target>, Failure> {
+    let mut targets = Vec::new();
+    // A server that takes no arguments ends where the next one begins. An option behind it is misplaced.
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    while let [first, next, ..] = &*words
+        && !escaped
+        && target::stands_alone(first)
+        && !is_option(next)
+    {
+        targets.push(target_of(ui, verb, None, vec![words.remove(0)], false)?);
+    }
+    if !words.is_empty() || server.is_some() || also.is_empty() {
+        targets.push(target_of(ui, verb, server, words, escaped)?);
+    }
+    for word in also {
+        targets.push(target_of(ui, verb, None, vec![word], false)?);
+    }
+    Ok(targets)
 }
 
 /// The operands of a verb are not valid.
@@ -266,7 +295,7 @@ fn operands(
     separated: bool,
 ) -> Result<Invocation, Failure> {
     let after = separated.then_some(words.command);
-    let invocation = target::with_operands(verb, server, words.words, after).map_err(misused)?;
+    let invocation = target::with_operands(verb, server, words.words, after)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation)
 }

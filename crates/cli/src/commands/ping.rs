@@ -23,7 +23,9 @@ pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
     let target = target_of(ui, "ping", args.connect.server.as_deref(), args.words, escaped)?;
     refuse_orchestrator(&target, "ping")?;
     let interval = args.interval.unwrap_or(DEFAULT_INTERVAL);
-    Ok(with_server(ui, &target, &args.connect, async |client| ping(ui, client, args.count, interval).await))
+    Ok(with_server(ui, &target, &args.connect, async |client, _| {
+        ping(ui, client, args.count, interval).await
+    }))
 }
 
 async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Result<Exit, Failure> {

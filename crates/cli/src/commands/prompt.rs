@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
 
-use super::{contents, lists, misuse, operands, printed, request, unicode};
+use super::{lists, misuse, operands, printed, request, result_content, unicode};
 use crate::args::Prompt;
 use crate::arguments::Typed;
 use crate::connect::{limits, with_server};
@@ -28,7 +28,7 @@ pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failur
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .and_then(Typed::texts)
         .map_err(|problem| misuse(VERB, problem))?;
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
+    Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
         prompt(ui, client, name, arguments).await
     }))
 }
@@ -136,7 +136,7 @@ fn page(messages: &[Raw]) -> String {
             Some(content) => vec![content.clone()],
             None => Vec::new(),
         };
-        out.push_str(&contents::page(&contents));
+        out.push_str(&result_content::page(&contents));
     }
     out
 }

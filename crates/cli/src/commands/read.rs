@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 
-use super::{contents, misuse, operands, printed, request, unicode, unwritten, written};
+use super::{misuse, operands, printed, request, result_content, unicode, unwritten, written};
 use crate::args::Read;
 use crate::connect::with_server;
 use crate::exit::Exit;
@@ -26,7 +26,7 @@ pub(crate) fn run(ui: &Ui, args: Read, separated: bool) -> Result<Exit, Failure>
     if let Some(word) = operands.next() {
         return Err(misuse(VERB, format!("read takes one URI, and {} is one word more", shown(&word))));
     }
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
+    Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
         read(ui, client, uri, args.file).await
     }))
 }
@@ -79,7 +79,7 @@ async fn read(ui: &Ui, client: &Client, uri: String, file: Option<PathBuf>) -> R
 
 /// The bytes of a content.
 fn bytes(content: &Object) -> Result<Vec<u8>, Failure> {
-    let bytes = contents::bytes(content)
+    let bytes = result_content::bytes(content)
         .ok_or_else(|| Failure::bad_reply("the content has neither text nor blob", Phase::Read))?;
     bytes.map_err(|error| Failure::bad_reply(format!("the blob is not base64: {error}"), Phase::Read))
 }
@@ -92,23 +92,11 @@ fn save(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// The contents for a person: each text on its own lines, and one line for each other content.
 fn page(contents: &[Raw]) -> String {
-    let mut out = String::new();
-    for content in contents {
-        match Object::of(content) {
-            Some(content) => match content.text("text") {
-                Some(text) => out.push_str(&text),
-                None if content.value("blob").is_some() => {
-                    out.push_str(&contents::described("binary", &content));
-                }
-                None => out.push_str(&contents::described("content without text or blob", &content)),
-            },
-            None => out.push_str("[content that is no object]"),
-        }
-        if !out.ends_with('\n') {
-            out.push('\n');
-        }
-    }
-    out
+    result_content::page_of(contents, |content| match content.text("text") {
+        Some(text) => text,
+        None if content.value("blob").is_some() => result_content::described("binary", content),
+        None => result_content::described("content without text or blob", content),
+    })
 }
 
 #[cfg(test)]

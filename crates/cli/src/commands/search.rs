@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use glob::{MatchOptions, Pattern};
 use mcpjoin::proto::Raw;
+use serde_json::Value;
 
 use super::lists::{MAX_PAGES, Part, Section, ServerPart, TOOLS, read_each, report_server_failures};
 use super::{items, print_page};
@@ -123,15 +124,15 @@ fn described(found: &[Found]) -> String {
 fn json(found: &[Found], failures: &[(String, Failure)]) -> String {
     let tools: Vec<String> = found
         .iter()
-        .map(|found| {
-            object::write([("server", Raw::string(&found.server).as_str()), ("tool", found.tool.as_str())])
-        })
+        .map(|found| object::write([("server", &Raw::string(&found.server)), ("tool", &found.tool)]))
         .collect();
     let errors: Vec<String> = failures
         .iter()
         .map(|(server, failure)| {
-            let error = failure.json()["error"].to_string();
-            object::write([("server", Raw::string(server).as_str()), ("error", &error)])
+            object::write([
+                ("server", Value::from(server.as_str())),
+                ("error", failure.json()["error"].take()),
+            ])
         })
         .collect();
     visible::json(&format!("{{\"tools\":[{}],\"errors\":[{}]}}", tools.join(","), errors.join(",")))

@@ -4,9 +4,10 @@ use mcpjoin::proto::session::{CloseCause, Limits};
 use mcpjoin::transport::HttpOptions;
 use mcpjoin::{Link, Server};
 
+use super::exit_of;
 use super::listening::{Address, Listening, QuicOptions};
-use super::{exit_of, listen_for_signals, runtime};
-use crate::args::{Serve, Served};
+use crate::args::{Connect, Serve, Served};
+use crate::connect::{Signals, with_plans};
 use crate::demo;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -24,17 +25,13 @@ pub(crate) fn run(args: &Serve) -> Exit {
         limits.message = size;
     }
     let Served::Demo = args.server;
-    let outcome = runtime(Phase::Serve).and_then(|runtime| {
-        runtime.block_on(async {
-            if args.listen.is_empty() {
-                return serve(limits).await;
-            }
-            let addresses: Vec<Address> =
-                args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
-            listen(&ui, args, &addresses, limits).await
-        })
-    });
-    exit_of(&ui, outcome)
+    with_plans(&ui, &[], &Connect::default(), async |_, mut signals| {
+        let outcome = match &*args.listen {
+            [] => serve(limits, &mut signals).await,
+            addresses => listen(&ui, args, addresses, limits, &mut signals).await,
+        };
+        exit_of(&ui, outcome)
+    })
 }
 
 /// Refuses options that have no effect.
@@ -57,26 +54,30 @@ pub(super) fn demo_server(limits: Limits) -> Result<Server, Failure> {
 }
 
 /// Serves all clients until a signal comes. Requests in progress are finished, unless another signal comes.
-async fn listen(ui: &Ui, args: &Serve, addresses: &[Address], limits: Limits) -> Result<Exit, Failure> {
-    let mut signals = listen_for_signals(Phase::Serve)?;
+async fn listen(
+    ui: &Ui,
+    args: &Serve,
+    addresses: &[String],
+    limits: Limits,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
+    let addresses: Vec<Address> =
+        addresses.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
     let server = demo_server(limits)?;
     let quic =
         QuicOptions { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
-    let listening = Listening::at(addresses, &quic, &args.authorization).await?;
+    let listening = Listening::at(&addresses, &quic, &args.authorization).await?;
     listening.announce(ui);
-    Ok(listening.serve(&server, &HttpOptions::new(), &mut signals, ui).await.exit)
+    Ok(listening.serve(&server, &HttpOptions::new(), signals, ui).await.exit)
 }
 
-async fn serve(limits: Limits) -> Result<Exit, Failure> {
-    let mut signals = listen_for_signals(Phase::Serve)?;
+async fn serve(limits: Limits, signals: &mut Signals) -> Result<Exit, Failure> {
     let server = demo_server(limits)?;
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
-    let cause = tokio::select! {
-        biased;
-        signal = signals.next() => return Ok(Exit::Signal(signal)),
-        cause = server.serve(link) => cause,
-    };
-    client_failure(&cause).map_or(Ok(Exit::Done), Err)
+    match signals.until(server.serve(link)).await {
+        Ok(cause) => client_failure(&cause).map_or(Ok(Exit::Done), Err),
+        Err(signal) => Ok(Exit::Signal(signal)),
+    }
 }
 
 /// Why the connection to a client on standard input and output failed; `None` if the client has closed its side.

@@ -7,7 +7,7 @@ use super::lists::{TOOLS, find};
 use super::{items, misuse, operands, print_page, unicode};
 use crate::args::Tool;
 use crate::config::ToolFilter;
-use crate::connect::with_tools;
+use crate::connect::with_server;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object;
@@ -24,10 +24,10 @@ pub(crate) fn run(ui: &Ui, args: Tool, separated: bool) -> Result<Exit, Failure>
     if let Some(word) = words.next() {
         return Err(misuse("tool", format!("{} is one word too many", shown(&word))));
     }
-    Ok(with_tools(ui, &invocation.target, &args.connect, async |client, filter, _| {
-        filter.permit(&name)?;
-        let found = Waiting::new(ui, "waiting").wait(read(client, filter, &name)).await?;
-        let text = object::write(found.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    Ok(with_server(ui, &invocation.target, &args.connect, async |client, about| {
+        about.tools.permit(&name)?;
+        let found = Waiting::new(ui, "waiting").wait(read(client, &about.tools, &name)).await?;
+        let text = object::write(found);
         let raw =
             Raw::parse(text).map_err(|_| Failure::bad_reply("the tool cannot be shown", Phase::List))?;
         let text = if ui.json { visible::json(raw.as_str()) } else { items::tool(&raw) };

@@ -12,19 +12,16 @@ mod report;
 mod sarif;
 mod text;
 
-use std::ffi::OsString;
-
 use mcpjoin_rules::{Chapter, Level, Selection, rules};
 
 use self::baseline::Baseline;
 use self::examine::Options;
 use self::report::{Document, Examination, RuleResults, Server};
-use super::{exit_of, listen_for_signals, refuse_orchestrator, refuse_trace, target_of, written};
+use super::{refuse_orchestrator, refuse_trace, targets_of, written};
 use crate::args::{Format, Validate};
 use crate::config;
-use crate::connect::{Signals, with_each_plan};
 use crate::exit::Exit;
-use crate::failure::{Failure, Phase};
+use crate::failure::Failure;
 use crate::target::{self, Target};
 use crate::ui::Ui;
 
@@ -58,18 +55,10 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
         None => None,
     };
     let options = Options::new(&args, selection);
-    Ok(with_each_plan(ui, &selected.targets, &args.connect, async |plans| {
-        let mut signals = match listen_for_signals(Phase::Spawn) {
-            Ok(signals) => signals,
-            Err(failure) => return exit_of(ui, Err(failure)),
-        };
-        let servers = match examine::all(ui, &selected.targets, plans, &options, &mut signals).await {
-            Ok(servers) => servers,
-            Err(signal) => return Exit::Signal(signal),
-        };
+    Ok(examine::all(ui, &selected.targets, options, async |servers| {
         let least = if args.strict { Level::Should } else { Level::Must };
         let document = Document { servers, several: selected.several, least, baseline: None };
-        print_report(ui, &args, document, baseline, &mut signals).await
+        print_report(ui, &args, document, baseline).await
     }))
 }
 
@@ -82,40 +71,19 @@ struct Selected {
 
 /// The servers in the order of the command line. `escaped`: `--` stood before the first word.
 fn select(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Selected, Failure> {
-    let mut words = std::mem::take(&mut args.words);
+    let words = std::mem::take(&mut args.words);
     let also = std::mem::take(&mut args.also);
-    let mut targets = Vec::new();
-    let none = words.is_empty() && also.is_empty() && args.connect.server.is_none();
-    if none && args.connect.configured.is_named() {
+    let server = args.connect.server.as_deref();
+    if words.is_empty() && also.is_empty() && server.is_none() && args.connect.configured.is_named() {
         return Ok(Selected { targets: config::all(ui, &args.connect.configured)?, several: true });
     }
-    let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
-        let target = target_of(ui, "validate", server, words, escaped)?;
-        refuse_orchestrator(&target, "validate")?;
-        targets.push(target);
-        Ok::<(), Failure>(())
-    };
-    // A server that takes no arguments ends where the next one begins.
-    while !escaped && words.len() > 1 && is_followed_by_server(&words) {
-        understood(None, vec![words.remove(0)], false)?;
-    }
-    if !words.is_empty() || args.connect.server.is_some() || also.is_empty() {
-        understood(args.connect.server.as_deref(), words, escaped)?;
-    }
-    for word in also {
-        understood(None, vec![word], false)?;
-    }
+    let targets = targets_of(ui, "validate", server, words, also, escaped)?;
+    targets.iter().try_for_each(|target| refuse_orchestrator(target, "validate"))?;
     let several = targets.len() > 1;
     if several {
         refuse_trace(&args.connect, "several are named")?;
     }
     Ok(Selected { targets, several })
-}
-
-/// Whether the first word is a complete server, and the next word is no misplaced option.
-fn is_followed_by_server(words: &[OsString]) -> bool {
-    let option = words.get(1).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
-    !option && words.first().is_some_and(|word| target::stands_alone(word))
 }
 
 /// Prints the rules. Examines no server.
@@ -136,13 +104,7 @@ fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure
 }
 
 /// Prints the report.
-async fn print_report(
-    ui: &Ui,
-    args: &Validate,
-    mut document: Document,
-    baseline: Option<Baseline>,
-    signals: &mut Signals,
-) -> Exit {
+async fn print_report(ui: &Ui, args: &Validate, mut document: Document, baseline: Option<Baseline>) -> Exit {
     let mut unwritten = None;
     if let (Some(baseline), Some(path)) = (baseline, &args.baseline) {
         baseline.compare(path, &mut document);
@@ -163,11 +125,7 @@ async fn print_report(
     let exit =
         document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
     let is_page = args.form() == Format::Text;
-    let outcome = tokio::select! {
-        biased;
-        signal = signals.next() => return Exit::Signal(signal),
-        outcome = ui.aside(move |ui| if is_page { ui.page(&text) } else { ui.result(&text) }) => outcome,
-    };
+    let outcome = ui.aside(move |ui| if is_page { ui.page(&text) } else { ui.result(&text) }).await;
     match (written(ui, outcome), unwritten) {
         (Exit::Done, Some(exit)) => exit,
         (Exit::Done, None) => {

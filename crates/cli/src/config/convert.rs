@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::called;
-use super::contents::{Entry, Input};
 use super::dialect::{Dialect, Format, Key, Row, Transport, Type};
 use super::entry::{Definition, Setting};
 use super::files::{self, Configuration};
+use super::parsed_file::{Entry, Input};
 use super::source::{self, Problem};
 use super::tree::Text;
 use super::variables::{Piece, pieces};
@@ -70,16 +70,13 @@ pub(crate) fn convert(
                 continue;
             }
         };
-        for entry in &configuration.contents.entries {
+        for entry in &configuration.parsed.entries {
             let wanted = names.is_empty() || names.contains(&entry.name);
             if !wanted || !known.insert(&entry.name) {
                 continue;
             }
             let references = (!values).then_some(&mut to_set);
-            let members = match configuration.twice(&entry.name) {
-                Some(problem) => Err(problem),
-                None => configuration.written(entry, to, &mut left, references),
-            };
+            let members = configuration.written(entry, to, &mut left, references);
             let name = called(&entry.name);
             match members {
                 Ok(members) => written.push((entry.name.clone(), members)),
@@ -93,7 +90,7 @@ pub(crate) fn convert(
                 }
             }
         }
-        inputs.extend(configuration.contents.inputs.iter().map(input));
+        inputs.extend(configuration.parsed.inputs.iter().map(input));
     }
     if let Some(name) = names.iter().find(|name| written.iter().all(|(written, _)| written != *name)) {
         let hint = "mcpjoin servers shows the entries that there are";
@@ -139,7 +136,7 @@ impl Configuration {
         left: &mut Vec<String>,
         references: Option<&mut Vec<String>>,
     ) -> Result<Value, Problem> {
-        let mut definition = Definition::read(self.dialect, &entry.node)?;
+        let mut definition = self.definition(entry)?;
         let transport = definition.transport;
         if let Some(url) = definition.text(Key::Url).filter(|_| transport.is_socket() && !to.is_complete()) {
             let text = format!("{} has no servers over {}", to.name(), transport.name());

@@ -1,7 +1,7 @@
 //! The dialects of configuration files as tables: the names of members in each program, and the members without an effect here.
 //!
 //! `entry` reads with the tables, and `convert` writes with them. A new dialect is a new [`Dialect`] with its tables, and its
-//! place in `contents`.
+//! place in `parsed_file`.
 
 /// A dialect of configuration files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

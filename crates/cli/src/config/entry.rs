@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::called;
-use super::contents::TOP_LEVEL;
 use super::dialect::{COMMAND, Dialect, Format, Key, OAUTH, Rows, Transport, Type};
 use super::filter::ToolFilter;
+use super::parsed_file::TOP_LEVEL;
 use super::source::Problem;
 use super::tree::{Member, Node, Text, Value, find, unknown};
 use super::variables::is_name;

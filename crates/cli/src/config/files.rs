@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::contents::{self, Contents};
 use super::dialect::Dialect;
+use super::entry::Definition;
+use super::parsed_file::{self, Entry, ParsedFile};
 use super::places::{self, Candidate, Origin};
 use super::source::{Problem, Source};
 use super::variables::{Names, Texts};
@@ -28,7 +29,7 @@ pub(super) struct Configuration {
     pub(super) origin: Origin,
     /// For [`Origin::Here`]: the real path of the folder, and the file below it.
     pub(super) here: Option<(PathBuf, &'static str)>,
-    pub(super) contents: Contents,
+    pub(super) parsed: ParsedFile,
     /// The warnings about the file as a whole have been printed.
     warned: AtomicBool,
 }
@@ -91,7 +92,7 @@ impl Readings {
     pub(crate) fn at_once(&self) -> Option<usize> {
         let readings = self.lock();
         let files = readings.iter().filter_map(|reading| reading.files.as_ref().ok());
-        files.flat_map(|files| files.configurations()).find_map(|found| found.contents.at_once)
+        files.flat_map(|files| files.configurations()).find_map(|found| found.parsed.at_once)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Reading>> {
@@ -130,15 +131,15 @@ impl Configuration {
     pub(super) fn of(source: Source, origin: Origin) -> Result<Self, Unread> {
         let here = std::env::current_dir().ok();
         let read = match syntax(&source) {
-            Syntax::Json => contents::of_json(&source, here.as_deref()),
-            Syntax::Toml => contents::of_toml(&source),
+            Syntax::Json => parsed_file::of_json(&source, here.as_deref()),
+            Syntax::Toml => parsed_file::of_toml(&source),
             Syntax::Yaml => Err(Problem::new(0, "this is YAML, which is not read: JSON and TOML are")
                 .hint("write the entry as JSON, or type the server's command or address")),
         };
         match read {
-            Ok((dialect, contents)) => {
+            Ok((dialect, parsed)) => {
                 let warned = AtomicBool::new(false);
-                Ok(Self { source, dialect, origin, here: None, contents, warned })
+                Ok(Self { source, dialect, origin, here: None, parsed, warned })
             }
             Err(problem) => Err(Unread { failure: source.failure(&problem), empty: problem.empty }),
         }
@@ -146,7 +147,7 @@ impl Configuration {
 
     /// The problem of several entries with that name.
     pub(super) fn twice(&self, name: &str) -> Option<Problem> {
-        let same: Vec<_> = self.contents.entries.iter().filter(|entry| entry.name == name).collect();
+        let same: Vec<_> = self.parsed.entries.iter().filter(|entry| entry.name == name).collect();
         let second = same.get(1)?;
         let lines: Vec<String> =
             same.iter().take(MAX_NAMES).map(|entry| self.source.line(entry.at).to_string()).collect();
@@ -154,6 +155,11 @@ impl Configuration {
         let text =
             format!("{count} entries are called {name}, in lines {lines}: which one is meant is not clear");
         Some(Problem::new(second.at, text).hint("leave one of them, or give each a name of its own"))
+    }
+
+    /// The definition of an entry, whose name no other entry has.
+    pub(super) fn definition(&self, entry: &Entry) -> Result<Definition, Problem> {
+        self.twice(&entry.name).map_or_else(|| Definition::read(self.dialect, &entry.node), Err)
     }
 
     /// Prints the warnings about the file as a whole, once.
@@ -167,7 +173,7 @@ impl Configuration {
         if let Some(problem) = trust::problem().filter(|_| self.asks()) {
             ui.warning(problem);
         }
-        self.print(ui, &self.contents.warnings);
+        self.print(ui, &self.parsed.warnings);
     }
 
     /// Prints warnings about the file.
@@ -183,7 +189,7 @@ impl Configuration {
     /// The names for references in its entries. `lookup` returns our variables.
     pub(super) fn names(&self, lookup: fn(&str) -> Option<OsString>, workspace: PathBuf) -> Names<'_> {
         let files = self.dialect == Dialect::OpencodeJson;
-        Names { lookup, workspace, inputs: &self.contents.inputs, files, texts: Texts::default() }
+        Names { lookup, workspace, inputs: &self.parsed.inputs, files, texts: Texts::default() }
     }
 
     /// [`names`](Self::names) with the variables of this process.

@@ -7,11 +7,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::called;
-use super::contents::Entry;
 use super::entry::Definition;
 use super::files::Configuration;
 use super::launch::{Destination, Launch, launch};
 use super::members::Members;
+use super::parsed_file::Entry;
 use super::places::Origin;
 use super::question::{Untrusted, page};
 use super::source::Source;
@@ -66,7 +66,7 @@ impl Question {
 pub fn questions(file: &[u8], most: usize) -> Vec<Question> {
     let Ok(source) = Source::decode(Path::new("found"), file.to_vec()) else { return Vec::new() };
     let Ok(configuration) = Configuration::of(source, Origin::Here) else { return Vec::new() };
-    let entries = configuration.contents.entries.iter();
+    let entries = configuration.parsed.entries.iter();
     entries.filter_map(|entry| configuration.asked(entry)).take(most).collect()
 }
 

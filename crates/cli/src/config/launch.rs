@@ -214,7 +214,7 @@ fn program(
     }
     let kept = (program == *command.text).then(|| command.text.clone());
     let destination = Destination::Program(Program { program, args: words, env, cwd });
-    Ok(Launch::new(destination, display, say, kept, secrets, expansion))
+    Ok(Launch { kept, say, secrets: all_secrets(secrets, expansion), ..Launch::new(destination, display) })
 }
 
 /// A server at an address.
@@ -256,7 +256,7 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
         Transport::Tcp | Transport::Unix => Destination::Socket(Socket::parse(&address).map_err(wrong)?),
     };
     let say = format!("{display}{}", names_of(definition, Key::Headers, "sent"));
-    Ok(Launch::new(destination, display, say, kept, secrets, expansion))
+    Ok(Launch { kept, say, secrets: all_secrets(secrets, expansion), ..Launch::new(destination, display) })
 }
 
 fn login(definition: &Definition, expansion: &mut Expansion<'_>) -> Result<Oauth, Problem> {
@@ -284,28 +284,21 @@ fn login(definition: &Definition, expansion: &mut Expansion<'_>) -> Result<Oauth
 }
 
 impl Launch {
-    /// `secrets`: those of the entry itself. The values of the variables that were used are added.
-    fn new(
-        destination: Destination,
-        shown: String,
-        say: String,
-        kept: Option<String>,
-        secrets: Vec<OsString>,
-        expansion: Expansion<'_>,
-    ) -> Self {
+    /// A server that is started or reached as it is, without settings.
+    pub(crate) fn new(destination: Destination, shown: String) -> Self {
         Self {
             destination,
             timeout: None,
             opening: None,
             tools: ToolFilter::default(),
-            secrets: all_secrets(secrets, expansion),
+            secrets: Vec::new(),
             shown,
             place: None,
-            say,
+            say: String::new(),
             unasked: false,
             found: false,
             untrusted: None,
-            kept,
+            kept: None,
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Configuration files: from the name of an entry to the program that is started or the address that is reached.
 //!
-//! The steps: `places` (which files), `files` (each is read once), `tree` (values with their places), `contents` (entries by
+//! The steps: `places` (which files), `files` (each is read once), `tree` (values with their places), `parsed_file` (entries by
 //! name), `entry` with the tables of `dialect` (one definition for all dialects), `launch` (variables expanded).
 //!
 //! Called by `connect`. It writes no configuration and starts nothing. A message names file, line and column, and quotes no value
 //! of the file, which may be a secret. A fault in an entry that is not used has no effect.
 
-mod contents;
 mod convert;
 mod dialect;
 mod dotenv;
@@ -16,6 +15,7 @@ mod filter;
 pub mod fuzzing;
 mod launch;
 mod members;
+mod parsed_file;
 mod places;
 mod question;
 mod source;
@@ -25,9 +25,10 @@ mod trust;
 mod variables;
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
+
+use mcpjoin::transport::ChildCommand;
 
 use crate::args::{Configured, Connect};
 use crate::exit::Exit;
@@ -36,7 +37,6 @@ use crate::target::{Named, Target, shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
-use contents::Entry;
 pub(crate) use convert::convert;
 pub(crate) use dialect::Dialect;
 use entry::Definition;
@@ -45,10 +45,11 @@ use files::{Broken, Configuration, Files};
 pub(crate) use filter::ToolFilter;
 pub(crate) use launch::{Destination, Launch, Oauth, Place, Program, Remote, Secured};
 pub(crate) use members::Member;
+use parsed_file::Entry;
 use places::Origin;
 pub(crate) use question::{TOO_LONG, Trustable, Untrusted, in_folder, page};
 use source::Problem;
-pub(crate) use survey::{File, Found, Part, survey};
+pub(crate) use survey::{File, Found, survey};
 pub(crate) use tree::similar;
 pub(crate) use trust::{Trusted, trust, trusted, untrust};
 pub(crate) use variables::INPUT_PREFIX;
@@ -94,7 +95,7 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Reso
     };
     let files = read(ui, named.file.as_deref(), &connect.configured)?;
     let mut found = files.configurations().filter_map(|configuration| {
-        let entry = configuration.contents.entries.iter().find(|entry| entry.name == named.name)?;
+        let entry = configuration.parsed.entries.iter().find(|entry| entry.name == named.name)?;
         Some((configuration, entry))
     });
     let Some((configuration, entry)) = found.next() else {
@@ -108,7 +109,7 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Reso
         return Err(configuration.source.failure(&problem));
     }
     let launch = configuration.launch(ui, entry, connect)?;
-    if named.or_program && on_path(&named.name) {
+    if named.or_program && is_program(&named.name) {
         ui.note(&format!(
             "{} is an entry of {} and a program, too: the entry is used (-- {0} is the program)",
             called(&named.name),
@@ -123,13 +124,13 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Reso
 fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
     let Target::Command { program, args } = target else { return None };
     let name = program.to_str().filter(|name| !name.is_empty() && !name.contains('/'))?;
-    if args.is_empty() || on_path(name) {
+    if args.is_empty() || is_program(name) {
         return None;
     }
     let places = places::all(None, configured).ok()?;
     let configurations = places.iter().filter_map(|place| Configuration::at(place).ok());
     let file = configurations
-        .filter(|configuration| configuration.contents.entries.iter().any(|entry| entry.name == name))
+        .filter(|configuration| configuration.parsed.entries.iter().any(|entry| entry.name == name))
         .map(|configuration| configuration.source.name())
         .next()?;
     let words = words_shown(args);
@@ -157,7 +158,7 @@ fn read(ui: &Ui, file: Option<&OsStr>, configured: &Configured) -> Result<Arc<Fi
 fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
     let name = called(&named.name);
     let names = || {
-        let entries = files.configurations().flat_map(|configuration| &configuration.contents.entries);
+        let entries = files.configurations().flat_map(|configuration| &configuration.parsed.entries);
         entries.map(|entry| entry.name.as_str())
     };
     let broken: Option<&Broken> = files.broken().last();
@@ -165,7 +166,7 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
     let files: Vec<String> =
         files.configurations().map(|configuration| configuration.source.name()).collect();
     let meant = similar(&named.name, names());
-    let is_program = named.or_program && on_path(&named.name);
+    let is_program = named.or_program && is_program(&named.name);
     if is_program || named.or_program && meant.is_none() && broken.is_none() {
         // Where there is no such program either, the failure says both.
         for configuration in chosen.filter(|_| is_program) {
@@ -215,7 +216,7 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
     let mut names = BTreeSet::new();
     let mut targets = Vec::new();
     for configuration in files.configurations() {
-        for entry in &configuration.contents.entries {
+        for entry in &configuration.parsed.entries {
             // The message about the first entry of a name concerns the others, too.
             if !names.insert(entry.name.clone()) {
                 continue;
@@ -270,7 +271,7 @@ impl Configuration {
         let line = self.source.line(entry.at);
         launch.place = Some(Place { file: self.source.path().to_owned(), line });
         launch.untrusted = self.untrusted(entry, &definition, &names);
-        launch.timeout = definition.timeout.or(self.contents.timeout);
+        launch.timeout = definition.timeout.or(self.parsed.timeout);
         launch.opening = definition.opening;
         launch.tools = definition.tools;
         launch.unasked = self.origin == Origin::Here;
@@ -283,27 +284,9 @@ impl Configuration {
     }
 }
 
-/// Whether our `PATH` has a program of that name.
-fn on_path(name: &str) -> bool {
-    let Some(path) = std::env::var_os("PATH") else {
-        return false;
-    };
-    std::env::split_paths(&path)
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .any(|folder| is_program(&folder.join(name)))
-}
-
-/// Whether the file can be executed.
-#[cfg(unix)]
-pub(crate) fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
-/// Whether the file can be executed.
-#[cfg(not(unix))]
-pub(crate) fn is_program(path: &Path) -> bool {
-    path.is_file() || path.with_extension("exe").is_file()
+/// Whether a word is a program: a name that our `PATH` has, or a file that can be executed.
+pub(crate) fn is_program(word: impl Into<OsString>) -> bool {
+    ChildCommand::new(word).resolve().is_ok()
 }
 
 #[cfg(test)]

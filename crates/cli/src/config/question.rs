@@ -5,11 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::contents::Entry;
 use super::entry::Definition;
 use super::files::{Configuration, Unread};
 use super::members::Members;
-use super::source::Problem;
+use super::parsed_file::Entry;
 use super::trust::{self, TrustState, Trusted};
 use super::variables::Names;
 use super::{called, places};
@@ -84,7 +83,7 @@ pub(crate) fn in_folder(folder: &Path) -> (Vec<Trustable>, Vec<String>) {
     for place in places::in_folder(folder) {
         match Configuration::at(&place) {
             Ok(configuration) => {
-                let found = configuration.contents.entries.iter();
+                let found = configuration.parsed.entries.iter();
                 entries.extend(found.map(|entry| configuration.trustable(entry)));
             }
             Err(Unread { empty: true, .. }) if place.shared => {}
@@ -96,11 +95,7 @@ pub(crate) fn in_folder(folder: &Path) -> (Vec<Trustable>, Vec<String>) {
 
 impl Configuration {
     fn trustable(&self, entry: &Entry) -> Trustable {
-        let said = |problem: Problem| problem.text;
-        let definition = match self.twice(&entry.name) {
-            Some(problem) => Err(said(problem)),
-            None => Definition::read(self.dialect, &entry.node).map_err(said),
-        };
+        let definition = self.definition(entry).map_err(|problem| problem.text);
         let definition = definition.and_then(|definition| {
             let members = Members::of(&definition, &self.names_of_process());
             let lines = members.lines().ok_or_else(|| TOO_LONG.to_owned())?;

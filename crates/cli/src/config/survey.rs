@@ -7,11 +7,11 @@ use std::ffi::OsString;
 
 use serde::Serialize;
 
-use super::contents::Entry;
 use super::dialect::{Key, Transport};
 use super::entry::{Definition, Setting};
 use super::files::{Broken, Configuration};
 use super::launch::{self, written_secrets};
+use super::parsed_file::Entry;
 use super::question::Untrusted;
 use super::source::Problem;
 use super::trust;
@@ -98,7 +98,7 @@ impl Configuration {
     fn survey(&self, known: &mut BTreeMap<String, String>) -> File {
         let say = |problem: &Problem| self.source.say(problem);
         let mut entries = Vec::new();
-        for entry in &self.contents.entries {
+        for entry in &self.parsed.entries {
             let mut found = self.found(entry);
             if let Some(problem) = self.twice(&entry.name) {
                 found.problems.insert(0, self.source.say(&problem));
@@ -109,7 +109,7 @@ impl Configuration {
             }
             entries.push(found);
         }
-        let mut warnings: Vec<String> = self.contents.warnings.iter().map(say).collect();
+        let mut warnings: Vec<String> = self.parsed.warnings.iter().map(say).collect();
         if self.source.writable_by_all() {
             warnings.insert(0, format!("anybody may write to {}: chmod o-w it", self.source.name()));
         }

@@ -22,7 +22,7 @@ fn read(name: &str, text: &str) -> Result<Configuration, String> {
 
 /// The definition of an entry, or the position and text of its fault.
 fn definition(configuration: &Configuration, name: &str) -> Result<Definition, String> {
-    let entry = configuration.contents.entries.iter().find(|entry| entry.name == name).unwrap();
+    let entry = configuration.parsed.entries.iter().find(|entry| entry.name == name).unwrap();
     Definition::read(configuration.dialect, &entry.node).map_err(|problem| configuration.source.say(&problem))
 }
 
@@ -34,7 +34,7 @@ fn started(configuration: &Configuration, name: &str) -> Launch {
 
 fn warnings(configuration: &Configuration, name: &str) -> Vec<String> {
     let warnings = definition(configuration, name).unwrap().warnings;
-    configuration.contents.warnings.iter().chain(&warnings).map(|at| configuration.source.say(at)).collect()
+    configuration.parsed.warnings.iter().chain(&warnings).map(|at| configuration.source.say(at)).collect()
 }
 
 const JSON: &str = r#"// of several programs
@@ -122,8 +122,8 @@ fn c18_r85_both_formats_become_one_model() {
             assert!(definition(&configuration, "off").unwrap().disabled.is_some());
         }
     }
-    let contents = read("a.toml", TOML).unwrap().contents;
-    assert_eq!((contents.timeout, contents.at_once), (Some(Duration::from_secs(90)), Some(5)));
+    let parsed = read("a.toml", TOML).unwrap().parsed;
+    assert_eq!((parsed.timeout, parsed.at_once), (Some(Duration::from_secs(90)), Some(5)));
     assert_eq!(read("a.json", JSON).unwrap().dialect, Dialect::McpServersJson);
 }
 
@@ -223,7 +223,7 @@ fn r85_entries_of_vs_code_with_their_inputs() {
     for text in [VSCODE.to_owned(), format!("{{\"mcp\": {VSCODE}}}")] {
         let configuration = read("mcp.json", &text).unwrap();
         assert_eq!(configuration.dialect, Dialect::VsCodeJson);
-        let problem = configuration.contents.warnings.first().map(|problem| &*problem.text);
+        let problem = configuration.parsed.warnings.first().map(|problem| &*problem.text);
         assert_eq!(problem, Some("an input has no id"));
         assert_eq!(warnings(&configuration, "files").len(), 1);
         let lookup = |name: &str| match name {
@@ -321,7 +321,7 @@ fn f30_one_bad_entry_never_hides_the_others() {
     let good = definition(&configuration, "good").unwrap();
     assert!(good.transport == Transport::Stdio && good.warnings.is_empty());
     let told: Vec<String> = configuration
-        .contents
+        .parsed
         .entries
         .iter()
         .filter(|entry| entry.name != "good")
@@ -513,14 +513,12 @@ fn i172_no_damage_to_a_file_panics_or_shows_a_value() {
                 Err(told) => vec![told],
                 Ok(configuration) => {
                     let mut told: Vec<String> = configuration
-                        .contents
+                        .parsed
                         .entries
                         .iter()
                         .filter_map(|entry| definition(&configuration, &entry.name).err())
                         .collect();
-                    told.extend(
-                        configuration.contents.warnings.iter().map(|at| configuration.source.say(at)),
-                    );
+                    told.extend(configuration.parsed.warnings.iter().map(|at| configuration.source.say(at)));
                     told
                 }
             };
@@ -744,7 +742,7 @@ fn what_was_surveyed_is_what_is_used() {
     let used = super::read(&Ui::plain(), None, &configured).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(surveyed[0].entries[0].name, "before");
-    assert_eq!(used.configurations().next().unwrap().contents.entries[0].name, "before");
+    assert_eq!(used.configurations().next().unwrap().parsed.entries[0].name, "before");
 }
 
 /// Gemini CLI and Copilot CLI have their own settings for allowed tools: a tool that they exclude must not be callable here.
@@ -805,7 +803,7 @@ fn zed_writes_the_program_as_an_object_and_leaves_extensions_to_itself() {
     assert_eq!(program.program, OsString::from("prog"));
     assert_eq!(program.args, [OsString::from("a")]);
     assert_eq!(definition(&configuration, "new").unwrap().warnings, []);
-    let names: Vec<_> = configuration.contents.entries.iter().map(|entry| entry.name.as_str()).collect();
+    let names: Vec<_> = configuration.parsed.entries.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, ["old", "new", "bad"]);
     assert_eq!(
         warnings(&configuration, "old"),
@@ -830,7 +828,7 @@ fn what_claude_code_keeps_for_this_folder_comes_before_what_it_keeps_for_all() {
         }}}}"#
     );
     let configuration = read(".claude.json", &text).unwrap();
-    let names: Vec<_> = configuration.contents.entries.iter().map(|entry| entry.name.as_str()).collect();
+    let names: Vec<_> = configuration.parsed.entries.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, ["both", "local", "user"]);
     let Destination::Program(program) = started(&configuration, "both").destination else {
         panic!("a program")
@@ -841,7 +839,7 @@ fn what_claude_code_keeps_for_this_folder_comes_before_what_it_keeps_for_all() {
         [".claude.json:1:17: both is not read, because this folder has one of that name in line 4"]
     );
     let alone = format!(r#"{{"projects": {{"{here}": {{"mcpServers": {{"a": {{"command": "x"}}}}}}}}}}"#);
-    assert_eq!(read(".claude.json", &alone).unwrap().contents.entries.len(), 1);
+    assert_eq!(read(".claude.json", &alone).unwrap().parsed.entries.len(), 1);
     assert!(read(".claude.json", r#"{"projects": {"/elsewhere": {}}}"#).is_err());
 }
 

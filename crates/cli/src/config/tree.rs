@@ -1,6 +1,6 @@
 //! The values of a configuration file with their places: one tree for JSON and TOML, made by `jsonc-parser` and `toml`.
 //!
-//! `contents` and `entry` read it. Of two members with one name both stay in the tree, so that a message can name the second one.
+//! `parsed_file` and `entry` read it. Of two members with one name both stay in the tree, so that a message can name the second one.
 
 use std::time::Duration;
 

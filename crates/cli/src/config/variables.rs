@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::contents::Input;
+use super::parsed_file::Input;
 use super::source::Problem;
 use super::tree::Text;
 use crate::found;

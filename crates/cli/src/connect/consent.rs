@@ -7,6 +7,7 @@
 //! Called by `connect` when all plans are made, and before any server is started or reached.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::Plan;
@@ -32,6 +33,17 @@ pub(super) struct Consent {
     pub(super) untrusted: Option<Box<Untrusted>>,
     /// The secrets that are hidden once the definition is trusted.
     pub(super) secrets: Vec<Secrets>,
+}
+
+impl Consent {
+    /// None of these texts is shown from now on. Secrets of an untrusted entry are hidden once the user has trusted it.
+    pub(super) fn hide(&mut self, ui: &Ui, values: &[OsString]) {
+        let secrets = Secrets::new(values);
+        match self.untrusted {
+            Some(_) => self.secrets.push(secrets),
+            None => ui.hide(secrets),
+        }
+    }
 }
 
 /// Prints the notes and asks the questions. A plan that the user refuses is replaced by its failure.

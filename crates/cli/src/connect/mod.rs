@@ -35,7 +35,7 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use environment::{CLIENT_SECRET, without_ours};
 pub(crate) use network::{bounded, certificates, certificates_folder, read_file, refused, unusable};
 pub(crate) use plan::{Plan, limits};
-pub(crate) use several::{ServerOutput, with_each, with_each_server};
+pub(crate) use several::{ServerOutput, Work, lost, with_each, with_each_server};
 pub(crate) use signals::{Signals, Stop};
 pub(crate) use trace::stamp;
 
@@ -45,34 +45,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the runtime waits at the end for a blocking system call, such as resolving a name.
 const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Connects to the server, runs `work`, and ends everything. Returns the exit of `work`, or the exit of what prevented it.
-pub(crate) fn with_server(
-    ui: &Ui,
-    target: &Target,
-    connect: &Connect,
-    work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
-) -> Exit {
-    with_plan(ui, target, connect, async |plan| {
-        run(plan, ui, async |_| {}, async |client: &Client, _: &Stop| work(client).await).await
-    })
-}
-
-/// [`with_server`] for verbs that list tools: `work` also gets the tools that the configuration allows, and a [`Stop`]. Work
-/// that waits for the stop has [`PRINT_TIMEOUT`](signals::PRINT_TIMEOUT) to end by itself.
-pub(crate) fn with_tools(
-    ui: &Ui,
-    target: &Target,
-    connect: &Connect,
-    work: impl AsyncFnOnce(&Client, &ToolFilter, &Stop) -> Result<Exit, Failure>,
-) -> Exit {
-    with_plan(ui, target, connect, async |plan| {
-        let tools = plan.tools.clone();
-        run(plan, ui, async |_| {}, async |client: &Client, stop: &Stop| work(client, &tools, stop).await)
-            .await
-    })
-}
-
-/// What the command line knows of a server.
+/// What the command line knows of a server, and how work with it is stopped.
 pub(crate) struct About {
     /// The command or the address as the user would type it.
     pub(crate) shown: String,
@@ -82,17 +55,13 @@ pub(crate) struct About {
     pub(crate) entry: Option<(String, Place)>,
     /// The tools that may be listed.
     pub(crate) tools: ToolFilter,
+    /// Work that waits for it has [`PRINT_TIMEOUT`](signals::PRINT_TIMEOUT) to end by itself after a signal.
+    pub(crate) stop: Stop,
 }
 
-/// [`with_server`] for verbs that show the server itself.
-pub(crate) fn with_about(
-    ui: &Ui,
-    target: &Target,
-    connect: &Connect,
-    work: impl AsyncFnOnce(&Client, &About) -> Result<Exit, Failure>,
-) -> Exit {
-    with_plan(ui, target, connect, async |plan| {
-        let about = About {
+impl About {
+    fn of(target: &Target, plan: &Plan) -> Self {
+        Self {
             shown: plan.shown.clone(),
             transport: match target {
                 Target::Orchestrator(_) => "orchestra",
@@ -100,8 +69,21 @@ pub(crate) fn with_about(
             },
             entry: plan.place.clone().map(|place| (target.label(), place)),
             tools: plan.tools.clone(),
-        };
-        run(plan, ui, async |_| {}, async |client: &Client, _: &Stop| work(client, &about).await).await
+            stop: Stop::default(),
+        }
+    }
+}
+
+/// Connects to the server, runs `work`, and ends everything. Returns the exit of `work`, or the exit of what prevented it.
+pub(crate) fn with_server(
+    ui: &Ui,
+    target: &Target,
+    connect: &Connect,
+    work: impl AsyncFnOnce(&Client, &About) -> Result<Exit, Failure>,
+) -> Exit {
+    with_plan(ui, target, connect, async |plan, signals| {
+        let about = About::of(target, &plan);
+        run(plan, ui, signals, &about, async |_| {}, work).await
     })
 }
 
@@ -116,11 +98,15 @@ pub(crate) fn with_tasks(
     farewell: impl AsyncFnOnce(Signal),
     work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
 ) -> Exit {
-    with_plan(ui, target, connect, async |plan| {
+    with_plan(ui, target, connect, async |plan, signals| {
         if let Err(failure) = tool.map_or(Ok(()), |tool| plan.tools.permit(tool)) {
             return failed(ui, &failure);
         }
-        run(plan.taking_tasks(), ui, farewell, async |client: &Client, _: &Stop| work(client).await).await
+        let about = About::of(target, &plan);
+        run(plan.taking_tasks(), ui, signals, &about, farewell, async |client: &Client, _: &About| {
+            work(client).await
+        })
+        .await
     })
 }
 
@@ -130,11 +116,13 @@ pub(crate) fn with_plan(
     ui: &Ui,
     target: &Target,
     connect: &Connect,
-    work: impl AsyncFnOnce(Plan) -> Exit,
+    work: impl AsyncFnOnce(Plan, Signals) -> Exit,
 ) -> Exit {
-    with_plans(ui, std::slice::from_ref(target), connect, async |plans| match plans.into_iter().next() {
-        Some(plan) => work(plan).await,
-        None => Exit::Done,
+    with_plans(ui, std::slice::from_ref(target), connect, async |plans, signals| {
+        match plans.into_iter().next() {
+            Some(plan) => work(plan, signals).await,
+            None => Exit::Done,
+        }
     })
 }
 
@@ -143,7 +131,7 @@ pub(crate) fn with_plans(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
-    work: impl AsyncFnOnce(Vec<Plan>) -> Exit,
+    work: impl AsyncFnOnce(Vec<Plan>, Signals) -> Exit,
 ) -> Exit {
     let plans: Result<Vec<Plan>, Failure> =
         targets.iter().map(|target| plan::plan(ui, target, connect)).collect();
@@ -156,18 +144,18 @@ pub(crate) fn with_plans(
     match asked {
         Ok(plans) => {
             let endpoints = plans.iter().map(|plan| plan.endpoint.clone()).collect();
-            on_runtime(ui, endpoints, work(plans))
+            on_runtime(ui, endpoints, async |signals| work(plans, signals).await)
         }
         Err(failure) => failed(ui, &failure),
     }
 }
 
 /// [`with_plans`] for verbs that report a target without a plan as a result, so that it hides none of the others.
-pub(crate) fn with_each_plan(
+fn with_each_plan(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
-    work: impl AsyncFnOnce(Vec<Result<Plan, Failure>>) -> Exit,
+    work: impl AsyncFnOnce(Vec<Result<Plan, Failure>>, Signals) -> Exit,
 ) -> Exit {
     // Where one target is an entry, the configuration is for the entries alone.
     let is_entry = |target: &Target| matches!(target, Target::Entry(_));
@@ -177,7 +165,7 @@ pub(crate) fn with_each_plan(
     let mut plans: Vec<_> = targets.iter().map(plan).collect();
     consent::ask(ui, &mut plans);
     let endpoints = plans.iter().flatten().map(|plan| plan.endpoint.clone()).collect();
-    on_runtime(ui, endpoints, work(plans))
+    on_runtime(ui, endpoints, async |signals| work(plans, signals).await)
 }
 
 /// Prints the failure and returns its exit.
@@ -187,14 +175,19 @@ fn failed(ui: &Ui, failure: &Failure) -> Exit {
 }
 
 /// Runs the work on a new runtime, and ends what is left of the servers.
-fn on_runtime(ui: &Ui, endpoints: Vec<Endpoint>, work: impl Future<Output = Exit>) -> Exit {
+fn on_runtime(ui: &Ui, endpoints: Vec<Endpoint>, work: impl AsyncFnOnce(Signals) -> Exit) -> Exit {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(ui, &Failure::system(Phase::Spawn, &error)),
     };
     // Without a child there is no orphan.
     let _guard = endpoints.iter().any(|endpoint| endpoint.child().is_some()).then(OrphanGuard::start);
-    let exit = runtime.block_on(work);
+    let exit = runtime.block_on(async {
+        match Signals::listen() {
+            Ok(signals) => work(signals).await,
+            Err(error) => failed(ui, &Failure::system(Phase::Spawn, &error)),
+        }
+    });
     // Dropping the tasks kills children that have not exited by now.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     for endpoint in endpoints {
@@ -211,69 +204,50 @@ fn on_runtime(ui: &Ui, endpoints: Vec<Endpoint>, work: impl Future<Output = Exit
 async fn run(
     plan: Plan,
     ui: &Ui,
+    mut signals: Signals,
+    about: &About,
     farewell: impl AsyncFnOnce(Signal),
-    work: impl AsyncFnOnce(&Client, &Stop) -> Result<Exit, Failure>,
+    work: impl AsyncFnOnce(&Client, &About) -> Result<Exit, Failure>,
 ) -> Exit {
     let started = Instant::now();
-    let (endpoint, shown) = (plan.endpoint.clone(), plan.shown.clone());
-    let fail = |failure: Failure| failed(ui, &endpoint.explain(failure).with(&shown, started.elapsed()));
-    let mut signals = match Signals::listen() {
-        Ok(signals) => signals,
-        Err(error) => return fail(Failure::system(Phase::Spawn, &error)),
-    };
+    let endpoint = plan.endpoint.clone();
+    let fail =
+        |failure: Failure| failed(ui, &endpoint.explain(failure).with(&about.shown, started.elapsed()));
     // When a signal drops this future, the client begins to end the server.
-    let client = tokio::select! {
-        biased;
-        signal = signals.next() => Err(Exit::Signal(signal)),
-        client = Waiting::new(ui, "connecting").wait(plan.open(ui)) => client.map_err(&fail),
+    let client = match signals.until(Waiting::new(ui, "connecting").wait(plan.open(ui))).await {
+        Ok(client) => client.map_err(&fail),
+        Err(signal) => Err(Exit::Signal(signal)),
     };
     let client = match client {
         Ok(client) => client,
         Err(exit) => {
             // The failure has been printed. The child may need time to exit.
             let Some(child) = endpoint.child() else { return exit };
-            return tokio::select! {
-                biased;
-                signal = signals.next() => match exit {
-                    Exit::Signal(_) => exit,
-                    _ => Exit::Signal(signal),
-                },
-                _ = child.ended() => exit,
+            return match signals.until(child.ended()).await {
+                Err(signal) if !matches!(exit, Exit::Signal(_)) => Exit::Signal(signal),
+                _ => exit,
             };
         }
     };
-    let stop = Stop::default();
-    let mut working = Box::pin(work(&client, &stop));
-    let outcome = tokio::select! {
-        biased;
-        signal = signals.next() => Err(signal),
-        outcome = working.as_mut() => Ok(outcome),
-    };
-    let exit = match outcome {
+    let mut working = Box::pin(work(&client, about));
+    let exit = match signals.until(working.as_mut()).await {
         Ok(outcome) => outcome.unwrap_or_else(fail),
         Err(signal) => {
-            stop.raise(signal);
+            about.stop.raise(signal);
             let ending = async {
-                if stop.has_listener() {
+                if about.stop.has_listener() {
                     // The exit is that of the signal, however the work ends.
                     let _ = timeout(signals::PRINT_TIMEOUT, working.as_mut()).await;
                 }
                 drop(working);
                 farewell(signal).await;
             };
-            tokio::select! {
-                biased;
-                _ = signals.next() => {}
-                () = ending => {}
-            }
+            // A second signal ends the wait.
+            let _ = signals.until(ending).await;
             Exit::Signal(signal)
         }
     };
-    tokio::select! {
-        biased;
-        signal = signals.next() => Exit::Signal(signal),
-        _ = client.close() => exit,
-    }
+    signals.until(client.close()).await.map_or_else(Exit::Signal, |_| exit)
 }
 
 /// A warning for each process of the server that is still running: normally there is none.

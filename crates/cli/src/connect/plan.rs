@@ -10,7 +10,7 @@ use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, CloseCause, Limits, NegotiationFailure};
-use mcpjoin::transport::ChildCommand;
+use mcpjoin::transport::{ChildCommand, SocketConnect};
 
 use super::consent::Consent;
 use super::endpoint::{Endpoint, Kind};
@@ -133,100 +133,126 @@ fn limits_over_http(connect: &Connect) -> Limits {
 
 /// Makes the plan for a target. From then on the values of its variables and headers are not shown.
 pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
-    let no_entry = match config::launch(ui, target, connect)? {
-        Resolved::Entry(entry) => return of_entry(ui, *entry, target, connect),
-        Resolved::AsTyped { no_entry } => no_entry,
+    let mut connect = connect.clone();
+    let (launch, no_entry) = match config::launch(ui, target, &connect)? {
+        Resolved::Entry(entry) => (*entry, None),
+        Resolved::AsTyped { no_entry } => (typed(target, &mut connect)?, no_entry),
     };
-    match target {
-        Target::Command { program, args } => {
-            let mut shown = exact(&program.to_string_lossy());
-            if !args.is_empty() {
-                shown.push_str(&format!(" {}", words_shown(args)));
-            }
-            ui.keep(&program.to_string_lossy());
-            to_child(ui, command(program.clone(), args.clone()), About::new(shown), connect.clone())
-        }
-        Target::Demo => {
-            let program = command(own_program()?, vec!["serve".into(), "demo".into()]);
-            to_child(ui, program, About::new("mcpjoin serve demo".into()), connect.clone())
-        }
-        // Our own bridge to an orchestrator, which is an MCP server on standard input and output.
-        Target::Orchestrator(address) => {
-            let mut args: Vec<OsString> =
-                vec!["bridge".into(), "--orchestrator-addr".into(), address.0.as_str().into()];
-            let program = own_program()?;
-            args.extend(network::certificate_options(connect)?);
-            // The bridge reads the files.
-            let connect = Connect {
-                ca: None,
-                cert: None,
-                key: None,
-                certs_dir: None,
-                server_name: None,
-                ..connect.clone()
-            };
-            let about = About::new(format!("orchestra://{}", address.0));
-            to_child(ui, command(program, args), about, connect)
-        }
-        // Without such an entry the word is a program.
-        Target::Entry(named) => {
-            let about = About { no_entry, ..About::new(shown(named.name.as_ref())) };
-            to_child(ui, command(OsString::from(&named.name), Vec::new()), about, connect.clone())
-        }
-        Target::Http(address) => {
-            ui.hide(Secrets::new(&secret::values(&[OsString::from(&address.url)])));
-            secret::host(&address.url).iter().for_each(|host| ui.keep(host));
-            let about = About::new(words_shown(&[address.to_string().into()]));
-            let remote =
-                Remote { address: address.clone(), headers: Vec::new(), ca: None, oauth: Oauth::default() };
-            to_http(ui, &remote, about, connect)
-        }
-        Target::Quic(address) => {
-            to_quic(ui, address, About::new(shown(address.to_string().as_ref())), connect)
-        }
-        Target::Socket(socket) => {
-            to_socket(ui, socket, About::new(shown(socket.to_string().as_ref())), connect)
-        }
-    }
-}
-
-/// The plan for an entry of a configuration. The options of the command line win over the entry.
-fn of_entry(ui: &Ui, entry: Launch, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
-    entry.kept.iter().for_each(|text| ui.keep(text));
-    let mut about = About {
-        shown: entry.shown,
-        place: entry.place,
-        tools: entry.tools,
-        consent: Consent {
-            say: Some((entry.say, entry.unasked)),
-            untrusted: entry.untrusted.map(Box::new),
-            secrets: Vec::new(),
-        },
-        no_entry: None,
-        named: Some(typed(target)),
-        found: entry.found,
+    let Launch { destination, shown, place, tools, untrusted, secrets, .. } = launch;
+    let mut consent = Consent {
+        say: place.is_some().then_some((launch.say, launch.unasked)),
+        untrusted: untrusted.map(Box::new),
+        secrets: Vec::new(),
     };
-    about.hide(ui, &entry.secrets);
-    let mut connect = Connect {
-        timeout: connect.timeout.or(entry.timeout),
-        connect_timeout: connect.connect_timeout.or(entry.opening),
-        ..connect.clone()
-    };
-    match entry.destination {
-        Destination::Program(program) => to_child(ui, program, about, connect),
+    launch.kept.iter().for_each(|text| ui.keep(text));
+    consent.hide(ui, &secrets);
+    refuse(&connect, &destination, &shown)?;
+    // The options of the command line win over the entry.
+    connect.timeout = connect.timeout.or(launch.timeout);
+    connect.connect_timeout = connect.connect_timeout.or(launch.opening);
+    let (mut access, mut withheld) = (None, false);
+    let (kind, cached) = match destination {
+        Destination::Program(program) => {
+            consent.hide(ui, &secret::values(&program.args));
+            let (command, is_limited, cached) = child(ui, program, &connect, launch.found)?;
+            withheld = is_limited;
+            (Kind::Child(command), cached)
+        }
         Destination::Remote(remote) => {
+            if remote.address.sse && era(&connect) == Some(Era::Modern) {
+                let problem = format!("{shown} is HTTP+SSE of 2024-11-05, which has no modern era");
+                let hint = "leave out --era and --protocol-version, or give the http:// address without sse+";
+                return Err(Failure::usage(problem, hint));
+            }
             if connect.ca.is_none() {
                 connect.ca = remote.ca.as_deref().map(regular).transpose()?;
             }
-            to_http(ui, &remote, about, &connect)
+            let named = place.is_some().then(|| named(target));
+            let (to, authorization, secrets) = network::http(ui, &remote, &connect, named.as_deref())?;
+            consent.hide(ui, &secrets);
+            access = Some(authorization);
+            let cached = asks_for_era(&connect).then(|| CachedEra::of_url(&remote.address.url));
+            (Kind::Http(to), cached.flatten())
         }
-        Destination::Socket(socket) => to_socket(ui, &socket, about, &connect),
-        Destination::Quic(secured) => to_quic(ui, &secured.address, about, &with_tls(connect, &secured)?),
-    }
+        Destination::Socket(socket) => {
+            let to = match &socket {
+                Socket::Tcp(address) => Link::tcp(address),
+                Socket::Unix(path) => Link::unix(path),
+            };
+            (Kind::Socket(connect.connect_timeout.into_iter().fold(to, SocketConnect::timeout)), None)
+        }
+        Destination::Quic(secured) => {
+            let connect = with_tls(connect.clone(), &secured)?;
+            (Kind::Quic(Box::new(network::quic(&secured.address, &connect)?)), None)
+        }
+    };
+    let limits = match &kind {
+        Kind::Http(_) => limits_over_http(&connect),
+        _ => limits(&connect),
+    };
+    let (client, first) = client(ui, &connect, limits.clone())?;
+    let trace = trace(ui, &connect)?;
+    let remembered = match cached {
+        Some(era) if era.is_legacy() => {
+            let (legacy, _) = self::client(ui, &connect, self::limits(&connect))?;
+            Some(Remembered { era, legacy: Some(legacy.ask(Ask::Only(Era::Legacy))) })
+        }
+        era => era.map(|era| Remembered { era, legacy: None }),
+    };
+    let kind = kind.observed(ui, trace.as_ref());
+    let endpoint = Endpoint { kind, trace, no_entry, access, withheld };
+    let timeout = connect.timeout;
+    Ok(Plan { endpoint, client, shown, place, first, tools, consent, remembered, limits, timeout })
 }
 
-const fn command(program: OsString, args: Vec<OsString>) -> Program {
-    Program { program, args, env: Vec::new(), cwd: None }
+/// How a server that is typed is started or reached.
+fn typed(target: &Target, connect: &mut Connect) -> Result<Launch, Failure> {
+    let command = |program, args| Destination::Program(Program { program, args, env: Vec::new(), cwd: None });
+    Ok(match target {
+        Target::Command { program, args } => {
+            let name = program.to_string_lossy();
+            let mut shown = exact(&name);
+            if !args.is_empty() {
+                shown.push_str(&format!(" {}", words_shown(args)));
+            }
+            let kept = Some(name.into_owned());
+            Launch { kept, ..Launch::new(command(program.clone(), args.clone()), shown) }
+        }
+        Target::Demo => {
+            let program = command(own_program()?, vec!["serve".into(), "demo".into()]);
+            Launch::new(program, "mcpjoin serve demo".into())
+        }
+        // Our own bridge to an orchestrator, which is an MCP server on standard input and output.
+        Target::Orchestrator(Quic(address)) => {
+            let mut args: Vec<OsString> =
+                vec!["bridge".into(), "--orchestrator-addr".into(), address.as_str().into()];
+            args.extend(network::certificate_options(connect)?);
+            // The bridge reads the files.
+            (connect.ca, connect.cert, connect.key) = (None, None, None);
+            (connect.certs_dir, connect.server_name) = (None, None);
+            Launch::new(command(own_program()?, args), format!("orchestra://{address}"))
+        }
+        // Without such an entry the word is a program.
+        Target::Entry(named) => {
+            let name = OsStr::new(&named.name);
+            Launch::new(command(name.to_owned(), Vec::new()), shown(name))
+        }
+        Target::Http(address) => {
+            let remote =
+                Remote { address: address.clone(), headers: Vec::new(), ca: None, oauth: Oauth::default() };
+            let shown = words_shown(&[address.to_string().into()]);
+            let kept = secret::host(&address.url).map(str::to_owned);
+            let secrets = secret::values(&[OsString::from(&address.url)]);
+            Launch { kept, secrets, ..Launch::new(Destination::Remote(remote), shown) }
+        }
+        Target::Quic(address) => {
+            let secured = Secured { address: address.clone(), pin: None, ca: None, identity: None };
+            Launch::new(Destination::Quic(secured), shown(address.to_string().as_ref()))
+        }
+        Target::Socket(socket) => {
+            Launch::new(Destination::Socket(socket.clone()), shown(socket.to_string().as_ref()))
+        }
+    })
 }
 
 fn own_program() -> Result<OsString, Failure> {
@@ -234,147 +260,63 @@ fn own_program() -> Result<OsString, Failure> {
     Ok(ours.into_os_string())
 }
 
-/// What is known of a target beside how it is reached.
-struct About {
-    shown: String,
-    place: Option<Place>,
-    tools: ToolFilter,
-    consent: Consent,
-    /// Says that it is no entry, where it could have been one.
-    no_entry: Option<String>,
-    /// The entry as the user would type it.
-    named: Option<String>,
-    /// It is an entry of a file that the user has not named.
+/// The options that have an effect for some servers alone, and which servers these are.
+const LIMITED_OPTIONS: [(&str, &[&str]); 5] = [
+    (OF_A_CHILD, &["-e", "--env-clean", "--inherit-env", "--cwd"]),
+    (OF_HTTP, &["--header"]),
+    (OF_TLS, &["--ca"]),
+    // `--key` requires `--cert`.
+    (OF_QUIC, &["--pin", "--cert"]),
+    (OF_ORCHESTRA, &["--certs-dir", "--server-name"]),
+];
+const OF_A_CHILD: &str = "run as a child";
+const OF_HTTP: &str = "over HTTP";
+const OF_TLS: &str = "over HTTPS or QUIC";
+const OF_QUIC: &str = "over QUIC";
+const OF_ORCHESTRA: &str = "of Orchestra";
+
+/// Refuses options that have no effect for this server.
+fn refuse(connect: &Connect, destination: &Destination, shown: &str) -> Result<(), Failure> {
+    let (kinds, is): (&[&str], _) = match destination {
+        Destination::Program(_) => (&[OF_A_CHILD], "is run as a child"),
+        Destination::Remote(_) => (&[OF_HTTP, OF_TLS], "speaks over HTTP"),
+        Destination::Socket(_) => (&[], "is a socket"),
+        Destination::Quic(_) => (&[OF_TLS, OF_QUIC], "speaks MCP over QUIC"),
+    };
+    let given: Vec<&str> = connect.given().collect();
+    let others = LIMITED_OPTIONS.iter().filter(|(kind, _)| !kinds.contains(kind));
+    let mut useless = others.flat_map(|(kind, options)| options.iter().map(move |option| (*kind, *option)));
+    let Some((kind, option)) = useless.find(|(_, option)| given.contains(option)) else { return Ok(()) };
+    let is = if kind == OF_A_CHILD { "runs already" } else { is };
+    let problem = format!("{option} is for a server {kind}, and {shown} {is}");
+    Err(Failure::usage(problem, format!("leave out {option}")))
+}
+
+/// The command of a child process, whether it does not get all of our variables, and its cached era. `found`: it is an entry of a
+/// file that the user has not named.
+fn child(
+    ui: &Ui,
+    program: Program,
+    connect: &Connect,
     found: bool,
-}
-
-impl About {
-    fn new(shown: String) -> Self {
-        let (tools, consent) = (ToolFilter::default(), Consent::default());
-        Self { shown, place: None, tools, consent, no_entry: None, named: None, found: false }
-    }
-
-    /// None of these texts is shown from now on. Secrets of an untrusted entry are hidden once the user has trusted it.
-    fn hide(&mut self, ui: &Ui, values: &[OsString]) {
-        let secrets = Secrets::new(values);
-        match self.consent.untrusted {
-            Some(_) => self.consent.secrets.push(secrets),
-            None => ui.hide(secrets),
-        }
-    }
-
-    /// Refuses options that have no effect for this server. `is`: how it is reached.
-    fn refuse(&self, is: &str, meant: &str, options: &[(&str, bool)]) -> Result<(), Failure> {
-        let Some((option, _)) = options.iter().find(|(_, given)| *given) else { return Ok(()) };
-        let problem = format!("{option} is for a server {meant}, and {} {is}", self.shown);
-        Err(Failure::usage(problem, format!("leave out {option}")))
-    }
-}
-
-/// The plan for a child process.
-fn to_child(ui: &Ui, program: Program, mut about: About, mut connect: Connect) -> Result<Plan, Failure> {
-    about.hide(ui, &secret::values(&program.args));
-    let is = "is run as a child";
-    about.refuse(is, "over HTTP", &of_http(&connect))?;
-    about.refuse(is, "over HTTPS or QUIC", &of_tls(&connect))?;
-    about.refuse(is, "over QUIC", &of_quic(&connect))?;
-    about.refuse(is, "of Orchestra", &of_orchestra(&connect))?;
+) -> Result<(ChildCommand, bool, Option<CachedEra>), Failure> {
     let Program { program, args, env: mut set, cwd } = program;
+    let cwd = connect.cwd.clone().or(cwd);
     let variables = variables(&connect.env)?;
-    connect.cwd = connect.cwd.or(cwd);
     let hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
     set.extend(variables);
     ui.hide(Secrets::new(&hidden));
 
-    let cached = asks_for_era(&connect).then(|| {
-        let path = set.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
-        let path = path.or_else(|| std::env::var_os("PATH"));
-        let args = args.iter().map(OsString::as_os_str);
-        CachedEra::of_command(&program, args, connect.cwd.as_deref(), path.as_deref())
-    });
     let command = ChildCommand::new(program).args(args);
-    let all_variables = !connect.env_clean && (connect.inherit_env || !about.found && !connect.for_others);
+    let all_variables = !connect.env_clean && (connect.inherit_env || !found && !connect.for_others);
     let (command, withheld) = match all_variables {
         true => (environment::without_ours(command), false),
         false => environment::limited(command),
     };
-    let mut command = set.into_iter().fold(command, |command, (name, value)| command.env(name, value));
-    if let Some(path) = &connect.cwd {
-        command = command.current_dir(path);
-    }
-    let mut plan = finish(ui, Kind::Child(command), about, &connect, cached.flatten())?;
-    plan.endpoint.withheld = withheld;
-    Ok(plan)
-}
-
-/// The plan for a server that listens on a socket.
-fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Result<Plan, Failure> {
-    let is = "is a socket";
-    about.refuse("runs already", "run as a child", &of_a_child(connect))?;
-    about.refuse(is, "over HTTP", &of_http(connect))?;
-    about.refuse(is, "over HTTPS or QUIC", &of_tls(connect))?;
-    about.refuse(is, "over QUIC", &of_quic(connect))?;
-    about.refuse(is, "of Orchestra", &of_orchestra(connect))?;
-    let mut to = match socket {
-        Socket::Tcp(address) => Link::tcp(address),
-        Socket::Unix(path) => Link::unix(path),
-    };
-    if let Some(time) = connect.connect_timeout {
-        to = to.timeout(time);
-    }
-    finish(ui, Kind::Socket(to), about, connect, None)
-}
-
-/// The plan for a server over QUIC.
-fn to_quic(ui: &Ui, address: &Quic, about: About, connect: &Connect) -> Result<Plan, Failure> {
-    about.refuse("runs already", "run as a child", &of_a_child(connect))?;
-    about.refuse("speaks over QUIC", "over HTTP", &of_http(connect))?;
-    about.refuse("speaks MCP over QUIC", "of Orchestra", &of_orchestra(connect))?;
-    let to = Kind::Quic(Box::new(network::quic(address, connect)?));
-    finish(ui, to, about, connect, None)
-}
-
-/// The plan for a server over HTTP.
-fn to_http(ui: &Ui, remote: &Remote, mut about: About, connect: &Connect) -> Result<Plan, Failure> {
-    let is = "speaks over HTTP";
-    about.refuse("runs already", "run as a child", &of_a_child(connect))?;
-    about.refuse(is, "over QUIC", &of_quic(connect))?;
-    about.refuse(is, "of Orchestra", &of_orchestra(connect))?;
-    if remote.address.sse && era(connect) == Some(Era::Modern) {
-        let problem = format!("{} is HTTP+SSE of 2024-11-05, which has no modern era", about.shown);
-        let hint = "leave out --era and --protocol-version, or give the http:// address without sse+";
-        return Err(Failure::usage(problem, hint));
-    }
-    let (to, access, secrets) = network::http(ui, remote, connect, about.named.as_deref())?;
-    about.hide(ui, &secrets);
-    let cached = asks_for_era(connect).then(|| CachedEra::of_url(&remote.address.url));
-    let mut plan = finish(ui, Kind::Http(to), about, connect, cached.flatten())?;
-    plan.limits = limits_over_http(connect);
-    plan.client = plan.client.limits(plan.limits.clone());
-    plan.endpoint.access = Some(access);
-    Ok(plan)
-}
-
-/// What every plan has: the client, the trace, and the era that is cached.
-fn finish(
-    ui: &Ui,
-    kind: Kind,
-    about: About,
-    connect: &Connect,
-    cached: Option<CachedEra>,
-) -> Result<Plan, Failure> {
-    let (client, first) = client(ui, connect)?;
-    let trace = trace(ui, connect)?;
-    let legacy = match &cached {
-        Some(era) if era.is_legacy() => Some(self::client(ui, connect)?.0.ask(Ask::Only(Era::Legacy))),
-        _ => None,
-    };
-    let About { shown, place, tools, consent, no_entry, .. } = about;
-    let kind = kind.observed(ui, trace.as_ref());
-    let endpoint = Endpoint { kind, trace, no_entry, access: None, withheld: false };
-    let remembered = cached.map(|era| Remembered { era, legacy });
-    let (limits, timeout) = (limits(connect), connect.timeout);
-    Ok(Plan { endpoint, client, shown, place, first, tools, consent, remembered, limits, timeout })
+    let command = set.into_iter().fold(command, |command, (name, value)| command.env(name, value));
+    let command = cwd.into_iter().fold(command, ChildCommand::current_dir);
+    let cached = asks_for_era(connect).then(|| CachedEra::of_command(&command));
+    Ok((command, withheld, cached.flatten()))
 }
 
 /// The options, with the keys and certificates of the entry where the command line has none.
@@ -406,7 +348,7 @@ fn regular(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// An entry as the user would type it.
-fn typed(target: &Target) -> String {
+fn named(target: &Target) -> String {
     match target {
         Target::Entry(named) => match &named.file {
             Some(file) => format!("{}#{}", file.to_string_lossy(), named.name),
@@ -427,34 +369,6 @@ fn asks_for_era(connect: &Connect) -> bool {
     !connect.no_cache && connect.era.asked().is_none() && connect.protocol_version.is_none()
 }
 
-/// The options for a child process, and whether they are given.
-fn of_a_child(connect: &Connect) -> [(&'static str, bool); 4] {
-    [
-        ("-e", !connect.env.is_empty()),
-        ("--env-clean", connect.env_clean),
-        ("--inherit-env", connect.inherit_env),
-        ("--cwd", connect.cwd.is_some()),
-    ]
-}
-
-fn of_http(connect: &Connect) -> [(&'static str, bool); 1] {
-    [("--header", !connect.header.is_empty())]
-}
-
-/// The option for HTTPS and QUIC.
-fn of_tls(connect: &Connect) -> [(&'static str, bool); 1] {
-    [("--ca", connect.ca.is_some())]
-}
-
-fn of_quic(connect: &Connect) -> [(&'static str, bool); 2] {
-    // `--key` requires `--cert`.
-    [("--pin", connect.pin.is_some()), ("--cert", connect.cert.is_some())]
-}
-
-fn of_orchestra(connect: &Connect) -> [(&'static str, bool); 2] {
-    [("--certs-dir", connect.certs_dir.is_some()), ("--server-name", connect.server_name.is_some())]
-}
-
 /// Opens the file of `--trace`.
 fn trace(ui: &Ui, connect: &Connect) -> Result<Option<Trace>, Failure> {
     let open = |path: &PathBuf| {
@@ -467,8 +381,8 @@ fn trace(ui: &Ui, connect: &Connect) -> Result<Option<Trace>, Failure> {
 }
 
 /// The client, and the phase that begins with its first request.
-fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure> {
-    let mut client = Client::builder("mcpjoin", env!("CARGO_PKG_VERSION")).limits(limits(connect));
+fn client(ui: &Ui, connect: &Connect, limits: Limits) -> Result<(ClientBuilder, Phase), Failure> {
+    let mut client = Client::builder("mcpjoin", env!("CARGO_PKG_VERSION")).limits(limits);
     let era = connect.era.asked();
     let asked = connect.protocol_version.as_ref().and_then(|version| version.era());
     if let (Some(era), Some(asked)) = (era, asked)

@@ -16,8 +16,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
-use super::signals::{PRINT_TIMEOUT, Signals, Stop};
-use super::{Plan, failed, with_each_plan};
+use super::signals::{PRINT_TIMEOUT, Stop};
+use super::{Plan, with_each_plan};
 use crate::args::Connect;
 use crate::config::ToolFilter;
 use crate::exit::Exit;
@@ -53,9 +53,24 @@ impl<T> ServerOutput<T> {
     pub(crate) async fn outcome(self, ui: &Ui) -> Result<(), Failure> {
         Waiting::new(ui, &self.waiting).wait(self.outcome).await.unwrap_or_else(|_| Err(lost()))
     }
+
+    /// The only part, or the failure. The line of progress names the server meanwhile.
+    pub(crate) async fn result(mut self, ui: &Ui) -> Result<T, Failure> {
+        let part = self.next(ui).await;
+        self.outcome(ui).await?;
+        part.ok_or_else(lost)
+    }
+
+    /// [`result`](Self::result) without a line of progress.
+    pub(crate) async fn quiet_result(mut self) -> Result<T, Failure> {
+        let part = self.parts.recv().await;
+        self.outcome.await.unwrap_or_else(|_| Err(lost()))?;
+        part.ok_or_else(lost)
+    }
 }
 
-fn lost() -> Failure {
+/// The failure of a server without an outcome.
+pub(crate) fn lost() -> Failure {
     Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way")
         .hint("this is a fault of mcpjoin: tell its authors")
 }
@@ -64,7 +79,7 @@ fn lost() -> Failure {
 type Outcome = oneshot::Sender<Result<(), Failure>>;
 
 /// Work with the plan for a server.
-type Work<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
+pub(crate) type Work<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 
 /// Runs `work` with a limited number of servers at once, while `consume` reads their output in their order. When `consume`
 /// breaks off, or after a signal, the rest is ended with everything that was started. `consume` may wait for the signal.
@@ -78,24 +93,25 @@ pub(crate) fn with_each_server<T: 'static, F>(
 where
     F: Future<Output = Result<(), Failure>> + 'static,
 {
-    let connected = move |ui: Ui, plan: Plan, parts: Parts<T>, done: Outcome| {
+    let connected = move |ui: Ui, _, plan: Plan, parts: Parts<T>, done: Outcome| {
         let work = work.clone();
         async move { one(&ui, plan, work, parts, done).await }
     };
-    each(ui, targets, connect, connected, consume)
+    each(ui, targets, connect, None, connected, consume)
 }
 
-/// [`with_each_server`] for a verb that opens the connections itself, if any, and has one result for each server. `consume` gets
-/// all results at the end, in their order.
+/// [`with_each_server`] for a verb that opens the connections itself, if any, and has one [result](ServerOutput::result) for each
+/// server. `work` gets the name of the server. At most `max_running` servers run at once.
 pub(crate) fn with_each<T: 'static>(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
-    work: impl Fn(Ui, Plan) -> Work<T> + Clone + 'static,
-    consume: impl AsyncFnOnce(Vec<Result<T, Failure>>) -> Exit,
+    max_running: Option<usize>,
+    work: impl Fn(Ui, String, Plan) -> Work<T> + Clone + 'static,
+    consume: impl AsyncFnOnce(Vec<ServerOutput<T>>) -> Exit,
 ) -> Exit {
-    let whole = move |ui: Ui, plan: Plan, parts: Parts<T>, done: Outcome| {
-        let outcome = work(ui, plan);
+    let whole = move |ui: Ui, name: String, plan: Plan, parts: Parts<T>, done: Outcome| {
+        let outcome = work(ui, name, plan);
         async move {
             let outcome = match outcome.await {
                 // The channel holds one part, so this does not wait.
@@ -105,13 +121,8 @@ pub(crate) fn with_each<T: 'static>(
             let _ = done.send(outcome);
         }
     };
-    each(ui, targets, connect, whole, async |servers, _: &Stop| {
-        let mut results = Vec::with_capacity(servers.len());
-        for mut server in servers {
-            let result = server.next(ui).await;
-            results.push(server.outcome(ui).await.and_then(|()| result.ok_or_else(lost)));
-        }
-        ControlFlow::Continue(consume(results).await)
+    each(ui, targets, connect, max_running, whole, async |servers, _: &Stop| {
+        ControlFlow::Continue(consume(servers).await)
     })
 }
 
@@ -120,36 +131,33 @@ fn each<T: 'static, F>(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
-    work: impl Fn(Ui, Plan, Parts<T>, Outcome) -> F + Clone + 'static,
+    max_running: Option<usize>,
+    work: impl Fn(Ui, String, Plan, Parts<T>, Outcome) -> F + Clone + 'static,
     consume: impl AsyncFnOnce(Vec<ServerOutput<T>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Exit
 where
     F: Future<Output = ()> + 'static,
 {
-    with_each_plan(ui, targets, connect, async |plans| {
-        let mut signals = match Signals::listen() {
-            Ok(signals) => signals,
-            Err(error) => return failed(ui, &Failure::system(Phase::Spawn, &error)),
-        };
+    with_each_plan(ui, targets, connect, async |plans, mut signals| {
         let children: Vec<_> = plans.iter().flatten().filter_map(|plan| plan.endpoint.child()).collect();
         // The future that opens a connection is not `Send`.
         let local = LocalSet::new();
         let mut running = JoinSet::new();
-        let max_running = connect.configured.readings.at_once().unwrap_or(MAX_RUNNING_SERVERS);
-        let permits = Arc::new(Semaphore::new(max_running));
+        let max_running = max_running.or_else(|| connect.configured.readings.at_once());
+        let permits = Arc::new(Semaphore::new(max_running.unwrap_or(MAX_RUNNING_SERVERS)));
         let mut outputs = Vec::new();
         for (target, plan) in targets.iter().zip(plans) {
-            let (ui, permits, work) = (ui.clone(), permits.clone(), work.clone());
+            let (ui, permits, work, name) = (ui.clone(), permits.clone(), work.clone(), target.label());
             let (sender, parts) = mpsc::channel(MAX_BUFFERED_PARTS);
             let (done, outcome) = oneshot::channel();
-            let name = target.label();
-            outputs.push(ServerOutput { waiting: format!("waiting for {name}"), name, parts, outcome });
+            let waiting = format!("waiting for {name}");
+            outputs.push(ServerOutput { name: name.clone(), waiting, parts, outcome });
             running.spawn_local_on(
                 async move {
                     // The semaphore is fair and never closed: servers start in their order.
                     let _permit = permits.acquire().await;
                     match plan {
-                        Ok(plan) => work(ui, plan, sender, done).await,
+                        Ok(plan) => work(ui, name, plan, sender, done).await,
                         Err(failure) => drop(done.send(Err(failure))),
                     }
                 },
@@ -158,19 +166,13 @@ where
         }
         let stop = Stop::default();
         let mut consuming = Box::pin(local.run_until(consume(outputs, &stop)));
-        let outcome = tokio::select! {
-            biased;
-            signal = signals.next() => Err(signal),
-            outcome = consuming.as_mut() => Ok(outcome),
-        };
+        let outcome = signals.until(consuming.as_mut()).await;
         if let Err(signal) = outcome {
+            ui.line_over();
             stop.raise(signal);
             if stop.has_listener() {
-                tokio::select! {
-                    biased;
-                    _ = signals.next() => {}
-                    _ = timeout(PRINT_TIMEOUT, consuming.as_mut()) => {}
-                }
+                // A second signal ends the wait.
+                let _ = signals.until(timeout(PRINT_TIMEOUT, consuming.as_mut())).await;
             }
         }
         drop(consuming);
@@ -179,10 +181,9 @@ where
             Ok(ControlFlow::Break(exit)) => (exit, true),
             Err(signal) => (Exit::Signal(signal), true),
         };
-        tokio::select! {
-            biased;
-            signal = signals.next() => if abort { exit } else { Exit::Signal(signal) },
-            () = ended(&local, running, &children, abort) => exit,
+        match signals.until(ended(&local, running, &children, abort)).await {
+            Err(signal) if !abort => Exit::Signal(signal),
+            _ => exit,
         }
     })
 }

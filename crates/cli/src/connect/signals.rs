@@ -61,6 +61,15 @@ impl Signals {
         HANDLED.fetch_add(1, Ordering::Relaxed);
         signal
     }
+
+    /// Waits for the work; the error is the signal that ends it first, and drops it.
+    pub(crate) async fn until<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Signal> {
+        tokio::select! {
+            biased;
+            signal = self.next() => Err(signal),
+            outcome = work => Ok(outcome),
+        }
+    }
 }
 
 impl Drop for Signals {

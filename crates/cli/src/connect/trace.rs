@@ -23,6 +23,7 @@ use mcpjoin::proto::session::{Inbound, Outbound};
 use mcpjoin::proto::{Kind, Raw, encode};
 use mcpjoin::transport::{Direction, Inspected};
 
+use crate::object;
 use crate::secret;
 use crate::ui::Ui;
 
@@ -207,22 +208,21 @@ struct Line {
 
 impl Line {
     fn write(&self, out: &mut impl Write, ui: &Ui) -> io::Result<()> {
-        let (time, direction) = (stamp(self.time), self.direction);
-        write!(out, "{{\"time\":\"{time}\",")?;
-        if let Some(connection) = self.connection {
-            write!(out, "\"connection\":{connection},")?;
-        }
-        write!(out, "\"direction\":\"{direction}\",")?;
-        let message = Raw::parse(self.bytes.clone())
-            .ok()
-            .filter(|message| direction != STDERR && matches!(message.kind(), Kind::Object | Kind::Array));
-        match message.as_ref().and_then(|message| without_secrets(message, |text| ui.hidden_whole(text))) {
-            Some(message) => writeln!(out, "\"message\":{message}}}"),
-            None => {
-                let text = String::from_utf8_lossy(&self.bytes);
-                writeln!(out, "\"text\":{}}}", Raw::string(&ui.hidden(&text)).as_str())
-            }
-        }
+        let message = Raw::parse(self.bytes.clone()).ok().filter(|message| {
+            self.direction != STDERR && matches!(message.kind(), Kind::Object | Kind::Array)
+        });
+        let message =
+            message.as_ref().and_then(|message| without_secrets(message, |text| ui.hidden_whole(text)));
+        let text = message.is_none().then(|| String::from_utf8_lossy(&self.bytes));
+        let quoted = |text: &str| Some(Raw::string(text).to_string().into());
+        let line = object::write_known::<_, Cow<'_, str>>([
+            ("time", quoted(&stamp(self.time))),
+            ("connection", self.connection.map(|number| number.to_string().into())),
+            ("direction", quoted(self.direction)),
+            ("message", message),
+            ("text", text.and_then(|text| quoted(&ui.hidden(&text)))),
+        ]);
+        writeln!(out, "{line}")
     }
 }
 

@@ -1,9 +1,10 @@
 //! Tests of the era cache file: which entries it drops, and that invalid content has no effect.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use mcpjoin::transport::ChildCommand;
 
 use super::{CachedEra, ENTRY_TTL, Eras, MAGIC, MAX_ENTRIES, MAX_FILE_BYTES, fingerprint};
 
@@ -146,8 +147,11 @@ fn what_decides_which_server_it_is_decides_the_fingerprint() {
     let script = folder.0.join("script");
     fs::write(&program, "1").unwrap();
     fs::write(&script, "1").unwrap();
+    for file in [&program, &script] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o700)).unwrap();
+    }
     let print = |program: &str, args: &[&str], cwd: &Path, path: &str| {
-        fingerprint(program.as_ref(), args.iter().map(OsStr::new), Some(cwd), Some(path.as_ref()))
+        fingerprint(&ChildCommand::new(program).args(args).current_dir(cwd).env("PATH", path))
     };
     let here = folder.0.as_path();
     let path = here.to_str().unwrap();

@@ -8,12 +8,12 @@ mod cause;
 use std::fmt::Write;
 use std::time::Duration;
 
-use mcpjoin::proto::ErrorObject;
 use mcpjoin::proto::session::ProcessExit;
-use serde_json::{Map, Value, json};
+use mcpjoin::proto::{ErrorObject, Raw};
+use serde_json::{Value, json};
 
 use crate::exit::Exit;
-use crate::visible::{self, BAD, FAINT};
+use crate::visible::{self, BAD, FAINT, cut_chars};
 
 /// The last lines of a server's standard error that are shown.
 const MAX_STDERR_LINES: usize = 12;
@@ -179,7 +179,7 @@ impl Failure {
         let lines: Vec<&str> =
             text.lines().map(str::trim_end).filter(|line| !line.trim_start().is_empty()).collect();
         let from = lines.len().saturating_sub(MAX_STDERR_LINES);
-        self.seen.stderr = lines[from..].iter().map(|line| cut(line)).collect();
+        self.seen.stderr = lines[from..].iter().map(|line| cut_chars(line, MAX_LINE_CHARS)).collect();
     }
 
     /// For a person: the message on one line, and the circumstances below it.
@@ -193,7 +193,7 @@ impl Failure {
             row("doing", self.phase.as_str());
         }
         if let Some(server) = &self.seen.server {
-            row(self.names().0, &cut(server));
+            row(self.names().0, &cut_chars(server, MAX_LINE_CHARS));
         }
         if let Some(took) = self.seen.took {
             row("after", &seconds(took));
@@ -208,7 +208,7 @@ impl Failure {
             row(self.names().1, garbage);
         }
         if let Some(data) = self.seen.remote.as_ref().and_then(|error| error.data.as_ref()) {
-            row("data", &cut(data.as_str()));
+            row("data", &cut_chars(data.as_str(), MAX_LINE_CHARS));
         }
         if let Some(challenge) = &self.seen.challenge {
             row("asked", challenge);
@@ -221,54 +221,40 @@ impl Failure {
 
     /// For a program: `{"error": {...}}`. Unknown members are absent.
     pub(crate) fn json(&self) -> Value {
-        let mut error = Map::new();
-        let mut member = |name: &str, value: Value| error.insert(name.to_owned(), value);
-        member("id", json!(self.id));
-        member("message", json!(self.message));
-        member("exitCode", json!(self.exit.code()));
-        member("phase", json!(self.phase.as_str()));
-        if let Some(server) = &self.seen.server {
-            member(self.names().0, json!(server));
-        }
-        if let Some(took) = self.seen.took {
-            member("elapsedMs", json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)));
-        }
-        match self.seen.status {
-            Some(ProcessExit::Code(code)) => member("status", json!({ "code": code })),
-            Some(ProcessExit::Signal(signal)) => member("status", json!({ "signal": signal })),
-            None => None,
-        };
-        if !self.seen.stderr.is_empty() {
-            member("stderr", json!(self.seen.stderr));
-        }
-        if let Some(garbage) = &self.seen.garbage {
-            member(self.names().1, json!(garbage));
-        }
-        if let Some(challenge) = &self.seen.challenge {
-            member("challenge", json!(challenge));
-        }
-        if let Some(remote) = &self.seen.remote {
+        let (server, first_bytes) = self.names();
+        let status = self.seen.status.map(|status| match status {
+            ProcessExit::Code(code) => json!({ "code": code }),
+            ProcessExit::Signal(signal) => json!({ "signal": signal }),
+        });
+        let remote = self.seen.remote.as_ref().map(|remote| {
             // Data that serde_json refuses is shown as text.
-            let data = remote.data.as_ref().map(|data| {
-                serde_json::from_str(data.as_str()).unwrap_or_else(|_| Value::from(data.as_str()))
-            });
+            let parsed =
+                |data: &Raw| serde_json::from_str(data.as_str()).unwrap_or_else(|_| json!(data.as_str()));
             let mut answer = json!({ "code": remote.code, "message": remote.message });
-            if let Some(data) = data {
-                answer["data"] = data;
+            if let Some(data) = &remote.data {
+                answer["data"] = parsed(data);
             }
-            member("jsonrpc", answer);
-        }
-        if !self.hint.is_empty() {
-            member("hint", json!(self.hint));
+            answer
+        });
+        let took = self.seen.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        let mut error = json!({
+            "id": self.id,
+            "message": self.message,
+            "exitCode": self.exit.code(),
+            "phase": self.phase.as_str(),
+            server: self.seen.server,
+            "elapsedMs": took,
+            "status": status,
+            "stderr": Some(&self.seen.stderr).filter(|lines| !lines.is_empty()),
+            first_bytes: self.seen.garbage,
+            "challenge": self.seen.challenge,
+            "jsonrpc": remote,
+            "hint": Some(&self.hint).filter(|hint| !hint.is_empty()),
+        });
+        if let Value::Object(members) = &mut error {
+            members.retain(|_, value| !value.is_null());
         }
         json!({ "error": error })
-    }
-}
-
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_LINE_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

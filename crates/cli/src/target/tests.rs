@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-use super::{Http, Invocation, Misuse, Named, Quic, Socket, Target, shown, with_operands, without_operands};
+use crate::failure::Failure;
+
+use super::{Http, Invocation, Named, Quic, Socket, Target, shown, with_operands, without_operands};
 
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
@@ -25,7 +27,7 @@ fn alone(name: &str) -> Target {
 }
 
 /// `mcpjoin list LINE`
-fn list(line: &str) -> Result<Invocation, Misuse> {
+fn list(line: &str) -> Result<Invocation, Failure> {
     match line.strip_prefix("-- ") {
         Some(command) => without_operands("list", None, words(command), true),
         None => without_operands("list", None, words(line), false),
@@ -33,14 +35,14 @@ fn list(line: &str) -> Result<Invocation, Misuse> {
 }
 
 /// `mcpjoin call LINE`
-fn call(line: &str) -> Result<Invocation, Misuse> {
+fn call(line: &str) -> Result<Invocation, Failure> {
     match format!(" {line} ").split_once(" -- ") {
         Some((before, after)) => with_operands("call", None, words(before), Some(words(after))),
         None => with_operands("call", None, words(line), None),
     }
 }
 
-fn refused(outcome: Result<Invocation, Misuse>, line: &str) -> Misuse {
+fn refused(outcome: Result<Invocation, Failure>, line: &str) -> Failure {
     match outcome {
         Err(misuse) => misuse,
         Ok(invocation) => panic!("{line} was taken for {invocation:?}"),
@@ -111,14 +113,14 @@ fn a_socket_without_an_address_is_refused_and_shows_no_password() {
     ] {
         for outcome in [list(word), call(&format!("{word} tool"))] {
             let misuse = refused(outcome, word);
-            assert!(!misuse.problem.contains("hunter2"), "{}", misuse.problem);
+            assert!(!misuse.message.contains("hunter2"), "{}", misuse.message);
         }
     }
     let misuse = refused(list("some.json#ok extra"), "some.json#ok extra");
-    assert_eq!(misuse.problem, "list takes nothing after some.json#ok");
-    assert_eq!(misuse.instead, "mcpjoin list some.json#ok");
+    assert_eq!(misuse.message, "list takes nothing after some.json#ok");
+    assert_eq!(misuse.hint, "mcpjoin list some.json#ok");
     let misuse = refused(list("tcp://h:1 --json"), "tcp://h:1 --json");
-    assert_eq!(misuse.instead, "mcpjoin list --json tcp://h:1");
+    assert_eq!(misuse.hint, "mcpjoin list --json tcp://h:1");
     let invocation = call("unix:/x echo message=hi").unwrap();
     assert_eq!(invocation.target, Target::Socket(Socket::Unix("/x".into())));
     assert_eq!(invocation.operands, words("echo message=hi"));
@@ -137,7 +139,7 @@ fn a_server_on_the_web_has_a_url_without_a_user() {
         assert_eq!(call(&format!("{word} tool")).unwrap().target, wanted, "{word}");
     }
     let misuse = refused(list("http://me:hunter2@h/mcp"), "a user");
-    assert!(!misuse.problem.contains("hunter2"), "{misuse:?}");
+    assert!(!misuse.message.contains("hunter2"), "{misuse:?}");
 }
 
 #[test]
@@ -159,7 +161,7 @@ fn rule_1_words_of_ours_after_the_command_are_told() {
     assert_eq!(call("echo -- npx --json").unwrap().notes.len(), 1);
     assert!(list("npx --jsonl -y").unwrap().notes.is_empty());
     let misuse = refused(list("demo: --json"), "demo: --json");
-    assert_eq!(misuse.instead, "mcpjoin list --json demo:");
+    assert_eq!(misuse.hint, "mcpjoin list --json demo:");
 }
 
 #[test]
@@ -240,9 +242,9 @@ fn rule_5_any_name_is_an_entry_after_server() {
         assert_eq!((invocation.target, invocation.operands), (entry(None, name), words("demo: x=1")));
     }
     let twice = without_operands("list", Some("a"), words("npx"), false);
-    assert!(refused(twice, "npx").problem.contains("two servers"));
+    assert!(refused(twice, "npx").message.contains("two servers"));
     let twice = with_operands("call", Some("a"), words("x"), Some(words("npx")));
-    assert!(refused(twice, "npx").problem.contains("two servers"));
+    assert!(refused(twice, "npx").message.contains("two servers"));
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn no_words_and_empty_words_name_no_server() {
         with_operands("call", None, vec![OsString::new()], None),
         with_operands("call", None, words("echo"), Some(vec![OsString::new()])),
     ] {
-        assert!(!refused(outcome, "nothing").instead.is_empty());
+        assert!(!refused(outcome, "nothing").hint.is_empty());
     }
 }
 

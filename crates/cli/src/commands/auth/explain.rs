@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::login::identity;
 use super::{failures, format, reaching, with_access};
 use crate::args;
-use crate::commands::print_page;
+use crate::commands::{present, print_page};
 use crate::connect::{Access, refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -200,60 +200,49 @@ fn without_links(source: &str) -> String {
 /// For a program. Unknown values are absent.
 fn document(server: &str, ladder: &Ladder) -> Value {
     let of_rule = |rule: &Rule| json!({ "text": rule.text, "source": rule.source });
-    let steps: Vec<Value> = ladder
-        .steps
-        .iter()
-        .map(|step| {
-            let (verdict, why) = match &step.verdict {
-                Verdict::Held => ("held", None),
-                Verdict::Skipped(why) => ("skipped", Some(why)),
-                Verdict::Broken(why) => ("broken", Some(why)),
-            };
-            let mut out = json!({
-                "rung": step.rung.as_str(),
-                "verdict": verdict,
-                "found": step.found,
-                "rule": of_rule(&step.rule),
-            });
-            if let Some(tried) = &step.tried {
-                out["method"] = json!(tried.method);
-                out["url"] = json!(tried.url);
-            }
-            for (name, value) in [
-                ("status", step.status.map(|status| json!(status))),
-                ("contentType", step.content_type.as_ref().map(|kind| json!(kind))),
-                ("why", why.map(|why| json!(why))),
-                ("advice", step.advice.as_ref().map(|advice| json!(advice))),
-            ] {
-                if let Some(value) = value {
-                    out[name] = value;
-                }
-            }
-            out
-        })
-        .collect();
-    let mut out = json!({ "server": server, "canLogIn": !is_broken(ladder), "steps": steps });
-    out["loginNeeded"] = json!(!needs_no_login(ladder));
-    if let Ok(discovered) = &ladder.outcome {
-        out["resource"] = json!(discovered.resource);
-        out["issuer"] = json!(discovered.issuer);
-        out["registration"] = discovered.ways().iter().map(|endpoint| endpoint.as_str()).collect();
-        if let Some(scopes) = discovered.scopes(&[], false) {
-            out["scopes"] = json!(scopes);
-        }
-    }
-    if !is_broken(ladder) {
-        return out;
-    }
+    let steps = ladder.steps.iter().map(|step| {
+        let (verdict, why) = match &step.verdict {
+            Verdict::Held => ("held", None),
+            Verdict::Skipped(why) => ("skipped", Some(why)),
+            Verdict::Broken(why) => ("broken", Some(why)),
+        };
+        present(json!({
+            "rung": step.rung.as_str(),
+            "verdict": verdict,
+            "found": step.found,
+            "rule": of_rule(&step.rule),
+            "method": step.tried.as_ref().map(|tried| &tried.method),
+            "url": step.tried.as_ref().map(|tried| &tried.url),
+            "status": step.status,
+            "contentType": step.content_type,
+            "why": why,
+            "advice": step.advice,
+        }))
+    });
+    let discovered = ladder.outcome.as_ref().ok();
+    let ways = |discovered: &Discovered| discovered.ways().iter().map(|way| way.as_str()).collect::<Value>();
     let broken = match (&ladder.outcome, broken_registration(ladder)) {
+        _ if !is_broken(ladder) => None,
         (Err(error), _) => Some((error.rung, error.message.as_str(), &error.rule, &error.advice)),
         (Ok(_), broken) => broken.map(|(step, why)| (step.rung, why, &step.rule, &step.advice)),
     };
-    if let Some((rung, message, rule, advice)) = broken {
-        out["broken"] = json!({ "rung": rung.as_str(), "message": message, "rule": of_rule(rule) });
-        if let Some(advice) = advice {
-            out["broken"]["advice"] = json!(advice);
-        }
-    }
-    out
+    let broken = broken.map(|(rung, message, rule, advice)| {
+        present(json!({
+            "rung": rung.as_str(),
+            "message": message,
+            "rule": of_rule(rule),
+            "advice": advice,
+        }))
+    });
+    present(json!({
+        "server": server,
+        "canLogIn": !is_broken(ladder),
+        "steps": steps.collect::<Value>(),
+        "loginNeeded": !needs_no_login(ladder),
+        "resource": discovered.map(|discovered| &discovered.resource),
+        "issuer": discovered.map(|discovered| &discovered.issuer),
+        "registration": discovered.map(ways),
+        "scopes": discovered.and_then(|discovered| discovered.scopes(&[], false)),
+        "broken": broken,
+    }))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{TOTAL_TIMEOUT, connecting, failures, folder, format, reaching, with_access, without_server};
 use crate::args;
-use crate::commands::{print_page, report_failures};
+use crate::commands::{present, print_page, report_failures};
 use crate::connect::{Access, certificates, unusable_login};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -207,14 +207,11 @@ fn warn_not_revoked(ui: &Ui, server: &str, logout: &Logout) {
 
 /// The outcome of a logout for a program.
 fn logout_document(server: &str, logout: &Logout) -> Value {
-    let mut out = json!({ "server": server, "forgotten": logout.stored });
-    match &logout.revoked {
-        Some(Ok(())) => out["revoked"] = json!(true),
-        Some(Err(why)) => {
-            out["revoked"] = json!(false);
-            out["problem"] = json!(why);
-        }
-        None => {}
-    }
-    out
+    let revoked = logout.revoked.as_ref();
+    present(json!({
+        "server": server,
+        "forgotten": logout.stored,
+        "revoked": revoked.map(Result::is_ok),
+        "problem": revoked.and_then(|revoked| revoked.as_ref().err()),
+    }))
 }

@@ -1,7 +1,6 @@
 //! `mcpjoin bridge --listen orchestra://...`: offers MCP servers to Orchestra's clients. `mcpjoin_orchestra`
 //! translates; this file starts the servers and reports their events.
 
-use std::ffi::OsString;
 use std::time::Instant;
 
 use mcpjoin::client::{Restart, RestartingClient, RunEvent};
@@ -17,12 +16,12 @@ use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::Bridge;
 use crate::commands::listening::{all, boxed};
-use crate::commands::{exit_of, listen_for_signals, refuse_trace, target_of};
+use crate::commands::{exit_of, refuse_trace, targets_of};
 use crate::connect::{Plan, Signals, certificates_folder, with_plans};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, Target, shown};
+use crate::target::{Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -34,7 +33,9 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     let addresses: Vec<Address> =
         args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
     let certificates = certificates(&mut args)?;
-    let targets = targets(ui, &mut args, escaped)?;
+    let (words, also) = (std::mem::take(&mut args.words), std::mem::take(&mut args.also));
+    let server = args.connect.server.as_deref();
+    let targets = targets_of(ui, "bridge --listen ADDRESS", server, words, also, escaped)?;
     if targets.len() > 1 {
         refuse_trace(&args.connect, "several are named")?;
     }
@@ -47,8 +48,8 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     args.connect.for_others = true;
     // A message that fits into a frame must not exceed the limit of the other side.
     args.connect.max_message_size = args.connect.max_message_size.or(Some(MAX_FRAME));
-    Ok(with_plans(ui, &targets, &args.connect, async |plans| {
-        exit_of(ui, offer(ui, names, plans, &addresses, &certificates).await)
+    Ok(with_plans(ui, &targets, &args.connect, async |plans, signals| {
+        exit_of(ui, offer(ui, signals, names, plans, &addresses, &certificates).await)
     }))
 }
 
@@ -89,29 +90,6 @@ fn certificates(args: &mut Bridge) -> Result<Certificates, Failure> {
     Ok(certificates)
 }
 
-/// The servers in the order of the command line: the words, then `--also`.
-fn targets(ui: &Ui, args: &mut Bridge, escaped: bool) -> Result<Vec<Target>, Failure> {
-    let mut words = std::mem::take(&mut args.words);
-    let mut also = std::mem::take(&mut args.also);
-    let mut targets = Vec::new();
-    let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
-        targets.push(target_of(ui, "bridge --listen ADDRESS", server, words, escaped)?);
-        Ok::<(), Failure>(())
-    };
-    if words.is_empty() && args.connect.server.is_none() && !also.is_empty() {
-        words.push(also.remove(0));
-    }
-    // A server that takes no arguments ends where the next one begins.
-    while !escaped && words.len() > 1 && words.first().is_some_and(|word| target::stands_alone(word)) {
-        understood(None, vec![words.remove(0)], false)?;
-    }
-    understood(args.connect.server.as_deref(), words, escaped)?;
-    for word in also {
-        understood(None, vec![word], false)?;
-    }
-    Ok(targets)
-}
-
 /// A running server.
 struct Running {
     shown: String,
@@ -122,6 +100,7 @@ struct Running {
 
 async fn offer(
     ui: &Ui,
+    mut signals: Signals,
     names: Vec<Option<String>>,
     plans: Vec<Plan>,
     addresses: &[Address],
@@ -129,7 +108,6 @@ async fn offer(
 ) -> Result<Exit, Failure> {
     // Warnings about refused clients are printed without `-v`.
     events::show_warnings(ui);
-    let mut signals = listen_for_signals(Phase::Serve)?;
     let mut open = Vec::new();
     for address in addresses {
         open.push(Open::at(address, certificates).await?);
@@ -138,22 +116,18 @@ async fn offer(
     let starting: Vec<_> = plans.map(|(name, plan)| tokio::spawn(start(ui.clone(), name, plan))).collect();
     let mut servers = Vec::new();
     for starting in starting {
-        let running = tokio::select! {
-            biased;
-            signal = signals.next() => return Ok(Exit::Signal(signal)),
-            running = starting => running,
+        let running = match signals.until(starting).await {
+            Ok(running) => running,
+            Err(signal) => return Ok(Exit::Signal(signal)),
         };
         servers.push(running.map_err(|error| Failure::system(Phase::Spawn, &error.into()))??);
     }
     let exit = serve(ui, &servers, open, &mut signals).await;
     let closing: Vec<_> =
         servers.iter().map(|server| boxed(async { drop(server.client.close().await) })).collect();
-    tokio::select! {
-        biased;
-        // A second signal ends the wait.
-        signal = signals.next() => Ok(Exit::Signal(signal)),
-        () = all(closing) => exit,
-    }
+    // A second signal ends the wait.
+    let closed = signals.until(all(closing)).await;
+    closed.map_or_else(|signal| Ok(Exit::Signal(signal)), |()| exit)
 }
 
 async fn serve(
@@ -184,11 +158,8 @@ async fn serve(
     };
     // There is no receiver if serving has ended by itself.
     let _ = end.send(true);
-    tokio::select! {
-        biased;
-        signal = signals.next() => Ok(Exit::Signal(signal)),
-        () = serving => outcome,
-    }
+    let served = signals.until(serving).await;
+    served.map_or_else(|signal| Ok(Exit::Signal(signal)), |()| outcome)
 }
 
 /// The failure when no server is left, and none is restarted.

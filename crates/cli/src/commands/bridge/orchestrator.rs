@@ -40,18 +40,12 @@ pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
         }
         let link = Link::stdio().map_err(system)?;
         let reporting = tokio::spawn(report_connection(ui.clone(), orchestrator.clone()));
-        let outcome = tokio::select! {
-            biased;
-            signal = signals.next() => Ok(Exit::Signal(signal)),
-            outcome = serve(args, &orchestrator, link) => outcome,
-        };
+        let outcome = signals.until(serve(args, &orchestrator, link)).await;
+        let outcome = outcome.unwrap_or_else(|signal| Ok(Exit::Signal(signal)));
         reporting.abort();
-        tokio::select! {
-            biased;
-            // A second signal ends the wait.
-            signal = signals.next() => Ok(Exit::Signal(signal)),
-            () = orchestrator.close(CLOSE_TIMEOUT) => outcome,
-        }
+        // A second signal ends the wait.
+        let closed = signals.until(orchestrator.close(CLOSE_TIMEOUT)).await;
+        closed.map_or_else(|signal| Ok(Exit::Signal(signal)), |()| outcome)
     });
     // The thread that resolves a name cannot be ended.
     runtime.shutdown_background();

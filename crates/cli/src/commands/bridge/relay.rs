@@ -16,7 +16,7 @@ use super::{misplaced, of_http};
 use crate::args::{Authorization, Bridge};
 use crate::commands::listening::{Address, Listening, QuicOptions, ServeEnd, Serves};
 use crate::commands::serve::client_failure;
-use crate::commands::{exit_of, listen_for_signals, target_of};
+use crate::commands::{exit_of, target_of};
 use crate::connect::{Plan, Signals, with_plan};
 use crate::events;
 use crate::exit::Exit;
@@ -51,11 +51,11 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     let words = std::mem::take(&mut args.words);
     let verb = if addresses.is_empty() { "bridge" } else { "bridge --listen ADDRESS" };
     let target = target_of(ui, verb, args.connect.server.as_deref(), words, escaped)?;
-    Ok(with_plan(ui, &target, &args.connect, async |plan| {
+    Ok(with_plan(ui, &target, &args.connect, async |plan, mut signals| {
         let bridge = Relay::new(ui, plan, &args);
         let outcome = match addresses.is_empty() {
-            true => bridge.on_stdio().await,
-            false => bridge.at(&addresses, &quic, &args.authorization, &options).await,
+            true => bridge.on_stdio(&mut signals).await,
+            false => bridge.at(&addresses, &quic, &args.authorization, &options, &mut signals).await,
         };
         exit_of(ui, outcome)
     }))
@@ -147,16 +147,12 @@ impl Relay {
     }
 
     /// Serves the client that has started us until it closes its side, or a signal comes.
-    async fn on_stdio(self) -> Result<Exit, Failure> {
+    async fn on_stdio(self, signals: &mut Signals) -> Result<Exit, Failure> {
         events::show_warnings(&self.ui);
-        let mut signals = listen_for_signals(Phase::Serve)?;
         let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
-        let exit = tokio::select! {
-            biased;
-            signal = signals.next() => Exit::Signal(signal),
-            end = self.gateway.serve(link) => self.ended(&end),
-        };
-        self.close(exit, &mut signals).await
+        let end = signals.until(self.gateway.serve(link)).await;
+        let exit = end.map_or_else(Exit::Signal, |end| self.ended(&end));
+        Ok(self.close(exit, signals).await)
     }
 
     /// The exit code. A failure is printed at once: closing the servers may take some time.
@@ -182,10 +178,10 @@ impl Relay {
         quic: &QuicOptions,
         authorization: &Authorization,
         options: &HttpOptions,
+        signals: &mut Signals,
     ) -> Result<Exit, Failure> {
         // Warnings about refused clients are printed without `-v`.
         events::show_warnings(&self.ui);
-        let mut signals = listen_for_signals(Phase::Serve)?;
         if let Some(program) = &self.program {
             // A missing program is reported at the start, and not to the first client.
             let missing = |error| Failure::spawn(&error).with(&self.shown, self.began.elapsed());
@@ -193,21 +189,13 @@ impl Relay {
         }
         let listening = Listening::at(addresses, quic, authorization).await?;
         listening.announce(&self.ui);
-        let ServeEnd { exit, hurried } =
-            listening.serve(&self.gateway, options, &mut signals, &self.ui).await;
-        if hurried {
-            return Ok(exit);
-        }
-        self.close(exit, &mut signals).await
+        let ServeEnd { exit, hurried } = listening.serve(&self.gateway, options, signals, &self.ui).await;
+        Ok(if hurried { exit } else { self.close(exit, signals).await })
     }
 
     /// Ends all servers. Another signal ends the wait: the runtime then kills what is left.
-    async fn close(&self, exit: Exit, signals: &mut Signals) -> Result<Exit, Failure> {
-        tokio::select! {
-            biased;
-            signal = signals.next() => Ok(Exit::Signal(signal)),
-            () = self.gateway.close() => Ok(exit),
-        }
+    async fn close(&self, exit: Exit, signals: &mut Signals) -> Exit {
+        signals.until(self.gateway.close()).await.map_or_else(Exit::Signal, |()| exit)
     }
 }
 

@@ -10,7 +10,7 @@ use mcpjoin::proto::{Kind, Raw};
 use mcpjoin_rules::Offer;
 
 use crate::commands::lists::{ALL, Part, Section, ServerFacts, Stopped, read};
-use crate::commands::{misuse, misused};
+use crate::commands::misuse;
 use crate::config::{ToolFilter, is_program};
 use crate::connect::{bounded, read_file};
 use crate::exit::Exit;
@@ -50,7 +50,7 @@ pub(super) fn of_words(
     let (old, new) = match (words.next(), words.next(), server, command) {
         (Some(old), None, Some(name), None) => {
             let invocation = target::without_operands(VERB, Some(name), Vec::new(), false);
-            (old, server_of(ui, invocation.map_err(misused)?))
+            (old, server_of(ui, invocation?))
         }
         (Some(old), None, None, Some(command)) => {
             if command.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn of_words(
                 return Err(Failure::usage("no command follows --", hint));
             }
             let invocation = target::without_operands(VERB, None, command, true);
-            (old, server_of(ui, invocation.map_err(misused)?))
+            (old, server_of(ui, invocation?))
         }
         (Some(old), Some(new), None, None) if count == 2 => {
             if old == "-" && new == "-" {
@@ -88,7 +88,6 @@ fn of(ui: &Ui, word: OsString) -> Result<Side, Failure> {
     match snapshot_file(&word)? {
         Some(snapshot) => Ok(Side::File(Box::new(snapshot))),
         None => target::without_operands(VERB, None, vec![word], false)
-            .map_err(misused)
             .map(|invocation| server_of(ui, invocation)),
     }
 }
@@ -109,7 +108,7 @@ fn snapshot_file(word: &OsStr) -> Result<Option<Snapshot>, Failure> {
     }
     let name = shown(word);
     match path.metadata() {
-        Ok(metadata) if metadata.is_dir() || !is_called_so && is_program(path) => return Ok(None),
+        Ok(metadata) if metadata.is_dir() || !is_called_so && is_program(word) => return Ok(None),
         Ok(_) => {}
         Err(_) if !is_called_so => return Ok(None),
         Err(error) => {

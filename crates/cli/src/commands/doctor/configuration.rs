@@ -4,8 +4,9 @@
 
 use mcpjoin_diagnostics::doctor::{EnvironmentReport, LaunchContext, Outcome, SearchPaths};
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::json::{self, JsonCheck};
+use super::json::{check, outcome};
 use crate::config::{File, Found};
 use crate::target::{exact, shown};
 
@@ -62,24 +63,6 @@ pub(super) struct Configuration {
     pub(super) faults: Vec<Fault>,
     pub(super) notes: Vec<String>,
     pub(super) servers: Vec<Server>,
-}
-
-/// The configuration for a program.
-#[derive(Serialize)]
-pub(super) struct JsonConfiguration<'a> {
-    files: Vec<JsonFile<'a>>,
-    checks: Vec<JsonCheck>,
-    findings: &'a [Fault],
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct JsonFile<'a> {
-    path: &'a str,
-    /// `passed` or `failed`.
-    outcome: &'static str,
-    /// The contents, or the id of the fault.
-    detail: &'a str,
 }
 
 const DISABLED: &str = "disabled";
@@ -253,17 +236,16 @@ impl Configuration {
     }
 
     /// For a program.
-    pub(super) fn document(&self) -> JsonConfiguration<'_> {
-        let files = self.files.iter().map(|(path, how, detail)| JsonFile {
-            path,
-            outcome: json::outcome(*how),
-            detail,
+    pub(super) fn document(&self) -> Value {
+        let files = self.files.iter().map(|(path, how, detail)| {
+            // The contents, or the id of the fault.
+            json!({ "path": path, "outcome": outcome(*how), "detail": detail })
         });
-        JsonConfiguration {
-            files: files.collect(),
-            checks: self.checks.iter().map(|(check, how)| JsonCheck::new(check, *how)).collect(),
-            findings: &self.faults,
-            notes: &self.notes,
-        }
+        json!({
+            "files": files.collect::<Value>(),
+            "checks": self.checks.iter().map(|(it, how)| check(it, *how)).collect::<Value>(),
+            "findings": self.faults,
+            "notes": self.notes,
+        })
     }
 }

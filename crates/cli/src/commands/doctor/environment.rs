@@ -2,23 +2,26 @@
 //! `mcpjoin_diagnostics` examines; this file prints.
 
 use mcpjoin_diagnostics::doctor::{
-    Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Outcome, Report, World,
+    Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Report, World,
 };
 use serde_json::{Value, json as value};
 
 use super::json;
 use super::text::Page;
 use crate::args::{Connect, Doctor};
-use crate::commands::{exit_of, listen_for_signals, written};
+use crate::commands::{present, written};
 use crate::connect::{Endpoint, with_plans};
 use crate::exit::Exit;
-use crate::failure::{Failure, Phase};
+use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::visible;
 
 /// Examines the machine alone.
 pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
-    refuse(&args.connect)?;
+    if let Some(option) = args.connect.given().next() {
+        let problem = format!("{option} is for a server, and --environment looks at none");
+        return Err(Failure::usage(problem, format!("leave out {option}, or --environment")));
+    }
     let report = match examined(ui, &args.connect, &doctor(args)) {
         Ok(report) => report,
         Err(exit) => return Ok(exit),
@@ -43,37 +46,6 @@ pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     })
 }
 
-/// Refuses options for a server.
-fn refuse(connect: &Connect) -> Result<(), Failure> {
-    let of_servers = [
-        ("--server", connect.server.is_some()),
-        ("--config", connect.configured.config.is_some()),
-        ("--mcp-config", !connect.configured.mcp_config.is_empty()),
-        ("--header", !connect.header.is_empty()),
-        ("--ca", connect.ca.is_some()),
-        ("--pin", connect.pin.is_some()),
-        ("--cert", connect.cert.is_some()),
-        ("-e", !connect.env.is_empty()),
-        ("--env-clean", connect.env_clean),
-        ("--inherit-env", connect.inherit_env),
-        ("--cwd", connect.cwd.is_some()),
-        ("--era", connect.era.asked().is_some()),
-        ("--no-cache", connect.no_cache),
-        ("--protocol-version", connect.protocol_version.is_some()),
-        ("--timeout", connect.timeout.is_some()),
-        ("--connect-timeout", connect.connect_timeout.is_some()),
-        ("--max-message-size", connect.max_message_size.is_some()),
-        ("--trace", connect.trace.is_some()),
-    ];
-    match of_servers.into_iter().find(|(_, given)| *given) {
-        Some((option, _)) => {
-            let problem = format!("{option} is for a server, and --environment looks at none");
-            Err(Failure::usage(problem, format!("leave out {option}, or --environment")))
-        }
-        None => Ok(()),
-    }
-}
-
 /// The examination of this machine, with or without the user's login shell.
 pub(super) fn doctor(args: &Doctor) -> EnvironmentDoctor {
     let doctor = EnvironmentDoctor::new(World::here());
@@ -87,20 +59,12 @@ pub(super) fn examined(
     doctor: &EnvironmentDoctor,
 ) -> Result<EnvironmentReport, Exit> {
     let mut examined = None;
-    let exit = with_plans(ui, &[], connect, async |_| {
-        let mut signals = match listen_for_signals(Phase::Spawn) {
-            Ok(signals) => signals,
-            Err(failure) => return exit_of(ui, Err(failure)),
-        };
+    let exit = with_plans(ui, &[], connect, async |_, mut signals| {
         if ui.has_line() {
             ui.line("looking at this machine ...");
         }
         // A signal drops the examination, which ends the shell and the runtimes that it has started.
-        let report = tokio::select! {
-            biased;
-            signal = signals.next() => Err(signal),
-            report = doctor.examine() => Ok(report),
-        };
+        let report = signals.until(doctor.examine()).await;
         ui.line_over();
         match report {
             Ok(report) => {
@@ -205,7 +169,7 @@ fn joined(folders: &[std::path::PathBuf]) -> String {
 
 /// The report as one JSON object.
 pub(super) fn document(report: &EnvironmentReport) -> Value {
-    let steps = report.steps.iter().map(|step| {
+    let parts = report.steps.iter().map(|step| {
         value!({
             "part": step.part.as_str(),
             "outcome": json::outcome(step.outcome),
@@ -213,43 +177,39 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
             "elapsedMs": json::milliseconds(step.took),
         })
     });
-    let checks = report.checks.iter().map(|(check, how)| {
-        let mut object = value!({ "check": check.as_str(), "outcome": json::outcome(*how) });
-        if let Outcome::NotRun(why) = how {
-            object["why"] = value!(why);
-        }
-        object
-    });
     let runtimes = report.runtimes.iter().map(|runtime| {
-        let mut found = value!({});
-        for (context, path) in &runtime.found {
-            found[context.as_str()] = value!({ "path": path.display().to_string() });
-        }
-        let mut object = value!({ "runtime": runtime.name, "found": found });
-        if let Some(version) = &runtime.version {
-            object["version"] = value!(version);
-        }
-        if let Some(manager) = runtime.manager {
-            object["manager"] = value!(manager);
-        }
-        object
+        let paths = runtime.found.iter();
+        let found = paths
+            .map(|(context, path)| (context.as_str(), value!({ "path": path.display().to_string() })))
+            .collect::<Value>();
+        present(value!({
+            "runtime": runtime.name,
+            "found": found,
+            "version": runtime.version,
+            "manager": runtime.manager,
+        }))
     });
     let paths = report.paths.iter().flat_map(|paths| paths.all()).map(|path| {
+<<<<<<< HEAD
         let mut details = value!({ "set": path.sources, "unknown": Vec::from_iter(&path.unknown) });
         if let Some(shell) = &path.shell {
             details["ran"] = value!(shell);
         }
+=======
+        let unknown = Vec::from_iter(&path.unknown);
+        let details = present(value!({ "set": path.set, "unknown": unknown, "ran": path.asked }));
+>>>>>>> part-B
         value!({ "seat": path.context.as_str(), "path": joined(&path.folders), "details": details })
     });
     value!({
         "healthy": report.is_healthy(),
         "elapsedMs": json::milliseconds(report.took),
-        "parts": steps.collect::<Vec<_>>(),
-        "checks": checks.collect::<Vec<_>>(),
-        "findings": report.findings.iter().map(json::machine_finding).collect::<Vec<_>>(),
+        "parts": parts.collect::<Value>(),
+        "checks": report.checks.iter().map(|(it, how)| json::check(it.as_str(), *how)).collect::<Value>(),
+        "findings": json::machine_findings(&report.findings),
         "notes": report.notes,
-        "runtimes": runtimes.collect::<Vec<_>>(),
-        "paths": paths.collect::<Vec<_>>(),
+        "runtimes": runtimes.collect::<Value>(),
+        "paths": paths.collect::<Value>(),
     })
 }
 

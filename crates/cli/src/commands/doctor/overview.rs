@@ -3,14 +3,13 @@
 use mcpjoin_diagnostics::doctor::{
     Doctor, EnvironmentDoctor, EnvironmentFinding, EnvironmentReport, Outcome, Report,
 };
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::configuration::{Configuration, JsonConfiguration, Server};
+use super::configuration::{Configuration, Server};
 use super::text::Page;
 use super::{environment, json};
 use crate::args;
-use crate::commands::{print_page, refuse_trace, value_of};
+use crate::commands::{present, print_page, refuse_trace};
 use crate::config;
 use crate::connect::{Plan, with_each};
 use crate::exit::Exit;
@@ -46,8 +45,13 @@ pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
         ui,
         &targets,
         connect,
-        move |_, plan| Box::pin(examine(plan, doctor.clone())),
-        async |mut outcomes: Vec<Examined>| {
+        None,
+        move |_, _, plan| Box::pin(examine(plan, doctor.clone())),
+        async |servers| {
+            let mut outcomes: Vec<Examined> = Vec::new();
+            for server in servers {
+                outcomes.push(server.result(ui).await);
+            }
             for (_, surroundings) in outcomes.iter_mut().flatten() {
                 remove_reported(&machine, surroundings);
             }
@@ -205,30 +209,6 @@ fn summary(report: &Report) -> String {
 // ---- for a program ----
 
 /// The document on the machine, the configuration and each server.
-#[derive(Serialize)]
-struct JsonOverview<'a> {
-    healthy: bool,
-    environment: Value,
-    configuration: JsonConfiguration<'a>,
-    servers: Vec<JsonServer<'a>>,
-}
-
-/// A server of the configuration: its report, or why there is none.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct JsonServer<'a> {
-    name: &'a str,
-    /// `FILE:LINE`
-    path: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    report: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Value>,
-    /// Why it was not examined.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_run: Option<&'static str>,
-}
-
 fn document(
     healthy: bool,
     machine: &EnvironmentReport,
@@ -236,20 +216,21 @@ fn document(
     outcomes: &[Examined],
 ) -> Value {
     let servers = paired(configuration, outcomes).map(|(server, outcome)| {
-        let (mut report, mut error) = (None, None);
-        match outcome {
-            Some(Ok((seen, surroundings))) => report = Some(json::of(&server.name, seen, surroundings)),
-            Some(Err(failure)) => error = Some(failure.json()["error"].take()),
-            None => {}
-        }
-        let not_run = server.not_run.filter(|_| outcome.is_none());
-        JsonServer { name: &server.name, path: &server.place, report, error, not_run }
+        let report = outcome.and_then(|outcome| outcome.as_ref().ok());
+        let failure = outcome.and_then(|outcome| outcome.as_ref().err());
+        present(json!({
+            "name": server.name,
+            "path": server.place,
+            "report": report.map(|(seen, surroundings)| json::of(&server.name, seen, surroundings)),
+            "error": failure.map(|failure| failure.json()["error"].take()),
+            "notRun": server.not_run.filter(|_| outcome.is_none()),
+        }))
     });
-    value_of(&JsonOverview {
-        healthy,
-        environment: environment::document(machine),
-        configuration: configuration.document(),
-        servers: servers.collect(),
+    json!({
+        "healthy": healthy,
+        "environment": environment::document(machine),
+        "configuration": configuration.document(),
+        "servers": servers.collect::<Value>(),
     })
 }
 

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use mcpjoin::proto::Raw;
+use serde_json::Value;
 
 use crate::commands::items::{described, name_columns, row, table};
 use crate::commands::lists::{Part, Section, ServerFacts, Stopped, error_of};
@@ -141,9 +142,8 @@ impl<'a> Output<'a> {
     /// Writes the failure of a server about which nothing else is known.
     pub(super) async fn absent_server(&mut self, name: &str, failure: &Failure) -> Result<(), Stopped> {
         if let Form::Document(document) = &mut self.form {
-            let error = failure.json()["error"].to_string();
-            let name = Raw::string(name);
-            let member = object::write([("name", name.as_str()), ("error", &error)]);
+            let member =
+                object::write([("name", Value::from(name)), ("error", failure.json()["error"].take())]);
             document.separate(&mut self.out);
             document.push(&mut self.out, &member);
         }
@@ -236,7 +236,7 @@ impl Document {
             let name = Raw::string(name);
             self.push(out, &format!("{{\"name\":{},\"server\":", name.as_str()));
         }
-        let members = object::write(facts.members.iter().map(|(name, value)| (*name, value.as_str())));
+        let members = object::write(facts.members.iter().map(|(name, value)| (name, value)));
         // The version is always there, so the object is not empty.
         self.push(out, members.strip_suffix('}').unwrap_or(&members));
     }

@@ -1,10 +1,9 @@
 //! The output of `mcpjoin servers`.
 
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::commands::document_of;
-use crate::config::{File, Found, Member, Part, Trusted, called};
+use crate::commands::{document_of, present};
+use crate::config::{File, Found, Member, Trusted, called};
 use crate::target::{exact, shown};
 use crate::ui::{BAD, FAINT, HEADING, NAME};
 use crate::visible;
@@ -87,81 +86,39 @@ fn entry_lines(entry: &Found, out: &mut Vec<String>) {
     }
 }
 
-/// The files for a program.
-#[derive(Serialize)]
-struct JsonFiles<'a> {
-    files: Vec<JsonFile<'a>>,
-}
-
-/// A configuration file.
-#[derive(Serialize)]
-struct JsonFile<'a> {
-    file: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dialect: Option<&'static str>,
-    /// Why it cannot be used.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<&'a str>,
-    /// No entry needs trust first.
-    trusted: bool,
-    warnings: &'a [String],
-    servers: Vec<JsonEntry<'a>>,
-}
-
-/// An entry.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct JsonEntry<'a> {
-    name: &'a str,
-    line: usize,
-    /// `stdio`, `http`, `sse`, `quic`, `tcp` or `unix`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    transport: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    /// The line that disables it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    disabled: Option<usize>,
-    /// The place of the entry of the same name that is used instead.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shadowed_by: Option<&'a str>,
-    /// It may be used without a question.
-    trusted: bool,
-    /// The changes since it was trusted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    changes: Option<&'a [String]>,
-    values: &'a [Part],
-    problems: &'a [String],
-    warnings: &'a [String],
-}
-
 /// For a program.
 pub(super) fn json(files: &[File]) -> String {
-    let files = files.iter().map(|file| JsonFile {
-        file: &file.name,
-        dialect: file.dialect,
-        problem: file.problem.as_deref(),
-        trusted: file.entries.iter().all(|entry| entry.untrusted.is_none()),
-        warnings: &file.warnings,
-        servers: file.entries.iter().map(of).collect(),
+    let files = files.iter().map(|file| {
+        present(json!({
+            "file": file.name,
+            "dialect": file.dialect,
+            "problem": file.problem,
+            // No entry needs trust first.
+            "trusted": file.entries.iter().all(|entry| entry.untrusted.is_none()),
+            "warnings": file.warnings,
+            "servers": file.entries.iter().map(document).collect::<Value>(),
+        }))
     });
-    document_of(&JsonFiles { files: files.collect() })
+    document_of(&json!({ "files": files.collect::<Value>() }))
 }
 
-fn of(entry: &Found) -> JsonEntry<'_> {
-    JsonEntry {
-        name: &entry.name,
-        line: entry.line,
-        transport: entry.transport,
-        description: entry.description.as_deref(),
-        disabled: entry.disabled,
-        shadowed_by: entry.shadowed.as_deref(),
-        trusted: entry.untrusted.is_none(),
-        changes: entry.untrusted.as_ref().and_then(|untrusted| untrusted.changes.as_deref()),
-        values: &entry.parts,
-        problems: &entry.problems,
-        warnings: &entry.warnings,
-    }
+fn document(entry: &Found) -> Value {
+    present(json!({
+        "name": entry.name,
+        "line": entry.line,
+        "transport": entry.transport,
+        "description": entry.description,
+        // The line that disables it.
+        "disabled": entry.disabled,
+        "shadowedBy": entry.shadowed,
+        // It may be used without a question.
+        "trusted": entry.untrusted.is_none(),
+        // The changes since it was trusted.
+        "changes": entry.untrusted.as_ref().and_then(|untrusted| untrusted.changes.as_deref()),
+        "values": entry.parts,
+        "problems": entry.problems,
+        "warnings": entry.warnings,
+    }))
 }
 
 /// The outcome of `servers trust` or `servers untrust` for a person, with each definition.
@@ -190,7 +147,7 @@ pub(super) fn definition(trusted: &Trusted) -> Vec<String> {
 }
 
 /// Trusted definitions for a program, as a member of a document.
-pub(super) fn trusted_document(trusted: &[Trusted]) -> serde_json::Value {
+pub(super) fn trusted_document(trusted: &[Trusted]) -> Value {
     let of = |trusted: &Trusted| {
         let Trusted { folder, file, entry, digest, members } = trusted;
         json!({ "folder": folder, "file": file, "name": entry, "digest": digest, "members": members })

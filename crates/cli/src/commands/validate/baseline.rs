@@ -12,13 +12,12 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::report::{
-    Comparison, Document, Examination, Finding, RuleOutcome, RuleResults, Server, Stale, cut,
-};
+use super::report::{Comparison, Document, Examination, Finding, RuleOutcome, RuleResults, Server, Stale};
 use crate::commands::document_of;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::shown;
+use crate::visible::cut_chars;
 
 /// The maximum size of the file.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -145,8 +144,8 @@ impl Baseline {
         let stale = stale.map(|(_, entry)| Stale {
             rule: entry.rule.clone(),
             server: entry.server.clone(),
-            run: cut(&entry.run, MAX_PROBLEM_CHARS),
-            problem: cut(&entry.problem, MAX_PROBLEM_CHARS),
+            run: cut_chars(&entry.run, MAX_PROBLEM_CHARS),
+            problem: cut_chars(&entry.problem, MAX_PROBLEM_CHARS),
         });
         document.baseline = Some(Comparison { file: shown(path.as_os_str()), stale: stale.collect() });
     }
@@ -170,7 +169,7 @@ impl Baseline {
                     server: name.clone(),
                     rule: result.rule.slug.to_owned(),
                     run: found.run.clone(),
-                    problem: cut(&found.problem, MAX_PROBLEM_CHARS),
+                    problem: cut_chars(&found.problem, MAX_PROBLEM_CHARS),
                     fingerprint: found.fingerprint.clone(),
                 };
                 entries.extend(result.found().iter().map(of));

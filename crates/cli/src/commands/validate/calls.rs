@@ -5,10 +5,10 @@ use mcpjoin::proto::Raw;
 use mcpjoin_rules::{CallWarningKind, Probe, Trace};
 use serde::Serialize;
 
-use super::report::cut;
 use crate::args::ToolCall;
 use crate::object::Object;
 use crate::ui::Ui;
+use crate::visible::cut_chars;
 
 /// The longest problem.
 const MAX_PROBLEM_CHARS: usize = 300;
@@ -58,7 +58,7 @@ pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<CallWarni
                 problems.push(problem);
             }
         }
-        let problem = ui.hidden(&cut(&problems.join("; "), MAX_PROBLEM_CHARS)).into_owned();
+        let problem = ui.hidden(&cut_chars(&problems.join("; "), MAX_PROBLEM_CHARS)).into_owned();
         (!problem.is_empty()).then(|| CallWarning { tool: call.tool.clone(), problem, listed, missing })
     };
     calls.iter().filter_map(note).collect()

@@ -171,13 +171,8 @@ async fn over_stdio(
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
     let mut ended = None;
     let end = async {
-        tokio::select! {
-            signal = signals.next() => {
-                ended = Some(signal);
-                StopReason::Signal(number(signal))
-            }
-            () = elapsed(look.during) => StopReason::Over,
-        }
+        ended = signals.until(elapsed(look.during)).await.err();
+        ended.map_or(StopReason::Over, |signal| StopReason::Signal(number(signal)))
     };
     let trace = validator.serve(link, end).await;
     Ok(ClientRun { trace, signal: ended, started: None })
@@ -231,10 +226,7 @@ async fn over_http(
     let idle = if during.is_some() { None } else { Some(IDLE_TIMEOUT) };
     let mut ended = None;
     let end = async {
-        tokio::select! {
-            signal = signals.next() => ended = Some(signal),
-            () = elapsed(during) => {}
-        }
+        ended = signals.until(elapsed(during)).await.err();
         StopReason::Over
     };
     let trace = validator.serve_http(listener, HttpOptions::new(), idle, end).await;
@@ -285,13 +277,10 @@ async fn over_http_to_started(
     // A later exit is caused by us.
     let by_itself = ran.is_some();
     if ran.is_none() {
-        tokio::select! {
-            biased;
-            // A signal ends the wait.
-            signal = signals.next() => {
-                ended.get_or_insert(signal);
-            }
-            outcome = &mut running => ran = Some(outcome),
+        // A signal ends the wait.
+        match signals.until(&mut running).await {
+            Ok(outcome) => ran = Some(outcome),
+            Err(signal) => _ = ended.get_or_insert(signal),
         }
     }
     // Kills the processes that are left.

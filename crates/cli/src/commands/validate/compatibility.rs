@@ -7,12 +7,10 @@ use mcpjoin::proto::{Message, Raw, Response};
 use mcpjoin_rules::{Compatibility, Incompatibility, Trace, What, compatibility};
 use serde::Serialize;
 
-use super::json::is_zero;
-use super::report::cut;
 use crate::fold::{Head, prose};
 use crate::object::Object;
 use crate::ui::{HEADING, NAME, Ui};
-use crate::visible;
+use crate::visible::{self, cut_chars};
 
 /// The maximum number of findings of one client on a page.
 const MAX_SHOWN: usize = 5;
@@ -46,6 +44,11 @@ struct Row {
     /// The number of findings beyond the limit.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A tool, or a list, that a client does not accept.
@@ -106,7 +109,7 @@ impl Clients {
 }
 
 fn found(ui: &Ui, finding: Incompatibility) -> Found {
-    let text = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
+    let text = |text: &str| ui.hidden(&cut_chars(text, MAX_TEXT_CHARS)).into_owned();
     Found {
         tool: finding.tool.as_deref().map(text),
         problem: text(&finding.problem),

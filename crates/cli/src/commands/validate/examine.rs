@@ -5,23 +5,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use mcpjoin::proto::session::CloseCause;
-use mcpjoin::transport::ChildHandle;
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Selection, check_server};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 use super::compatibility::Clients;
-use super::report::{Examination, RuleResults, Server, cut};
+use super::report::{Examination, RuleResults, Server};
 use super::{calls, openers};
 use crate::args::{Connect, ToolCall, Validate};
 use crate::config::ToolFilter;
-use crate::connect::{Plan, Signals, limits, refused};
-use crate::exit::{Exit, Signal};
+use crate::connect::{Plan, Work, limits, refused, with_each};
+use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::progress::bar;
 use crate::target::Target;
 use crate::ui::Ui;
+use crate::visible::cut_chars;
 
 /// The maximum number of servers that are examined at once. Each may be a program with processes below it.
 const MAX_CONCURRENT_SERVERS: usize = 4;
@@ -71,82 +69,38 @@ impl Options {
     }
 }
 
-/// Examines all servers and returns the results in their order. A signal ends the examination and what it has started.
-pub(super) async fn all(
+/// Examines all servers, and passes the results in their order to `report`. A signal ends all of it.
+pub(super) fn all(
     ui: &Ui,
     targets: &[Target],
-    plans: Vec<Result<Plan, Failure>>,
-    options: &Options,
-    signals: &mut Signals,
-) -> Result<Vec<Server>, Signal> {
-    let children: Vec<ChildHandle> =
-        plans.iter().flatten().filter_map(|plan| plan.endpoint.child()).collect();
-    let room = Arc::new(Semaphore::new(MAX_CONCURRENT_SERVERS));
-    let progress = Progress::new(ui, plans.len());
-    let mut running = JoinSet::new();
-    let mut labels = Vec::new();
-    for (place, (target, plan)) in targets.iter().zip(plans).enumerate() {
-        let label = label(ui, target, plan.as_ref().ok());
-        labels.push(label.clone());
-        let (ui, options, room, progress) = (ui.clone(), options.clone(), room.clone(), progress.clone());
-        running.spawn(async move {
-            // The semaphore is never closed.
-            let _room = room.acquire().await;
-            let server = match plan {
-                Ok(plan) => one(&ui, label, plan, &options, &progress).await,
-                Err(failure) => not_examined(label, failure),
-            };
+    options: Options,
+    report: impl AsyncFnOnce(Vec<Server>) -> Exit,
+) -> Exit {
+    let progress = Progress::new(ui, targets.len());
+    let (connect, shared) = (options.connect.clone(), progress.clone());
+    let work = move |ui: Ui, name: String, plan: Plan| -> Work<Server> {
+        let (options, progress) = (options.clone(), shared.clone());
+        Box::pin(async move {
+            // The name of an entry, or the command or address.
+            let label = if plan.place.is_some() { name } else { plan.shown.clone() };
+            let server = one(&ui, ui.hidden(&label).into_owned(), plan, &options, &progress).await;
             progress.done();
-            (place, server)
-        });
-    }
-    let mut servers: Vec<Option<Server>> = labels.iter().map(|_| None).collect();
-    loop {
-        let next = tokio::select! {
-            biased;
-            signal = signals.next() => {
-                ui.line_over();
-                // Dropped tasks end what they have started. A second signal does not wait for that.
-                tokio::select! {
-                    biased;
-                    _ = signals.next() => {}
-                    () = ended(running, &children) => {}
-                }
-                return Err(signal);
-            }
-            next = running.join_next() => next,
-        };
-        match next {
-            Some(Ok((place, server))) => servers[place] = Some(server),
-            // The missing result is reported below.
-            Some(Err(_)) => {}
-            None => break,
+            Ok(server)
+        })
+    };
+    with_each(ui, targets, &connect, Some(MAX_CONCURRENT_SERVERS), work, async |servers| {
+        let mut examined = Vec::new();
+        for server in servers {
+            let label = ui.hidden(&server.name).into_owned();
+            let result = server.quiet_result().await;
+            examined.push(result.unwrap_or_else(|failure| {
+                progress.done();
+                not_examined(label, failure)
+            }));
         }
-    }
-    ui.line_over();
-    let lost = |label| {
-        let problem = "looking at it ended before anything was known";
-        let failure = Failure::new("E_VALIDATE", Exit::Connection, Phase::Probe, problem);
-        not_examined(label, failure.hint("this is a fault of mcpjoin: tell its authors"))
-    };
-    Ok(servers.into_iter().zip(labels).map(|(server, label)| server.unwrap_or_else(|| lost(label))).collect())
-}
-
-async fn ended(mut running: JoinSet<(usize, Server)>, children: &[ChildHandle]) {
-    running.shutdown().await;
-    for child in children {
-        let _ = child.ended().await;
-    }
-}
-
-/// The label of a server: the name of its entry, or its command or address.
-fn label(ui: &Ui, target: &Target, plan: Option<&Plan>) -> String {
-    let label = match (target, plan) {
-        (Target::Entry(named), Some(plan)) if plan.place.is_some() => named.name.clone(),
-        (_, Some(plan)) => plan.shown.clone(),
-        (target, None) => target.label(),
-    };
-    ui.hidden(&label).into_owned()
+        ui.line_over();
+        report(examined).await
+    })
 }
 
 fn not_examined(label: String, failure: Failure) -> Server {
@@ -265,7 +219,7 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
             };
             let mut failure = Failure::new(id, Exit::Connection, Phase::Probe, error.to_string()).hint(hint);
             if !head.is_empty() {
-                failure.seen.garbage = Some(cut(&String::from_utf8_lossy(head), MAX_GARBAGE_CHARS));
+                failure.seen.garbage = Some(cut_chars(&String::from_utf8_lossy(head), MAX_GARBAGE_CHARS));
             }
             failure
         }

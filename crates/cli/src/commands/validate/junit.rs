@@ -6,10 +6,10 @@ use std::fmt::Write;
 use mcpjoin_rules::Chapter;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::report::{Document, Examination, Finding, RuleOutcome, RuleResult, Server, cut};
+use super::report::{Document, Examination, Finding, RuleOutcome, RuleResult, Server};
 use crate::failure::Failure;
 use crate::ui::Ui;
-use crate::visible;
+use crate::visible::{self, cut_chars};
 
 /// The maximum number of findings of a rule: services truncate or refuse a long text.
 const MAX_FINDINGS: usize = 20;
@@ -71,7 +71,7 @@ fn case(result: &RuleResult, class: &str, document: &Document) -> TestCase {
             let problem = places.found.iter().find(|found| !found.known).map(|found| found.problem.as_str());
             status = TestCaseStatus::non_success(NonSuccessKind::Failure);
             status.set_type(level.as_str());
-            status.set_message(line(&cut(problem.unwrap_or_default(), MAX_TEXT_CHARS)));
+            status.set_message(line(&cut_chars(problem.unwrap_or_default(), MAX_TEXT_CHARS)));
             status.set_description(findings(result));
         }
         (RuleOutcome::Failed(_), Some(_)) => out = Some(findings(result)),
@@ -90,12 +90,12 @@ fn findings(result: &RuleResult) -> String {
     let is_shown = |found: &&Finding| !found.known || result.fault().is_none();
     let all: Vec<&Finding> = result.found().iter().filter(is_shown).collect();
     for found in all.iter().take(MAX_FINDINGS) {
-        let problem = cut(&found.problem, MAX_TEXT_CHARS);
+        let problem = cut_chars(&found.problem, MAX_TEXT_CHARS);
         let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
         let _ = writeln!(out, "\n{} ({}{times})", visible::line(&problem), visible::line(&found.run));
         for (name, message) in [("sent", &found.sent), ("received", &found.received)] {
             if let Some(message) = message {
-                let _ = writeln!(out, "{name:<8} {}", visible::line(&cut(message, MAX_TEXT_CHARS)));
+                let _ = writeln!(out, "{name:<8} {}", visible::line(&cut_chars(message, MAX_TEXT_CHARS)));
             }
         }
         let _ = writeln!(out, "see      {}", found.address);

@@ -5,48 +5,21 @@ use std::time::{Duration, Instant};
 use mcpjoin::proto::Version;
 use mcpjoin::proto::session::Limits;
 use mcpjoin_diagnostics::validate::{Opener, OpenerResponse};
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::report::cut;
 use super::text::titled;
 use crate::args::Connect;
+use crate::commands::{filled, joined, present};
 use crate::connect::{Plan, limits};
 use crate::failure::{Failure, seconds};
 use crate::fold::{Head, prose};
 use crate::ui::{BAD, FAINT, Ui};
-use crate::visible;
+use crate::visible::{self, cut_chars};
 
 /// The longest text of a server.
 const MAX_TEXT_CHARS: usize = 300;
 /// The maximum number of versions that are shown.
 const MAX_VERSIONS: usize = 20;
-
-/// An opener and its response, for a program.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct JsonRow<'a> {
-    method: &'a str,
-    /// The version in the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    protocol_version: Option<&'a str>,
-    /// Whether the response opens the session.
-    opens: bool,
-    /// The kind of the response: `version`, `versions`, `result`, `refused`, `unreadable`, `lost`, `closed`, `silent` or `other`.
-    #[serde(rename = "answer")]
-    response: &'static str,
-    elapsed_ms: u64,
-    /// The version in the response.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
-    /// The versions in the response.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    versions: Option<Vec<String>>,
-    /// The code of the error.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'a str>,
-}
 
 /// An opener and its response.
 pub(super) struct Row {
@@ -74,7 +47,7 @@ pub(super) async fn examine(
         let began = Instant::now();
         let response = opener.over(link, &limits, timeout(&opener, &limits)).await;
         let took = began.elapsed();
-        let shown = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
+        let shown = |text: &str| ui.hidden(&cut_chars(text, MAX_TEXT_CHARS)).into_owned();
         let text = shown(&in_words(&response));
         let message = match &response {
             OpenerResponse::Refused { message, .. } => shown(message),
@@ -111,34 +84,35 @@ impl Row {
     }
 
     /// For a program.
-    pub(super) fn document(&self) -> JsonRow<'_> {
+    pub(super) fn json(&self) -> Value {
         let opener = &self.opener;
         let names = |versions: &[Version]| {
             let names = versions.iter().take(MAX_VERSIONS);
-            Some(names.map(|version| cut(version.as_str(), MAX_TEXT_CHARS)).collect())
+            names.map(|version| cut_chars(version.as_str(), MAX_TEXT_CHARS)).collect::<Value>()
         };
-        let mut row = JsonRow {
-            method: opener.method(),
-            protocol_version: opener.version().map(Version::as_str),
-            opens: self.is_open(),
-            response: kind(&self.response),
-            elapsed_ms: u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
-            version: None,
-            versions: None,
-            code: None,
-            message: None,
-        };
-        match &self.response {
-            OpenerResponse::Version(version) => row.version = Some(cut(version.as_str(), MAX_TEXT_CHARS)),
-            OpenerResponse::Versions(versions) => row.versions = names(versions),
-            OpenerResponse::Refused { code, supported, .. } => {
-                (row.code, row.message) = (Some(*code), Some(self.message.as_str()));
-                row.versions = names(supported).filter(|_| !supported.is_empty());
+        // What the kind of the response has.
+        let details = match &self.response {
+            OpenerResponse::Version(version) => {
+                json!({ "version": cut_chars(version.as_str(), MAX_TEXT_CHARS) })
             }
-            OpenerResponse::Result | OpenerResponse::Silent(_) => {}
-            _ => row.message = Some(&self.message),
-        }
-        row
+            OpenerResponse::Versions(versions) => json!({ "versions": names(versions) }),
+            OpenerResponse::Refused { code, supported, .. } => present(json!({
+                "code": code,
+                "message": self.message,
+                "versions": filled(supported).map(names),
+            })),
+            OpenerResponse::Result | OpenerResponse::Silent(_) => json!({}),
+            _ => json!({ "message": self.message }),
+        };
+        let about = present(json!({
+            "method": opener.method(),
+            "protocolVersion": opener.version().map(Version::as_str),
+            // Whether the response opens the session.
+            "opens": self.is_open(),
+            "answer": kind(&self.response),
+            "elapsedMs": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+        }));
+        joined(about, details)
     }
 }
 

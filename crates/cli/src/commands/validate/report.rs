@@ -17,6 +17,7 @@ use super::openers::Row;
 use crate::connect::Place;
 use crate::failure::Failure;
 use crate::ui::Ui;
+use crate::visible::cut_chars;
 
 /// The longest message, and the longest problem, in a finding.
 pub(super) const MAX_TEXT_CHARS: usize = 4096;
@@ -287,7 +288,7 @@ impl Findings {
 }
 
 fn found(ui: &Ui, rule: &Rule, finding: mcpjoin_rules::Finding) -> Finding {
-    let text = |text: &str| ui.hidden(&cut(text, MAX_TEXT_CHARS)).into_owned();
+    let text = |text: &str| ui.hidden(&cut_chars(text, MAX_TEXT_CHARS)).into_owned();
     let line = |line: Option<&Bytes>| line.map(|line| text(&lossy(line)));
     let (sent, problem) = (line(finding.sent.as_ref()), text(&finding.problem));
     Finding {
@@ -310,15 +311,12 @@ fn lossy(line: &Bytes) -> String {
     String::from_utf8_lossy(&line[..line.len().min(MAX_TEXT_CHARS * 4 + 4)]).into_owned()
 }
 
-/// Writes a level in lower case.
-pub(super) fn lower_case<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&level.as_str().to_lowercase())
+/// A level in documents.
+pub(super) fn level(level: Level) -> String {
+    level.as_str().to_lowercase()
 }
 
-/// The first characters of a text, with `…` in place of the rest.
-pub(super) fn cut(text: &str, characters: usize) -> String {
-    match text.char_indices().nth(characters) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+/// [`level`] for serde.
+fn lower_case<S: Serializer>(found: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&level(*found))
 }

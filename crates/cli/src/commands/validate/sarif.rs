@@ -2,166 +2,22 @@
 //! services take: one run, with a result for each finding.
 //!
 //! A service shows a result in a file. That is the configuration if the server is an entry of one, otherwise a path
-//! made from the name of the server, so that no result is dropped. The names of the structs and of their members are
-//! those of the standard.
+//! made from the name of the server, so that no result is dropped.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use mcpjoin_rules::Level;
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::report::{Document, Examination, Finding, RuleResult, RuleResults, Server, lower_case};
-use crate::commands::{document_of, joined};
+use super::report::{Document, Examination, Finding, RuleResult, RuleResults, Server, level};
+use crate::commands::{document_of, present};
 use crate::ui::Ui;
 use crate::visible;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
-const HOME: &str = env!("CARGO_PKG_REPOSITORY");
 /// The maximum length of a path that is made from a name.
 const MAX_PATH_BYTES: usize = 200;
-
-/// An object with one member, or with two of the same type.
-type Members<T> = BTreeMap<&'static str, T>;
-
-#[derive(Serialize)]
-struct SarifLog<'a> {
-    #[serde(rename = "$schema")]
-    schema: &'static str,
-    version: &'static str,
-    runs: [Run<'a>; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Run<'a> {
-    tool: Members<ToolComponent<'a>>,
-    automation_details: Members<&'static str>,
-    column_kind: &'static str,
-    invocations: [Invocation; 1],
-    results: Vec<SarifResult<'a>>,
-    /// Our own: the numbers of rules that passed, failed and were skipped.
-    properties: Members<Vec<Value>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ToolComponent<'a> {
-    name: &'static str,
-    semantic_version: &'static str,
-    information_uri: &'static str,
-    rules: Vec<ReportingDescriptor<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ReportingDescriptor<'a> {
-    id: &'a str,
-    short_description: Members<String>,
-    full_description: Members<String>,
-    default_configuration: Members<&'static str>,
-    properties: RuleProperties<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    help: Option<Members<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    help_uri: Option<String>,
-}
-
-/// Our own: the level and the chapter of a rule.
-#[derive(Serialize)]
-struct RuleProperties<'a> {
-    tags: [&'a str; 2],
-    #[serde(serialize_with = "lower_case")]
-    level: Level,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Invocation {
-    execution_successful: bool,
-    tool_execution_notifications: Vec<Notification>,
-}
-
-#[derive(Serialize)]
-struct Notification {
-    level: &'static str,
-    message: Members<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    descriptor: Option<Members<&'static str>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SarifResult<'a> {
-    rule_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule_index: Option<usize>,
-    level: &'static str,
-    message: Members<String>,
-    locations: [Location; 1],
-    occurrence_count: usize,
-    partial_fingerprints: Members<String>,
-    properties: ResultProperties<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    baseline_state: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    suppressions: Option<[Members<String>; 1]>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Location {
-    physical_location: PhysicalLocation,
-    logical_locations: [LogicalLocation; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PhysicalLocation {
-    artifact_location: Members<String>,
-    region: Members<usize>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct LogicalLocation {
-    name: String,
-    fully_qualified_name: String,
-    kind: &'static str,
-}
-
-/// Our own: the server, the version and the messages of a finding.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ResultProperties<'a> {
-    server: &'a str,
-    protocol_version: &'a str,
-    address: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sent: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    received: Option<String>,
-}
-
-/// Our own: a server, with the members of [`Figures`] if the rules were applied.
-#[derive(Serialize)]
-struct ServerFigures<'a> {
-    server: &'a str,
-    judged: bool,
-}
-
-#[derive(Serialize)]
-struct Figures<'a> {
-    ran: usize,
-    passed: usize,
-    failed: usize,
-    /// The reason for each skipped rule.
-    skipped: BTreeMap<&'a str, &'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<usize>,
-}
 
 /// The report.
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
@@ -173,25 +29,27 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
             results.extend(rule.found().iter().map(|found| result(document, server, rule, index, found)));
         }
     }
-    let driver = ToolComponent {
-        name: "mcpjoin",
-        semantic_version: env!("CARGO_PKG_VERSION"),
-        information_uri: HOME,
-        rules: rules.iter().map(rule).collect(),
-    };
+    let driver = json!({
+        "name": "mcpjoin",
+        "semanticVersion": env!("CARGO_PKG_VERSION"),
+        "informationUri": env!("CARGO_PKG_REPOSITORY"),
+        "rules": rules.iter().map(rule).collect::<Value>(),
+    });
+    let invocation = json!({
+        "executionSuccessful": document.servers.iter().all(|server| server.failure().is_none()),
+        "toolExecutionNotifications": notifications(ui, document),
+    });
+    // Our own: the numbers of rules that passed, failed and were skipped.
     let servers = document.servers.iter().map(|server| figures(document, server));
-    let run = Run {
-        tool: Members::from([("driver", driver)]),
-        automation_details: Members::from([("id", "mcpjoin-validate/")]),
-        column_kind: "unicodeCodePoints",
-        invocations: [Invocation {
-            execution_successful: document.servers.iter().all(|server| server.failure().is_none()),
-            tool_execution_notifications: notifications(ui, document),
-        }],
-        results,
-        properties: Members::from([("servers", servers.collect())]),
-    };
-    document_of(&SarifLog { schema: SCHEMA, version: "2.1.0", runs: [run] })
+    let run = json!({
+        "tool": { "driver": driver },
+        "automationDetails": { "id": "mcpjoin-validate/" },
+        "columnKind": "unicodeCodePoints",
+        "invocations": [invocation],
+        "results": results,
+        "properties": { "servers": servers.collect::<Value>() },
+    });
+    document_of(&json!({ "$schema": SCHEMA, "version": "2.1.0", "runs": [run] }))
 }
 
 fn judged(document: &Document) -> impl Iterator<Item = (&Server, &RuleResults)> {
@@ -206,68 +64,72 @@ fn rules(document: &Document) -> &[RuleResult] {
     judged(document).next().map_or(&[], |(_, judged)| &judged.results)
 }
 
-fn rule(result: &RuleResult) -> ReportingDescriptor<'_> {
+fn rule(result: &RuleResult) -> Value {
     let rule = result.rule;
     let address = rule.address();
-    ReportingDescriptor {
-        id: rule.slug,
-        short_description: message(rule.sentence),
-        full_description: message(&format!("{} ({})", rule.sentence, rule.level().as_str())),
-        default_configuration: Members::from([("level", severity(rule.level()))]),
-        properties: RuleProperties { tags: ["mcp", rule.chapter.as_str()], level: rule.level() },
-        help: address
-            .as_ref()
-            .map(|address| Members::from([("text", format!("The specification says it at {address}"))])),
-        help_uri: address,
-    }
+    let help =
+        address.as_ref().map(|address| json!({ "text": format!("The specification says it at {address}") }));
+    present(json!({
+        "id": rule.slug,
+        "shortDescription": message(rule.sentence),
+        "fullDescription": message(&format!("{} ({})", rule.sentence, rule.level().as_str())),
+        "defaultConfiguration": { "level": severity(rule.level()) },
+        // Our own: the level and the chapter.
+        "properties": { "tags": ["mcp", rule.chapter.as_str()], "level": level(rule.level()) },
+        "help": help,
+        "helpUri": address,
+    }))
 }
 
-fn result<'a>(
+fn result(
     document: &Document,
-    server: &'a Server,
-    result: &'a RuleResult,
+    server: &Server,
+    result: &RuleResult,
     rule_index: Option<usize>,
-    found: &'a Finding,
-) -> SarifResult<'a> {
+    found: &Finding,
+) -> Value {
     let problem = if document.several {
         format!("{}: {} ({})", server.label, found.problem, found.run)
     } else {
         format!("{} ({})", found.problem, found.run)
     };
     let line = |text: &Option<String>| text.as_ref().map(|text| visible::line(text).into_owned());
-    let known = document.baseline.as_ref().filter(|_| found.known);
-    SarifResult {
-        rule_id: result.rule.slug,
-        rule_index,
-        level: severity(found.level),
-        message: message(&sentence(&problem)),
-        locations: [Location {
-            physical_location: place(server),
-            logical_locations: [LogicalLocation {
-                name: visible::line(&found.run).into_owned(),
-                fully_qualified_name: visible::line(&format!("{}/{}", server.label, found.run)).into_owned(),
-                kind: "module",
-            }],
+    let location = json!({
+        "physicalLocation": place(server),
+        "logicalLocations": [{
+            "name": visible::line(&found.run),
+            "fullyQualifiedName": visible::line(&format!("{}/{}", server.label, found.run)),
+            "kind": "module",
         }],
-        occurrence_count: found.count,
-        partial_fingerprints: Members::from([
-            ("mcpjoin/v1", found.fingerprint.clone()),
+    });
+    let baseline = document.baseline.as_ref();
+    let suppressions = baseline.filter(|_| found.known).map(|compared| {
+        let justification = text(&format!("It is in the baseline {}.", compared.file));
+        json!([{ "kind": "external", "justification": justification }])
+    });
+    present(json!({
+        "ruleId": result.rule.slug,
+        "ruleIndex": rule_index,
+        "level": severity(found.level),
+        "message": message(&sentence(&problem)),
+        "locations": [location],
+        "occurrenceCount": found.count,
+        "partialFingerprints": {
+            "mcpjoin/v1": found.fingerprint,
             // The fingerprint that GitHub reads.
-            ("primaryLocationLineHash", format!("{}:1", found.fingerprint)),
-        ]),
-        properties: ResultProperties {
-            server: &server.label,
-            protocol_version: &found.version,
-            address: &found.address,
-            sent: line(&found.sent),
-            received: line(&found.received),
+            "primaryLocationLineHash": format!("{}:1", found.fingerprint),
         },
-        baseline_state: document.baseline.is_some().then_some(if found.known { "unchanged" } else { "new" }),
-        suppressions: known.map(|compared| {
-            let justification = text(&format!("It is in the baseline {}.", compared.file));
-            [Members::from([("kind", "external".to_owned()), ("justification", justification)])]
-        }),
-    }
+        // Our own: the server, the version and the messages.
+        "properties": present(json!({
+            "server": server.label,
+            "protocolVersion": found.version,
+            "address": found.address,
+            "sent": line(&found.sent),
+            "received": line(&found.received),
+        })),
+        "baselineState": baseline.map(|_| if found.known { "unchanged" } else { "new" }),
+        "suppressions": suppressions,
+    }))
 }
 
 const fn severity(level: Level) -> &'static str {
@@ -279,42 +141,42 @@ const fn severity(level: Level) -> &'static str {
 }
 
 /// The servers that were not examined, or not completely, and the stale entries of the baseline.
-fn notifications(ui: &Ui, document: &Document) -> Vec<Notification> {
+fn notifications(ui: &Ui, document: &Document) -> Vec<Value> {
     let failed = document.servers.iter().filter_map(|server| {
         let failure = server.failure()?;
-        let problem = format!("{}: {}", server.label, ui.hidden(&failure.message));
-        let descriptor = Some(Members::from([("id", failure.id)]));
-        Some(Notification { level: "error", message: message(&sentence(&problem)), descriptor })
+        let message = message(&sentence(&format!("{}: {}", server.label, ui.hidden(&failure.message))));
+        Some(json!({ "level": "error", "message": message, "descriptor": { "id": failure.id } }))
     });
     let stale = document.baseline.iter().flat_map(|compared| {
         compared.stale.iter().map(|stale| {
             let problem = format!("{} has {}, which is found no longer", compared.file, stale.rule);
-            Notification { level: "note", message: message(&sentence(&problem)), descriptor: None }
+            json!({ "level": "note", "message": message(&sentence(&problem)) })
         })
     });
     failed.chain(stale).collect()
 }
 
+/// The numbers of rules of a server, if they were applied.
 fn figures(document: &Document, server: &Server) -> Value {
-    let figures = match &server.outcome {
-        Ok(Examination::Rules(judged)) => {
-            let counts = judged.counts();
-            let skipped = judged.results.iter();
-            Some(Figures {
-                ran: counts.ran(),
-                passed: counts.passed,
-                failed: counts.failed,
-                skipped: skipped.filter_map(|it| Some((it.rule.slug, it.skipped()?))).collect(),
-                known: document.baseline.is_some().then_some(counts.known),
-            })
-        }
-        _ => None,
+    let Ok(Examination::Rules(judged)) = &server.outcome else {
+        return json!({ "server": server.label, "judged": false });
     };
-    joined(&ServerFigures { server: &server.label, judged: figures.is_some() }, &figures)
+    let counts = judged.counts();
+    let skipped = judged.results.iter().filter_map(|result| Some((result.rule.slug, result.skipped()?)));
+    present(json!({
+        "server": server.label,
+        "judged": true,
+        "ran": counts.ran(),
+        "passed": counts.passed,
+        "failed": counts.failed,
+        // The reason for each skipped rule.
+        "skipped": skipped.collect::<Value>(),
+        "known": document.baseline.as_ref().map(|_| counts.known),
+    }))
 }
 
 /// The file and the line at which a service shows the result.
-fn place(server: &Server) -> PhysicalLocation {
+fn place(server: &Server) -> Value {
     let (path, start_line) = match &server.place {
         Some(place) => {
             // A path below the working directory is relative to the repository.
@@ -324,10 +186,7 @@ fn place(server: &Server) -> PhysicalLocation {
         }
         None => (server.shown.clone(), 1),
     };
-    PhysicalLocation {
-        artifact_location: Members::from([("uri", relative(&path))]),
-        region: Members::from([("startLine", start_line)]),
-    }
+    json!({ "artifactLocation": { "uri": relative(&path) }, "region": { "startLine": start_line } })
 }
 
 /// A path or a name as a relative reference: without a scheme, a root, or a part that leaves the folder.
@@ -355,8 +214,8 @@ fn relative(path: &str) -> String {
     if out.is_empty() { "server".into() } else { out }
 }
 
-fn message(text: &str) -> Members<String> {
-    Members::from([("text", self::text(text))])
+fn message(text: &str) -> Value {
+    json!({ "text": self::text(text) })
 }
 
 /// A text for a message: braces would be placeholders, and `[..](..)` a link.

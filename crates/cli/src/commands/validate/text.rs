@@ -11,11 +11,10 @@ use unicode_width::UnicodeWidthStr as _;
 use super::openers;
 use super::report::{
     Comparison, Document, Examination, Finding, MAX_TEXT_CHARS, RuleOutcome, RuleResult, RuleResults, Server,
-    cut,
 };
 use crate::fold::{Head, PAGE_COLUMNS, prose, quoted};
 use crate::ui::{BAD, FAINT, HEADING, NAME, Ui};
-use crate::visible;
+use crate::visible::{self, cut_chars};
 
 /// The maximum number of findings of a rule.
 const MAX_FINDINGS: usize = 3;
@@ -36,9 +35,14 @@ pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
             Err(failure) => {
                 let problem = ui.hidden(&failure.message);
                 let name = visible::line(&server.shown);
-                let _ = writeln!(out, "{HEADING}{}{HEADING:#}\n", visible::line(&cut(&name, MAX_NAME_CHARS)));
+                let _ = writeln!(
+                    out,
+                    "{HEADING}{}{HEADING:#}\n",
+                    visible::line(&cut_chars(&name, MAX_NAME_CHARS))
+                );
                 let text = format!("  {BAD}not judged{BAD:#}: ");
-                let problem = format!("{} ({})", visible::line(&cut(&problem, MAX_SHOWN_CHARS)), failure.id);
+                let problem =
+                    format!("{} ({})", visible::line(&cut_chars(&problem, MAX_SHOWN_CHARS)), failure.id);
                 prose(&mut out, &Head { text: &text, columns: 14, indent: 4 }, &problem);
             }
         }
@@ -114,7 +118,7 @@ fn heading(out: &mut String, shown: &str, judged: &RuleResults, took: Duration) 
 
 /// A heading: the name of a server, and the text behind it.
 pub(super) fn titled(out: &mut String, name: &str, rest: &str) {
-    let name = cut(name, MAX_NAME_CHARS);
+    let name = cut_chars(name, MAX_NAME_CHARS);
     let name = visible::line(&name);
     let columns = name.width();
     if columns < PAGE_COLUMNS {
@@ -136,7 +140,7 @@ fn broken(out: &mut String, result: &RuleResult, findings: &[Finding]) {
         if level == Level::Must { format!("{BAD}{}{BAD:#}", level.as_str()) } else { level.as_str().into() };
     sentence(out, &label, level.as_str().len(), rule);
     for found in findings.iter().filter(|found| !found.known).take(MAX_FINDINGS) {
-        let problem = cut(&found.problem, MAX_SHOWN_CHARS);
+        let problem = cut_chars(&found.problem, MAX_SHOWN_CHARS);
         let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
         let problem = format!("{} ({}{times})", visible::line(&problem), visible::line(&found.run));
         prose(out, &Head { text: "    ", columns: 4, indent: 4 }, &problem);
@@ -277,7 +281,7 @@ fn stale(out: &mut String, compared: &Comparison) {
             "{}{}: {} ({})",
             server.unwrap_or_default(),
             visible::line(&stale.rule),
-            visible::line(&cut(&stale.problem, MAX_SHOWN_CHARS)),
+            visible::line(&cut_chars(&stale.problem, MAX_SHOWN_CHARS)),
             visible::line(&stale.run)
         );
         prose(out, &Head { text: "  ", columns: 2, indent: 4 }, &text);

@@ -34,7 +34,7 @@ fn configuration(dialect: Dialect, text: &str) -> Configuration {
 /// The definitions of the entries, without their positions.
 fn said(configuration: &Configuration) -> Vec<(String, String)> {
     let definition = |node| Definition::read(configuration.dialect, node).unwrap();
-    let entries = configuration.contents.entries.iter();
+    let entries = configuration.parsed.entries.iter();
     let text = |definition: Definition| {
         let text = format!(
             "{:?}",
@@ -85,7 +85,7 @@ fn what_binds_an_entry_goes_with_it_or_is_told() {
             .collect();
         assert_eq!(converted.left, told);
         let there = configuration(dialect, &converted.text);
-        let definition = Definition::read(dialect, &there.contents.entries[0].node).unwrap();
+        let definition = Definition::read(dialect, &there.parsed.entries[0].node).unwrap();
         assert_eq!(
             definition.tools.allows("write"),
             lost.contains(&"what binds its tools"),
@@ -220,7 +220,7 @@ fn i166_values_are_written_as_references_unless_they_are_asked_for() {
         assert_eq!(written(dialect, true).text.matches("hunter2g").count(), 1, "{name}");
         // The output can be read again, and its values are valid references.
         let there = configuration(dialect, &converted.text);
-        assert_eq!(there.contents.entries.len(), 2);
+        assert_eq!(there.parsed.entries.len(), 2);
         assert!(written(dialect, true).to_set.is_empty());
     }
     let converted = written(Dialect::McpServersJson, false);

@@ -25,17 +25,22 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Each content on its own lines.
+/// Each content on its own lines: a text as it is, and one line for each other content.
 pub(super) fn page(contents: &[Raw]) -> String {
+    page_of(contents, |content| match (content.text("type").as_deref(), content.text("text")) {
+        (Some("text"), Some(text)) => text,
+        _ => line(content),
+    })
+}
+
+/// Each content on its own lines. `shown`: the text of one content.
+pub(super) fn page_of(contents: &[Raw], shown: impl Fn(&Object) -> String) -> String {
     let mut out = String::new();
     for content in contents {
-        match Object::of(content) {
-            Some(content) => match (content.text("type").as_deref(), content.text("text")) {
-                (Some("text"), Some(text)) => out.push_str(&text),
-                _ => out.push_str(&line(&content)),
-            },
-            None => out.push_str("[content that is no object]"),
-        }
+        let content = Object::of(content);
+        out.push_str(
+            &content.map_or_else(|| "[content that is no object]".into(), |content| shown(&content)),
+        );
         if !out.ends_with('\n') {
             out.push('\n');
         }

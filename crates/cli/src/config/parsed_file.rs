@@ -45,7 +45,7 @@ const MAX_CONCURRENCY: u64 = 64;
 
 /// The content of a file.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct ParsedFile {
     pub(super) entries: Vec<Entry>,
     /// Faults and unknown members outside of the entries.
     pub(super) warnings: Vec<Problem>,
@@ -69,23 +69,19 @@ pub(super) struct Input {
 pub(super) type Entry = Member;
 
 /// Reads a JSON file. `here`: the working directory.
-pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, Contents), Problem> {
+pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, ParsedFile), Problem> {
     let Some(Value::Table(root)) = parse_json(source.text())?.map(|root| root.value) else {
         return Err(Problem::new(0, format!("this must be an object with {MCP_SERVERS}")));
     };
     let local = here.map_or_else(Vec::new, |here| of_folder(&root, here));
-    let mut contents = Contents { entries: local.clone(), ..Contents::default() };
+    let mut parsed = ParsedFile { entries: local.clone(), ..ParsedFile::default() };
     let mut holders = Vec::new();
     for (name, dialect) in HOLDERS {
         holders.extend(find(&root, &[name])?.map(|member| (member, dialect)));
     }
     let mut holders = holders.into_iter();
     let Some((holder, mut dialect)) = holders.next() else {
-        return if local.is_empty() {
-            Err(no_servers(&root))
-        } else {
-            Ok((Dialect::McpServersJson, contents))
-        };
+        return if local.is_empty() { Err(no_servers(&root)) } else { Ok((Dialect::McpServersJson, parsed)) };
     };
     let (mut servers, mut inputs) = (holder, find(&root, &["inputs"])?);
     // In the settings of VS Code, `mcp` has the content of its own file.
@@ -105,31 +101,31 @@ pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, 
     };
     for (other, _) in holders.filter(|(other, _)| holds_tables(other)) {
         let text = format!("{} is not read, because {} is there", other.name, holder.name);
-        contents.warnings.push(Problem::new(other.at, text));
+        parsed.warnings.push(Problem::new(other.at, text));
     }
     for member in members {
         let name = called(&member.name);
         if let Some(first) = local.iter().find(|first| first.name == member.name) {
             let line = source.line(first.at);
             let text = format!("{name} is not read, because this folder has one of that name in line {line}");
-            contents.warnings.push(Problem::new(member.at, text));
+            parsed.warnings.push(Problem::new(member.at, text));
         } else if servers.name == ZED_SERVERS && is_extension(&member.node) {
             let text = format!("{name} is left out: an extension of Zed starts it");
-            contents.warnings.push(Problem::new(member.at, text));
+            parsed.warnings.push(Problem::new(member.at, text));
         } else {
-            contents.entries.push(member.clone());
+            parsed.entries.push(member.clone());
         }
     }
     if let Some(inputs) = inputs.filter(|_| dialect == Dialect::VsCodeJson) {
         match inputs.node.items("inputs") {
             Ok(items) => items.iter().for_each(|item| match input(item) {
-                Ok(input) => contents.inputs.push(input),
-                Err(problem) => contents.warnings.push(problem),
+                Ok(input) => parsed.inputs.push(input),
+                Err(problem) => parsed.warnings.push(problem),
             }),
-            Err(problem) => contents.warnings.push(problem),
+            Err(problem) => parsed.warnings.push(problem),
         }
     }
-    Ok((dialect, contents))
+    Ok((dialect, parsed))
 }
 
 /// The entries of Claude Code for this folder, or for the nearest one above that has any.
@@ -174,20 +170,20 @@ fn no_servers(root: &[Member]) -> Problem {
 }
 
 /// Reads a TOML file.
-pub(super) fn of_toml(source: &Source) -> Result<(Dialect, Contents), Problem> {
+pub(super) fn of_toml(source: &Source) -> Result<(Dialect, ParsedFile), Problem> {
     let root = parse_toml(source.text())?;
     match (find(&root, &[TOML_SERVERS])?, find(&root, &[CODEX_SERVERS])?) {
         (Some(servers), codex) => {
-            let mut contents = of_tables(&root, servers)?;
-            contents.warnings.extend(codex.map(|codex| {
+            let mut parsed = of_tables(&root, servers)?;
+            parsed.warnings.extend(codex.map(|codex| {
                 let text = format!("{CODEX_SERVERS} is not read, because [[{TOML_SERVERS}]] is there");
                 Problem::new(codex.at, text)
             }));
-            Ok((Dialect::ServersToml, contents))
+            Ok((Dialect::ServersToml, parsed))
         }
         (None, Some(codex)) => {
             let entries = codex.node.members(CODEX_SERVERS)?.to_vec();
-            Ok((Dialect::CodexToml, Contents { entries, ..Contents::default() }))
+            Ok((Dialect::CodexToml, ParsedFile { entries, ..ParsedFile::default() }))
         }
         (None, None) => {
             Err(Problem::empty(format!("there is no [[{TOML_SERVERS}]] and no [{CODEX_SERVERS}.NAME]")))
@@ -196,42 +192,42 @@ pub(super) fn of_toml(source: &Source) -> Result<(Dialect, Contents), Problem> {
 }
 
 /// Each table of the array is an entry.
-fn of_tables(root: &[Member], servers: &Member) -> Result<Contents, Problem> {
-    let mut contents = Contents::default();
+fn of_tables(root: &[Member], servers: &Member) -> Result<ParsedFile, Problem> {
+    let mut parsed = ParsedFile::default();
     if let Some(timeout) = find(root, &[TIMEOUT_SECS])? {
         match timeout.node.time(TIMEOUT_SECS, 1000) {
-            Ok(timeout) => contents.timeout = Some(timeout),
-            Err(problem) => contents.warnings.push(problem),
+            Ok(timeout) => parsed.timeout = Some(timeout),
+            Err(problem) => parsed.warnings.push(problem),
         }
     }
     if let Some(limit) = find(root, &[CONCURRENCY_LIMIT])? {
         match limit.node.whole(CONCURRENCY_LIMIT) {
-            Ok(limit @ 1..=MAX_CONCURRENCY) => contents.at_once = usize::try_from(limit).ok(),
+            Ok(limit @ 1..=MAX_CONCURRENCY) => parsed.at_once = usize::try_from(limit).ok(),
             Ok(_) => {
                 let text = format!("{CONCURRENCY_LIMIT} must be from 1 to {MAX_CONCURRENCY}");
-                contents.warnings.push(Problem::new(limit.node.at, text));
+                parsed.warnings.push(Problem::new(limit.node.at, text));
             }
-            Err(problem) => contents.warnings.push(problem),
+            Err(problem) => parsed.warnings.push(problem),
         }
     }
     // The others are for a program that keeps servers running and retries. Here a server runs for one command.
     for name in TOP_LEVEL.into_iter().filter(|name| ![TIMEOUT_SECS, CONCURRENCY_LIMIT].contains(name)) {
         let number = find(root, &[name])?.map(|member| member.node.whole(name));
-        contents.warnings.extend(number.and_then(Result::err));
+        parsed.warnings.extend(number.and_then(Result::err));
     }
     let known = [&[TOML_SERVERS, CODEX_SERVERS][..], &TOP_LEVEL].concat();
-    contents.warnings.extend(unknown(root, &known, &[]));
+    parsed.warnings.extend(unknown(root, &known, &[]));
     let Value::List(tables) = &servers.node.value else {
         let text = format!("{TOML_SERVERS} must be an array of tables: [[{TOML_SERVERS}]]");
         return Err(Problem::new(servers.at, text));
     };
     for table in tables {
         match name_of(table) {
-            Ok((at, name)) => contents.entries.push(Entry { name, at, node: table.clone() }),
-            Err(problem) => contents.warnings.push(problem),
+            Ok((at, name)) => parsed.entries.push(Entry { name, at, node: table.clone() }),
+            Err(problem) => parsed.warnings.push(problem),
         }
     }
-    Ok(contents)
+    Ok(parsed)
 }
 
 /// The name of an entry, and its place.
