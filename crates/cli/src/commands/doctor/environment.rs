@@ -190,15 +190,8 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
         }))
     });
     let paths = report.paths.iter().flat_map(|paths| paths.all()).map(|path| {
-<<<<<<< HEAD
-        let mut details = value!({ "set": path.sources, "unknown": Vec::from_iter(&path.unknown) });
-        if let Some(shell) = &path.shell {
-            details["ran"] = value!(shell);
-        }
-=======
         let unknown = Vec::from_iter(&path.unknown);
-        let details = present(value!({ "set": path.set, "unknown": unknown, "ran": path.asked }));
->>>>>>> part-B
+        let details = present(value!({ "set": path.sources, "unknown": unknown, "ran": path.shell }));
         value!({ "seat": path.context.as_str(), "path": joined(&path.folders), "details": details })
     });
     value!({
