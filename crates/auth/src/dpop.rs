@@ -23,7 +23,7 @@ use super::token::{Possession, TokenError};
 /// How many endpoints have a stored nonce: a server and its token endpoint are two.
 const MAX_ENDPOINTS: usize = 8;
 /// The longest nonce that is used, in bytes. The RFC has no limit; nonces in use have a few dozen.
-const MAX_NONCE_BYTES: usize = 1024;
+const MAX_DPOP_NONCE_BYTES: usize = 1024;
 /// The `typ` of a proof.
 const TYPE: &str = "dpop+jwt";
 
@@ -117,7 +117,8 @@ impl Possession for Dpop {
     fn nonce(&self, url: &str, nonce: &str) {
         // 1*NQCHAR (RFC 9449, 8.1).
         let is_plain = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E);
-        let is_nonce = !nonce.is_empty() && nonce.len() <= MAX_NONCE_BYTES && nonce.bytes().all(is_plain);
+        let is_nonce =
+            !nonce.is_empty() && nonce.len() <= MAX_DPOP_NONCE_BYTES && nonce.bytes().all(is_plain);
         let Some(endpoint) = endpoint(url).filter(|_| is_nonce) else { return };
         let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
         nonces.retain(|(of, _)| *of != endpoint);
@@ -149,7 +150,7 @@ mod tests {
     use mcpjoin_proto::Raw;
 
     use super::super::jws::{Jws, PublicKey};
-    use super::{Dpop, MAX_ENDPOINTS, MAX_NONCE_BYTES, Possession as _, Secret};
+    use super::{Dpop, MAX_DPOP_NONCE_BYTES, MAX_ENDPOINTS, Possession as _, Secret};
 
     const SERVER: &str = "https://server.example/mcp";
     const TOKENS: &str = "https://server.example/token";
@@ -210,7 +211,7 @@ mod tests {
         dpop.nonce(SERVER, "next");
         assert_eq!(nonce(SERVER).unwrap(), "next");
 
-        for wrong in ["", "a b", "a\"b", "a\\b", "a\u{e4}", "a\r\nb", &"a".repeat(MAX_NONCE_BYTES + 1)] {
+        for wrong in ["", "a b", "a\"b", "a\\b", "a\u{e4}", "a\r\nb", &"a".repeat(MAX_DPOP_NONCE_BYTES + 1)] {
             dpop.nonce(SERVER, wrong);
             assert_eq!(nonce(SERVER).unwrap(), "next", "{wrong:?}");
         }

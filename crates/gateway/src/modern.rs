@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Asker, Reply, Role, ServerRole};
+use mcpjoin_proto::session::{ClientInfo, Reply, Role, ServerRole};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{Implementation, ServerCapabilities};
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
@@ -96,7 +96,7 @@ struct FromClient {
 struct LastPool(Mutex<Option<Last>>);
 
 struct Last {
-    asker: Arc<Asker>,
+    client: Arc<ClientInfo>,
     caller: Caller,
     pool: Arc<Pool>,
 }
@@ -116,11 +116,11 @@ impl LastPool {
 
 impl FromClient {
     async fn pool(&self, request: &Request, cx: &Context) -> Result<Arc<Pool>, ErrorObject> {
-        let asker = cx.asker().cloned().unwrap_or_default();
+        let client = cx.client().cloned().unwrap_or_default();
         let by_origin = cx.origin().map_or(Caller::Local, |origin| Caller::of(origin));
         let caller = self.own.clone().unwrap_or_else(|| by_origin.clone());
         if let Some(last) = &*self.last_pool.lock()
-            && Arc::ptr_eq(&last.asker, &asker)
+            && Arc::ptr_eq(&last.client, &client)
             && last.caller == caller
             && !last.pool.is_spent()
         {
@@ -141,7 +141,7 @@ impl FromClient {
         if self.own.is_some() {
             pool.first.relay.set_client(Some(cx.connection()));
         }
-        *self.last_pool.lock() = Some(Last { asker, caller, pool: pool.clone() });
+        *self.last_pool.lock() = Some(Last { client, caller, pool: pool.clone() });
         Ok(pool)
     }
 

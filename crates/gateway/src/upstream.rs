@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mcpjoin_proto::session::{Ask, CloseCause, NegotiationFailure, Presents};
+use mcpjoin_proto::session::{CloseCause, EraChoice, NegotiationFailure, Presents};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use mcpjoin_proto::{Era, Payload, Raw, Version, code};
 use tokio::sync::{oneshot, watch};
@@ -185,26 +185,26 @@ impl Life {
     }
 
     /// The eras to ask for, in this order.
-    fn asks(&self) -> Vec<Ask> {
-        let Settings { ask, version, .. } = &*self.launcher.settings;
-        let (legacy, modern) = (Ask::Only(Era::Legacy), Ask::Only(Era::Modern));
-        if version.is_some() || *ask != Ask::Auto {
-            return vec![*ask];
+    fn eras(&self) -> Vec<EraChoice> {
+        let Settings { era, version, .. } = &*self.launcher.settings;
+        let (legacy, modern) = (EraChoice::Only(Era::Legacy), EraChoice::Only(Era::Modern));
+        if version.is_some() || *era != EraChoice::Auto {
+            return vec![*era];
         }
         match (self.hello.initializes, *self.launcher.known_era()) {
             (true, Some(false)) => vec![modern, legacy],
             (true, _) => vec![legacy, modern],
             // A known era need not be probed.
-            (false, Some(true)) => vec![legacy, Ask::Auto],
-            (false, Some(false)) => vec![modern, Ask::Auto],
-            (false, None) => vec![Ask::Auto],
+            (false, Some(true)) => vec![legacy, EraChoice::Auto],
+            (false, Some(false)) => vec![modern, EraChoice::Auto],
+            (false, None) => vec![EraChoice::Auto],
         }
     }
 
     async fn first_start(&self, handler: &impl UpstreamHandler) -> Result<RestartingClient, RunExit> {
         let mut first = None;
-        for ask in self.asks() {
-            match self.start_with(ask, handler.clone()).await {
+        for era in self.eras() {
+            match self.start_with(era, handler.clone()).await {
                 Ok(server) => return Ok(server),
                 Err(end) if first.is_none() && may_speak_other_era(&end) => first = Some(end),
                 // The failure in the client's own era says more than the failure in the other one.
@@ -214,20 +214,24 @@ impl Life {
         Err(first.unwrap_or(RunExit::Ended(CloseCause::Local)))
     }
 
-    async fn start_with(&self, ask: Ask, handler: impl UpstreamHandler) -> Result<RestartingClient, RunExit> {
+    async fn start_with(
+        &self,
+        era: EraChoice,
+        handler: impl UpstreamHandler,
+    ) -> Result<RestartingClient, RunExit> {
         let Self { launcher: Launcher { settings, .. }, hello, slot } = self;
         let mut presents = hello.presents.clone();
         let mut builder = Client::builder("", "").implementation(hello.info.clone());
         // The version of a legacy client does not exist in the modern era.
-        let modern = Ask::Only(Era::Modern);
-        let theirs = hello.version.as_ref().filter(|_| ask != modern);
+        let modern = EraChoice::Only(Era::Modern);
+        let theirs = hello.version.as_ref().filter(|_| era != modern);
         if let Some(version) = settings.version.as_ref().or(theirs) {
             builder = builder.protocol_version(version.clone());
         }
         if let Some(version) = &settings.version {
             presents.initialize = presents.initialize.map(|params| at_version(params, version));
         } else {
-            builder = builder.ask(ask);
+            builder = builder.era(era);
         }
         let on_event = {
             let (settings, upstream) = (settings.clone(), slot.number);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, CloseCause, Limits, NegotiationFailure};
+use mcpjoin::proto::session::{CloseCause, EraChoice, Limits, NegotiationFailure};
 use mcpjoin::transport::ChildCommand;
 
 use super::consent::Consent;
@@ -366,7 +366,7 @@ fn finish(
     let (client, first) = client(ui, connect)?;
     let trace = trace(ui, connect)?;
     let legacy = match &cached {
-        Some(era) if era.is_legacy() => Some(self::client(ui, connect)?.0.ask(Ask::Only(Era::Legacy))),
+        Some(era) if era.is_legacy() => Some(self::client(ui, connect)?.0.era(EraChoice::Only(Era::Legacy))),
         _ => None,
     };
     let About { shown, place, tools, consent, no_entry, .. } = about;
@@ -480,7 +480,7 @@ fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure>
         ));
     }
     if let Some(era) = era {
-        client = client.ask(Ask::Only(era));
+        client = client.era(EraChoice::Only(era));
     }
     if connect.no_cache {
         client = client.no_cache();

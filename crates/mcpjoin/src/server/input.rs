@@ -121,7 +121,7 @@ impl Context {
     /// asked.
     #[must_use]
     pub fn may_ask(&self, question: &InputRequest) -> bool {
-        self.asker().is_some_and(|asker| capability::undeclared(question, &asker.capabilities).is_none())
+        self.client().is_some_and(|client| capability::undeclared(question, &client.capabilities).is_none())
     }
 
     /// Returns the input that this request brings for an [`InputRequired`](mcpjoin_proto::types::InputRequired) that
@@ -263,7 +263,7 @@ impl Context {
     async fn ask(&self, question: InputRequest) -> Result<Raw, InputError> {
         if let Some(task) = &self.0.task {
             // The session refuses undeclared requests, but these do not pass through it.
-            let capabilities = self.asker().map(|asker| &asker.capabilities);
+            let capabilities = self.client().map(|client| &client.capabilities);
             return match capabilities.and_then(|capabilities| capability::undeclared(&question, capabilities))
             {
                 Some(capability) => Err(InputError::Undeclared(capability)),
@@ -318,7 +318,7 @@ impl Context {
     }
 
     fn in_legacy_words(&self, params: &mut ElicitParams) -> Result<(), InputError> {
-        let declared = self.asker().and_then(|asker| asker.capabilities.elicitation.as_ref());
+        let declared = self.client().and_then(|client| client.capabilities.elicitation.as_ref());
         match params {
             ElicitParams::Url(_) if declared.is_none_or(|elicitation| elicitation.url.is_none()) => {
                 Err(InputError::Undeclared("elicitation.url"))

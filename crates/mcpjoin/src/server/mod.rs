@@ -51,7 +51,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::task::{Context as TaskContext, Poll};
 
-use mcpjoin_proto::session::{Asker, CloseCause, Limits, Role, ServerRole};
+use mcpjoin_proto::session::{ClientInfo, CloseCause, Limits, Role, ServerRole};
 use mcpjoin_proto::{ErrorObject, Payload, Profile, Raw};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -303,8 +303,8 @@ impl Shared {
     }
 
     /// Whether a request of this client may be answered with a task.
-    fn may_return_task(&self, profile: &Profile, asker: Option<&Arc<Asker>>) -> bool {
-        profile.result_type && self.offers_tasks() && asker.is_some_and(|asker| task::is_declared(asker))
+    fn may_return_task(&self, profile: &Profile, client: Option<&Arc<ClientInfo>>) -> bool {
+        profile.result_type && self.offers_tasks() && client.is_some_and(|client| task::is_declared(client))
     }
 }
 

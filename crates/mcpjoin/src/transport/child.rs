@@ -232,7 +232,7 @@ impl ChildCommand {
             opening: None,
         });
         Ok(match self.inspector {
-            Some(inspector) => link.inspected(move |way, inspected| inspector(way, inspected)),
+            Some(inspector) => link.inspected(move |direction, inspected| inspector(direction, inspected)),
             None => link,
         })
     }
@@ -438,8 +438,8 @@ impl Child {
         if let Some(inspector) = &self.inspector {
             let inspector = Arc::clone(inspector);
             // A stream accepts every inspector.
-            let _ = run.stream.inspect(Box::new(move |way: Direction, inspected: Inspected<'_>| {
-                (inspector.lock().unwrap_or_else(PoisonError::into_inner))(way, inspected);
+            let _ = run.stream.inspect(Box::new(move |direction: Direction, inspected: Inspected<'_>| {
+                (inspector.lock().unwrap_or_else(PoisonError::into_inner))(direction, inspected);
             }));
         }
     }
@@ -539,9 +539,9 @@ impl Transport for Child {
             None => inspector,
             Some(first) => {
                 let mut second = inspector;
-                Box::new(move |way: Direction, inspected: Inspected<'_>| {
-                    (first.lock().unwrap_or_else(PoisonError::into_inner))(way, inspected);
-                    second(way, inspected);
+                Box::new(move |direction: Direction, inspected: Inspected<'_>| {
+                    (first.lock().unwrap_or_else(PoisonError::into_inner))(direction, inspected);
+                    second(direction, inspected);
                 })
             }
         })));

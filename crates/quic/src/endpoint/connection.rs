@@ -103,7 +103,7 @@ impl Connection {
     /// Waits until the close frame is sent, at most `limit`. The peer does not acknowledge it and it is not repeated;
     /// if it is lost, the peer's idle timeout ends the connection. Call this after [`Connection::close`]. It returns at
     /// once for incoming connections, where the listener waits instead.
-    pub async fn settled(&self, limit: Duration) {
+    pub async fn close_sent(&self, limit: Duration) {
         let Shared { endpoint: Some(endpoint), closed_after, .. } = &*self.shared else { return };
         let Some(before) = closed_after.get() else { return };
         let left = async {

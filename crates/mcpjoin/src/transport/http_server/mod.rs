@@ -325,7 +325,7 @@ impl Shared {
     fn check(&self, head: &RequestHead<'_>) -> Result<Place, Refusal> {
         head.check_size()?;
         head.check_host()?;
-        if let Err(denied) = self.options.guard.check(head) {
+        if let Err(denied) = self.options.origin_policy.check(head) {
             return Err(Box::new(reply::refuse(403, &denied.to_string())));
         }
         if let Some(document) = self.options.admission.as_ref().and_then(|who| who.document(head.path())) {
