@@ -65,7 +65,7 @@ use super::Link;
 use body::{Unread, read};
 use entry::Entry;
 pub(crate) use entry::{Served, Serves, Serving};
-use head::{Place, Refusal, RequestHead};
+use head::{Answer, Place, Refusal, RequestHead};
 use io::HttpIo;
 use memory::{Account, Memory, Traffic};
 use sessions::{Session, Sessions};
@@ -224,21 +224,16 @@ where
             Ok(place) => place,
             Err(refused) => return *refused,
         };
-        let mut response = match shared.admit(&parts, origin).await {
-            Ok((admitted, origin)) => {
-                let account = shared.memory.account(&origin);
-                match place {
-                    Place::Endpoint => {
-                        endpoint(&shared, &parts, &head, body, origin, admitted, account).await
-                    }
-                    Place::Stream => http_sse::stream(&shared, &parts, &origin, admitted, account),
-                    Place::Messages => {
-                        http_sse::message(&shared, &parts, body, origin, admitted, account).await
-                    }
-                }
+        let answered = async {
+            let (admitted, origin) = shared.admit(&parts, origin).await?;
+            let account = shared.memory.account(&origin);
+            match place {
+                Place::Endpoint => endpoint(&shared, &parts, &head, body, origin, admitted, account).await,
+                Place::Stream => http_sse::stream(&shared, &parts, &origin, admitted, account),
+                Place::Messages => http_sse::message(&shared, &parts, body, origin, admitted, account).await,
             }
-            Err(refused) => *refused,
         };
+        let mut response = answered.await.unwrap_or_else(|refused| *refused);
         if shared.options.cors {
             head.expose(&mut response);
         }
@@ -255,14 +250,12 @@ async fn endpoint<B>(
     origin: Arc<Origin>,
     admitted: Option<Admitted>,
     account: Arc<Account>,
-) -> Response<HttpBody>
+) -> Answer
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
     let method = HttpMethod::parse(parts.method.as_str());
-    if let Err(refused) = head.check_types(method) {
-        return *refused;
-    }
+    head.check_types(method)?;
     let stateless = shared.options.stateless;
     let (lookup, session) = match stateless {
         true => (SessionLookup::Absent, None),
@@ -270,25 +263,20 @@ where
     };
     let offer = Offer { versions: &shared.versions, sessions: !stateless };
     let (decoded, size) = if method == HttpMethod::Post {
-        let body = match read(body, shared.limits.message, shared.options.body_time, &account).await {
-            Ok(body) => body,
-            Err(unread) => return shared.unread(unread),
-        };
+        let body = shared.read(body, &account).await?;
         (Some(decode(&body, &shared.limits.decode)).filter(|_| !body.is_empty()), body.len())
     } else {
         (None, 0)
     };
-    if let Some(Ok(decoded)) = &decoded
-        && let Err(refused) = shared.allow(admitted.as_ref(), decoded)
-    {
-        return *refused;
+    if let Some(Ok(decoded)) = &decoded {
+        shared.allow(admitted.as_ref(), decoded)?;
     }
     let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
     let until = admitted.and_then(|admitted| admitted.until);
     let received = Received { decoded, size, origin, until, account };
     match class {
         Class::Legacy { kind: LegacyKind::Initialize, .. } if size > shared.options.initialize => {
-            shared.too_long_initialize()
+            Err(shared.too_long_initialize().into())
         }
         Class::Modern { .. } => modern::post(shared, head, received).await,
         Class::Legacy { kind, version } if stateless => {
@@ -296,9 +284,10 @@ where
         }
         Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, received).await,
         Class::Reject(rejection) if rejection.status == 405 => {
-            reply::not_allowed(if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" })
+            let allowed = if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" };
+            Err(reply::not_allowed(allowed).into())
         }
-        Class::Reject(rejection) => reply::rejection(rejection),
+        Class::Reject(rejection) => Err(reply::rejection(rejection).into()),
     }
 }
 
@@ -315,8 +304,9 @@ struct Received {
 
 impl Received {
     /// The only message, or the messages of a batch.
-    fn into_decoded(self) -> Option<(Decoded, usize, Arc<Origin>)> {
-        Some((self.decoded?.ok()?, self.size, self.origin))
+    fn into_decoded(self) -> Result<(Decoded, usize, Arc<Origin>), Refusal> {
+        let decoded = self.decoded.and_then(Result::ok).ok_or_else(|| reply::bare(400))?;
+        Ok((decoded, self.size, self.origin))
     }
 }
 
@@ -325,13 +315,11 @@ impl Shared {
     fn check(&self, head: &RequestHead<'_>) -> Result<Place, Refusal> {
         head.check_size()?;
         head.check_host()?;
-        if let Err(denied) = self.options.origin_policy.check(head) {
-            return Err(Box::new(reply::refuse(403, &denied.to_string())));
-        }
+        self.options.origin_policy.check(head).map_err(|denied| reply::refuse(403, &denied.to_string()))?;
         if let Some(document) = self.options.admission.as_ref().and_then(|who| who.document(head.path())) {
             return Err(Box::new(head.document(document)));
         }
-        let place = self.place(head.path()).ok_or_else(|| Box::new(self.no_place(head.path())))?;
+        let place = self.place(head.path()).ok_or_else(|| self.no_place(head.path()))?;
         if self.options.cors
             && let Some(preflight) = head.preflight()
         {
@@ -391,6 +379,15 @@ impl Shared {
         }
     }
 
+    /// Reads a body within its limits.
+    async fn read<B>(&self, body: B, account: &Arc<Account>) -> Result<Bytes, Refusal>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+    {
+        let body = read(body, self.limits.message, self.options.body_time, account).await;
+        Ok(body.map_err(|unread| self.unread(unread))?)
+    }
+
     fn unread(&self, unread: Unread) -> Response<HttpBody> {
         match unread {
             Unread::TooLarge => {
@@ -414,9 +411,14 @@ impl Shared {
         reply::refuse(413, &format!("the body is above the limit `initialize` of {limit} bytes"))
     }
 
+    /// Reserves the place of a session.
+    fn reserve_session(&self, account: &Arc<Account>) -> Result<sessions::Place, Refusal> {
+        Ok(self.sessions.reserve(account).ok_or_else(|| reply::unavailable("too many sessions"))?)
+    }
+
     /// Opens a connection, unless the shutdown has begun.
     fn open(self: &Arc<Self>, routing: Routing) -> Result<Arc<Entry>, Refusal> {
-        let outside = |_| Box::new(reply::refuse(500, "the service was called outside of a tokio runtime"));
+        let outside = |_| reply::refuse(500, "the service was called outside of a tokio runtime");
         let runtime = Handle::try_current().map_err(outside)?;
         let wire = Arc::new(Wire::new(routing, self.options.json_only));
         let (served, serving) = self.served.open(Link::new(HttpIo(wire.clone())));
