@@ -6,11 +6,12 @@
 //! its own, also when it is sent again. The key leaves this process only for the store.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderValue;
 use mcpjoin_proto::Raw;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
@@ -95,7 +96,7 @@ impl Dpop {
         if let Some(token) = access_token {
             claims = format!(r#"{claims},"ath":"{}""#, encode(Sha256::digest(token.as_bytes())));
         }
-        let nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
+        let nonces = self.nonces.lock();
         if let Some((_, nonce)) = nonces.iter().find(|(of, _)| *of == endpoint) {
             claims = format!(r#"{claims},"nonce":{}"#, Raw::string(nonce).as_str());
         }
@@ -120,7 +121,7 @@ impl Possession for Dpop {
         let is_nonce =
             !nonce.is_empty() && nonce.len() <= MAX_DPOP_NONCE_BYTES && nonce.bytes().all(is_plain);
         let Some(endpoint) = endpoint(url).filter(|_| is_nonce) else { return };
-        let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nonces = self.nonces.lock();
         nonces.retain(|(of, _)| *of != endpoint);
         if nonces.len() == MAX_ENDPOINTS {
             nonces.remove(0);
@@ -218,7 +219,7 @@ mod tests {
         for number in 0..100 {
             dpop.nonce(&format!("https://many.example/{number}"), "a");
         }
-        assert_eq!(dpop.nonces.lock().unwrap().len(), MAX_ENDPOINTS);
+        assert_eq!(dpop.nonces.lock().len(), MAX_ENDPOINTS);
         assert_eq!(nonce(SERVER), None);
         assert_eq!(nonce("https://many.example/99").unwrap(), "a");
     }

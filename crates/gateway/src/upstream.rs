@@ -3,11 +3,12 @@
 //! Each server has one task, which holds the slot of the server until nothing of the server is left. Used by `legacy`
 //! and by `pool`, once the first request of a client has said what kind of client it is.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mcpjoin_proto::session::{CloseCause, EraChoice, NegotiationFailure, Presents};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use mcpjoin_proto::{Era, Payload, Raw, Version, code};
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use super::capacity::{Slot, Slots};
@@ -61,10 +62,6 @@ impl Launcher {
     pub(super) fn new(settings: Settings) -> Self {
         let slots = Slots::new(settings.upstreams);
         Self { settings: Arc::new(settings), slots, known_era: Arc::default() }
-    }
-
-    fn known_era(&self) -> MutexGuard<'_, Option<bool>> {
-        self.known_era.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a server. Dropping the future ends the server in any phase of its start; its slot is held until nothing
@@ -171,7 +168,7 @@ impl Life {
             let initialize = client.profile().initialize;
             // A server that speaks the era of its client may speak the other one, too.
             if initialize != self.hello.initializes {
-                *self.launcher.known_era() = Some(initialize);
+                *self.launcher.known_era.lock() = Some(initialize);
             }
         }
         // If the start is not waited for any more, this drops the last handle, and the server ends.
@@ -191,7 +188,7 @@ impl Life {
         if version.is_some() || *era != EraChoice::Auto {
             return vec![*era];
         }
-        match (self.hello.initializes, *self.launcher.known_era()) {
+        match (self.hello.initializes, *self.launcher.known_era.lock()) {
             (true, Some(false)) => vec![modern, legacy],
             (true, _) => vec![legacy, modern],
             // A known era need not be probed.

@@ -20,12 +20,13 @@ mod translate;
 mod url_elicitation;
 
 use std::future::pending;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{Call, CallError, CallRefused, ClientInfo, Reply};
 use mcpjoin_proto::types::{ListenParams, LoggingLevel, SubscriptionFilter};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::in_flight::{InFlight, RequestGuard, Requester, SessionLogLevel};
@@ -278,12 +279,12 @@ impl ModernToLegacy {
     }
 
     fn current(&self) -> Option<Arc<Run>> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.run.lock().clone()
     }
 
     /// The run of this connection.
     fn run(&self, connection: &Connection) -> Arc<Run> {
-        let mut current = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.run.lock();
         if let Some(run) = current.as_ref().filter(|run| run.connection.is(connection)) {
             return run.clone();
         }
@@ -307,7 +308,7 @@ impl ModernToLegacy {
 
     /// Starts the task that subscribes to resources at this run, if it does not exist yet. Returns its progress.
     fn subscription_progress(&self, run: &Run) -> tokio::sync::watch::Receiver<u64> {
-        let mut task = run.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = run.subscriptions.lock();
         let task = task.get_or_insert_with(|| {
             let (connection, in_flight) = (run.connection.clone(), run.in_flight.clone());
             self.streams.subscribe_with(move |method, params| {

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use mcpjoin_proto::types::{ClientCapabilities, InputResponses, LoggingLevel};
 use mcpjoin_proto::{Method, Payload, Profile, Raw, Request};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::input::InputState;

@@ -17,7 +17,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -274,7 +273,7 @@ impl Context {
             return self.ask_now(question, None).await;
         }
         let server = &self.0.server;
-        let mut input = self.0.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut input = self.0.input.lock();
         let input = match &mut *input {
             Some(input) => input,
             none => {

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quinn::{Endpoint, RecvStream, SendStream, VarInt};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -18,7 +19,7 @@ use super::tls::CertificateFacts;
 pub(super) type Rejection = Arc<Mutex<Option<String>>>;
 
 pub(super) fn rejection_in(slot: &Rejection) -> Option<String> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    slot.lock().clone()
 }
 
 /// A connection whose handshake is complete on both sides. Cheap to clone. Dropping the last of its clones and streams

@@ -45,7 +45,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -57,6 +57,7 @@ use mcpjoin_proto::http::classify::{Class, HttpMethod, LegacyKind, Offer, Sessio
 use mcpjoin_proto::session::{Limits, Origin};
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeError, Era, ErrorObject, Message, RequestId, Version, code};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -429,19 +430,15 @@ impl Shared {
                 shared.forget(number);
             }
         });
-        self.entries().insert(number, Arc::downgrade(&entry));
+        self.entries.lock().insert(number, Arc::downgrade(&entry));
         // After the insertion: either `drain` has seen the entry, or this check sees that the shutdown has begun.
         self.check_open()?;
         Ok(entry)
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Weak<Entry>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn forget(&self, number: u64) {
         self.sessions.one_may_be_over();
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         entries.remove(&number);
         let none = entries.is_empty();
         drop(entries);
@@ -450,14 +447,10 @@ impl Shared {
         }
     }
 
-    fn pool(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a connection for one modern exchange from the pool, or opens one.
     fn take(self: &Arc<Self>) -> Result<Arc<Entry>, Refusal> {
         loop {
-            let pooled = self.pool().pop();
+            let pooled = self.pool.lock().pop();
             match pooled {
                 Some(entry) if entry.wire.is_closed() => {}
                 Some(entry) => return Ok(entry),
@@ -468,7 +461,7 @@ impl Shared {
 
     /// Returns a connection to the pool once its exchange is complete.
     fn give_back(&self, entry: &Arc<Entry>) {
-        let mut pool = self.pool();
+        let mut pool = self.pool.lock();
         if pool.len() < MAX_POOLED && !self.ending.load(Ordering::Acquire) {
             pool.push(entry.clone());
             return;
@@ -477,21 +470,17 @@ impl Shared {
         entry.stop();
     }
 
-    fn legacy_pool(&self) -> MutexGuard<'_, LegacyPool> {
-        self.legacy_pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn drain(&self) {
         self.ending.store(true, Ordering::Release);
-        let pooled = (std::mem::take(&mut *self.pool()), std::mem::take(&mut *self.legacy_pool()));
+        let pooled = (std::mem::take(&mut *self.pool.lock()), std::mem::take(&mut *self.legacy_pool.lock()));
         drop(pooled);
-        let open: Vec<_> = self.entries().values().filter_map(Weak::upgrade).collect();
+        let open: Vec<_> = self.entries.lock().values().filter_map(Weak::upgrade).collect();
         for entry in open {
             entry.served().drain();
         }
         loop {
             let ended = self.ended.notified();
-            if self.entries().is_empty() {
+            if self.entries.lock().is_empty() {
                 return;
             }
             ended.await;

@@ -126,7 +126,7 @@ async fn take(
 
 /// An idle connection for requests of that revision and principal.
 fn pooled(shared: &Shared, of: &Kind) -> Option<Arc<Entry>> {
-    let mut pool = shared.legacy_pool();
+    let mut pool = shared.legacy_pool.lock();
     let waiting = pool.get_mut(of)?;
     let entry = waiting.pop();
     if waiting.is_empty() {
@@ -157,7 +157,7 @@ async fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &
 
 /// Returns a connection to the pool once its exchange is complete.
 pub(super) fn give_back(shared: &Shared, entry: &Arc<Entry>, of: &Kind) {
-    let mut pool = shared.legacy_pool();
+    let mut pool = shared.legacy_pool.lock();
     let room = pool.values().map(Vec::len).sum::<usize>() < MAX_POOLED;
     if room && !shared.ending.load(std::sync::atomic::Ordering::Acquire) {
         pool.entry(of.clone()).or_default().push(entry.clone());

@@ -129,8 +129,10 @@ fn host(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
+type Parts = Vec<(Vec<u64>, u32, Vec<u8>)>;
+
 /// The attributes of a distinguished name.
-fn parts(name: &X509Name<'_>) -> Option<Vec<(Vec<u64>, u32, Vec<u8>)>> {
+fn parts(name: &X509Name<'_>) -> Option<Parts> {
     name.iter_attributes()
         .map(|attribute| {
             let text = attribute.attr_value();
