@@ -15,7 +15,7 @@ use crate::{Wire, initialize, request, run, text};
 fn server() -> Server {
     Server::builder("s", "1.2.3")
         .title("S")
-        .instructions("EraChoice nicely.")
+        .instructions("Ask nicely.")
         .dynamic_tools()
         .tool(tool("hello"), |_: NoArguments, _| async { "hello" })
         .prompt(Prompt::new("broken"), |_, _| async {
@@ -44,7 +44,7 @@ fn initialize_is_answered_with_version_name_and_capabilities() {
                 "protocolVersion": "2025-06-18",
                 "capabilities": { "prompts": {}, "tools": { "listChanged": true } },
                 "serverInfo": { "name": "s", "version": "1.2.3", "title": "S" },
-                "instructions": "EraChoice nicely."
+                "instructions": "Ask nicely."
             })
         );
     });
