@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::expand;
 use bytes::{Bytes, BytesMut};
-use mcpjoin_proto::codec::salvage::{SalvagedKind, salvage};
+use mcpjoin_proto::codec::oversized::{OversizedKind, read_start};
 use mcpjoin_proto::decode::{Decoded, Shape, decode};
 use mcpjoin_proto::scan::ScanErrorKind;
 use mcpjoin_proto::{DecodeError, DecodeErrorKind, DecodeLimits, Kind, Message, Payload, RequestId, encode};
@@ -178,7 +178,7 @@ fn on_one_line(message: Message) -> (Option<RequestId>, Option<String>, String) 
 /// Checks that the result for a prefix of a message agrees with the result for the whole message.
 fn beginnings(text: &Bytes, whole: &Result<Decoded, DecodeError>, limits: &DecodeLimits) {
     let Ok(Decoded::Message(message)) = whole else {
-        let _ = salvage(text);
+        let _ = read_start(text);
         return;
     };
     let (id, asks) = match message {
@@ -202,12 +202,12 @@ fn beginnings(text: &Bytes, whole: &Result<Decoded, DecodeError>, limits: &Decod
                 }
             }
         }
-        let Some(salvaged) = salvage(&head) else { continue };
-        assert!(salvaged.id.is_none() || salvaged.id.as_ref() == id, "{:?} of {id:?}", salvaged.id);
-        match salvaged.kind {
-            SalvagedKind::Request => assert!(asks),
-            SalvagedKind::Response => assert!(!asks),
-            SalvagedKind::Unknown => {}
+        let Some(oversized) = read_start(&head) else { continue };
+        assert!(oversized.id.is_none() || oversized.id.as_ref() == id, "{:?} of {id:?}", oversized.id);
+        match oversized.kind {
+            OversizedKind::Request => assert!(asks),
+            OversizedKind::Response => assert!(!asks),
+            OversizedKind::Unknown => {}
         }
     }
 }

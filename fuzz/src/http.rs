@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::Input;
 use mcpjoin_proto::http::headers::{decode_value, encode_value, protocol_version};
 use mcpjoin_proto::http::origin::{
-    Guard, MediaType, Origin, accepts, has_json_body, resolve_same_origin, same_origin,
+    MediaType, Origin, OriginPolicy, accepts, has_json_body, resolve_same_origin, same_origin,
 };
-use mcpjoin_proto::http::reply::{date, is_session_id, retry_after};
+use mcpjoin_proto::http::response_head::{date, is_session_id, retry_after};
 use mcpjoin_rules::template_variables;
 
 pub(crate) fn run(data: &[u8]) {
@@ -42,7 +42,7 @@ fn heads(first: &[u8], second: &[u8]) {
     let names = ["host", "origin", "accept", "content-type", "mcp-protocol-version"];
     let once: Vec<_> = names.map(|name| (name, first)).into();
     let twice: Vec<_> = names.iter().flat_map(|name| [(*name, first), (*name, second)]).collect();
-    let guard = Guard::loopback();
+    let guard = OriginPolicy::loopback();
     // The guard rejects every request with repeated headers.
     assert!(guard.check(twice.as_slice()).is_err());
     if guard.check(once.as_slice()).is_ok() {
@@ -74,7 +74,7 @@ fn origins(first: &str, second: &str) {
     assert_eq!(same_origin(first, second), same_origin(second, first));
     if let Ok(origin) = Origin::of(first) {
         assert_eq!(Origin::parse(&origin.to_string()).as_ref(), Ok(&origin));
-        let mut guard = Guard::new();
+        let mut guard = OriginPolicy::new();
         guard.allow_origin(&origin.to_string()).expect("an origin can be allowed");
     }
 }

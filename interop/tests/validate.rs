@@ -39,14 +39,14 @@ fn found(validator: Validator) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut limits = Limits::default();
     (limits.initialize, limits.probe) = (PATIENCE, PATIENCE);
-    let looking = validator.limits(limits).answer_within(PATIENCE).run();
+    let looking = validator.limits(limits).respond_within(PATIENCE).run();
     check_server(&runtime.block_on(looking).unwrap(), &Selection::default())
 }
 
 /// The report on a server that rejects requests without a token.
 fn refused(validator: Validator) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    match runtime.block_on(validator.answer_within(PATIENCE).run()) {
+    match runtime.block_on(validator.respond_within(PATIENCE).run()) {
         Err(ValidateError::Unauthorized { seen, .. }) => check_server(&seen, &Selection::default()),
         other => panic!("it has let us in without a token, or was not reached: {other:?}"),
     }

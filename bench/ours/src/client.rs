@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use mcpjoin::Client;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::Content;
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::transport::ChildCommand;
@@ -41,7 +41,7 @@ async fn run(words: &[String]) {
         None => ChildCommand::new(&words[3]).args(&words[4..]).start().await.expect("the server starts"),
     };
     // The floor and most current servers support only this era.
-    let client = Client::builder("bench", "0.0.0").ask(Ask::Only(Era::Legacy)).connect(link).await;
+    let client = Client::builder("bench", "0.0.0").era(EraChoice::Only(Era::Legacy)).connect(link).await;
     let client = client.expect("the server answers");
     let opened = began.elapsed();
 

@@ -3,10 +3,11 @@
 //! Shared by all clones of an `OAuth`. `login`, `refresh` and `refused` change it. The store has the authoritative login and is
 //! read again whenever the login seems to be invalid; memory is newer than the store only where saving has failed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::HeaderValue;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::dpop;
@@ -74,7 +75,7 @@ impl State {
 
 impl Account {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The URL of the server for people: its query may contain a key.

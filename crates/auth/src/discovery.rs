@@ -22,7 +22,7 @@ use self::server::Document;
 use super::fetch::{FetchError, FetchErrorKind, Fetched, Fetcher, cut, shown_text};
 use super::metadata::{AuthorizationServer, MetadataError, ProtectedResource};
 use super::rules;
-use super::steps::{Ladder, Rule, Rung, Step, Verdict};
+use super::steps::{DiscoveryReport, Rule, Step, StepResult, StepSubject};
 
 /// The revision in which a server without metadata is its own authorization server.
 const OWN_AUTHORIZATION: Version = Version::V2025_03_26;
@@ -145,7 +145,7 @@ impl Discovered {
 #[non_exhaustive]
 pub struct DiscoveryError {
     /// The subject of the failed step.
-    pub rung: Rung,
+    pub subject: StepSubject,
     /// The problem, for people.
     pub message: String,
     /// The rule that is broken.
@@ -157,10 +157,10 @@ pub struct DiscoveryError {
 }
 
 /// Runs discovery. Without a challenge it begins with a request to the server without authorization.
-pub(crate) async fn discover(discovery: &Discovery<'_>, challenge: Option<&Challenged>) -> Ladder {
+pub(crate) async fn discover(discovery: &Discovery<'_>, challenge: Option<&Challenged>) -> DiscoveryReport {
     let mut climb = Climb { discovery, steps: Vec::new() };
     let outcome = climb.climb(challenge).await;
-    Ladder { steps: climb.steps, outcome }
+    DiscoveryReport { steps: climb.steps, outcome }
 }
 
 struct Climb<'a> {
@@ -185,16 +185,16 @@ impl Climb<'_> {
 
     fn error(&self, at: usize) -> DiscoveryError {
         let step = &self.steps[at.min(self.steps.len() - 1)];
-        let why = match &step.verdict {
-            Verdict::Broken(what) | Verdict::Skipped(what) => what,
-            Verdict::Held => &step.found,
+        let why = match &step.result {
+            StepResult::Failed(what) | StepResult::Skipped(what) => what,
+            StepResult::Passed => &step.found,
         };
         let message = match &step.tried {
             Some(tried) => format!("{} {}: {why}", tried.method, tried.url),
             None => why.clone(),
         };
         let (advice, outage) = (step.advice.clone(), step.outage);
-        DiscoveryError { rung: step.rung, message, rule: step.rule, advice, outage }
+        DiscoveryError { subject: step.subject, message, rule: step.rule, advice, outage }
     }
 
     fn push(&mut self, step: Step) -> usize {
@@ -212,7 +212,7 @@ impl Climb<'_> {
 
     /// The first failed step from `from` on, otherwise the last.
     fn first_broken(&self, from: usize, last: usize) -> End {
-        let broken = |step: &Step| matches!(step.verdict, Verdict::Broken(_));
+        let broken = |step: &Step| matches!(step.result, StepResult::Failed(_));
         End(self.steps[from..].iter().position(broken).map_or(last, |at| from + at))
     }
 
@@ -234,12 +234,13 @@ impl Climb<'_> {
                 let challenges = Challenge::all(values.map(HeaderValue::as_bytes));
                 let status = fetched.status.as_u16();
                 let found = format!("answered {} to a request without authorization", fetched.status);
-                let step =
-                    Step::new(Rung::Server, rules::UNAUTHORIZED, found).tried("POST", url).answered(&fetched);
+                let step = Step::new(StepSubject::Server, rules::UNAUTHORIZED, found)
+                    .tried("POST", url)
+                    .answered(&fetched);
                 self.push(match status {
                     401 => step,
                     500..=599 => step
-                        .broken(
+                        .failed(
                             "the server fails at it, so whether it asks for authorization is not known yet",
                         )
                         .advice("mend the server first; its log should say more"),
@@ -253,7 +254,8 @@ impl Climb<'_> {
                     FetchErrorKind::Url => rules::TLS,
                     _ => rules::UNAUTHORIZED,
                 };
-                let step = Step::new(Rung::Server, rule, "no answer").tried("POST", url).unanswered(&error);
+                let step =
+                    Step::new(StepSubject::Server, rule, "no answer").tried("POST", url).unanswered(&error);
                 Err(self.end(step.advice("is the URL right, and does the server run?")))
             }
         }
@@ -262,8 +264,8 @@ impl Climb<'_> {
     async fn from(&mut self, challenge: &Challenged) -> Result<Discovered, End> {
         let server = self.discovery.server;
         if let Err(error) = self.discovery.fetcher.check(server).await {
-            let step =
-                Step::new(Rung::Server, rules::TLS, "the server cannot be authorized to").broken(error.what);
+            let step = Step::new(StepSubject::Server, rules::TLS, "the server cannot be authorized to")
+                .failed(error.what);
             return Err(self.end(step.advice("use the https URL of the server")));
         }
         let named = self.challenge(challenge);
@@ -300,13 +302,13 @@ impl Climb<'_> {
         let step = match &named {
             Some(url) => {
                 let found = format!("the challenge ({schemes}) names the metadata: {}", shown_text(url));
-                Step::new(Rung::Challenge, rules::NAMED, found)
+                Step::new(StepSubject::Challenge, rules::NAMED, found)
             }
             None if challenge.challenges.is_empty() => {
                 let what = format!("the {} has no WWW-Authenticate that can be read", challenge.status);
                 let advice =
                     "let the server answer with `WWW-Authenticate: Bearer resource_metadata=\"...\"`";
-                Step::new(Rung::Challenge, rules::CHALLENGE, &*what).broken(&*what).advice(advice)
+                Step::new(StepSubject::Challenge, rules::CHALLENGE, &*what).failed(&*what).advice(advice)
             }
             None => {
                 let found = format!("the challenge ({schemes}) does not name the metadata");
@@ -314,7 +316,7 @@ impl Climb<'_> {
                     Some(_) => "the well-known places are asked",
                     None => "no challenge is about tokens (Bearer); the well-known places are asked",
                 };
-                Step::new(Rung::Challenge, rules::NAMED, found).skipped(why)
+                Step::new(StepSubject::Challenge, rules::NAMED, found).skipped(why)
             }
         };
         self.push(step);
@@ -332,7 +334,7 @@ impl Climb<'_> {
         for url in &urls {
             let is_named = named == Some(url);
             let step = |found: &str| {
-                Step::new(Rung::ResourceMetadata, rules::RESOURCE_METADATA, found).tried("GET", url)
+                Step::new(StepSubject::ResourceMetadata, rules::RESOURCE_METADATA, found).tried("GET", url)
             };
             let fetched = match self.get(url, &newest()).await {
                 Ok(fetched) => fetched,
@@ -357,7 +359,7 @@ impl Climb<'_> {
                 }
                 let at = self.push(if is_named {
                     let advice = "let the metadata be where the challenge says that it is";
-                    step(&what).broken(format!("the challenge names it, but it {what}")).advice(advice)
+                    step(&what).failed(format!("the challenge names it, but it {what}")).advice(advice)
                 } else {
                     step(&what).failing(&what).advice("look into the server's log")
                 });
@@ -370,7 +372,7 @@ impl Climb<'_> {
                     return Ok(Some(metadata));
                 }
                 Err(error) => {
-                    let at = self.push(step("a document that cannot be used").broken(error.to_string()).advice(
+                    let at = self.push(step("a document that cannot be used").failed(error.to_string()).advice(
                         "let it answer with a JSON object that has `resource` and `authorization_servers`, else with 404",
                     ));
                     // Many servers without metadata send their web page for every URL.
@@ -391,7 +393,7 @@ impl Climb<'_> {
     fn resource(&mut self, metadata: &ProtectedResource) -> Result<(), End> {
         let server = self.discovery.server;
         let found = format!("`resource` is {}", shown_text(&metadata.resource));
-        let step = Step::new(Rung::Resource, rules::RESOURCE, &*found);
+        let step = Step::new(StepSubject::Resource, rules::RESOURCE, &*found);
         if covers(&metadata.resource, server) {
             self.push(step);
             return Ok(());
@@ -399,7 +401,7 @@ impl Climb<'_> {
         let what = format!("{found}, which is not the server that was asked, {}", shown_text(server));
         let advice =
             "let `resource` be the URL that clients use, or its origin; a token for it would go elsewhere";
-        Err(self.end(step.broken(what).advice(advice)))
+        Err(self.end(step.failed(what).advice(advice)))
     }
 
     /// A server without metadata: it may be its own authorization server.
@@ -413,7 +415,7 @@ impl Climb<'_> {
         let wants_token = challenge.status == 403 && challenge.of_tokens().next().is_some();
         if challenge.status != 401 && !wants_token {
             let what = "the server asks for no authorization, and names nobody who gives any";
-            return Err(self.end(Step::new(Rung::Server, rules::UNAUTHORIZED, what).skipped(what)));
+            return Err(self.end(Step::new(StepSubject::Server, rules::UNAUTHORIZED, what).skipped(what)));
         }
         let found = |server: AuthorizationServer, assumed| Discovered {
             resource: canonical(server_url).unwrap_or_default(),
@@ -435,7 +437,7 @@ impl Climb<'_> {
             Document::Absent => {
                 let assumed =
                     "no metadata anywhere: the endpoints of 2025-03-26 are assumed at the server's origin";
-                let step = Step::new(Rung::ServerMetadata, rules::LEGACY, assumed).advice(
+                let step = Step::new(StepSubject::ServerMetadata, rules::LEGACY, assumed).advice(
                     "let the server publish protected resource metadata; if it takes a key of its own, send that as a header",
                 );
                 self.push(step);

@@ -6,11 +6,12 @@
 //! its own, also when it is sent again. The key leaves this process only for the store.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderValue;
 use mcpjoin_proto::Raw;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
@@ -23,7 +24,7 @@ use super::token::{Possession, TokenError};
 /// How many endpoints have a stored nonce: a server and its token endpoint are two.
 const MAX_ENDPOINTS: usize = 8;
 /// The longest nonce that is used, in bytes. The RFC has no limit; nonces in use have a few dozen.
-const MAX_NONCE_BYTES: usize = 1024;
+const MAX_DPOP_NONCE_BYTES: usize = 1024;
 /// The `typ` of a proof.
 const TYPE: &str = "dpop+jwt";
 
@@ -95,7 +96,7 @@ impl Dpop {
         if let Some(token) = access_token {
             claims = format!(r#"{claims},"ath":"{}""#, encode(Sha256::digest(token.as_bytes())));
         }
-        let nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
+        let nonces = self.nonces.lock();
         if let Some((_, nonce)) = nonces.iter().find(|(of, _)| *of == endpoint) {
             claims = format!(r#"{claims},"nonce":{}"#, Raw::string(nonce).as_str());
         }
@@ -117,9 +118,10 @@ impl Possession for Dpop {
     fn nonce(&self, url: &str, nonce: &str) {
         // 1*NQCHAR (RFC 9449, 8.1).
         let is_plain = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E);
-        let is_nonce = !nonce.is_empty() && nonce.len() <= MAX_NONCE_BYTES && nonce.bytes().all(is_plain);
+        let is_nonce =
+            !nonce.is_empty() && nonce.len() <= MAX_DPOP_NONCE_BYTES && nonce.bytes().all(is_plain);
         let Some(endpoint) = endpoint(url).filter(|_| is_nonce) else { return };
-        let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nonces = self.nonces.lock();
         nonces.retain(|(of, _)| *of != endpoint);
         if nonces.len() == MAX_ENDPOINTS {
             nonces.remove(0);
@@ -149,7 +151,7 @@ mod tests {
     use mcpjoin_proto::Raw;
 
     use super::super::jws::{Jws, PublicKey};
-    use super::{Dpop, MAX_ENDPOINTS, MAX_NONCE_BYTES, Possession as _, Secret};
+    use super::{Dpop, MAX_DPOP_NONCE_BYTES, MAX_ENDPOINTS, Possession as _, Secret};
 
     const SERVER: &str = "https://server.example/mcp";
     const TOKENS: &str = "https://server.example/token";
@@ -210,14 +212,14 @@ mod tests {
         dpop.nonce(SERVER, "next");
         assert_eq!(nonce(SERVER).unwrap(), "next");
 
-        for wrong in ["", "a b", "a\"b", "a\\b", "a\u{e4}", "a\r\nb", &"a".repeat(MAX_NONCE_BYTES + 1)] {
+        for wrong in ["", "a b", "a\"b", "a\\b", "a\u{e4}", "a\r\nb", &"a".repeat(MAX_DPOP_NONCE_BYTES + 1)] {
             dpop.nonce(SERVER, wrong);
             assert_eq!(nonce(SERVER).unwrap(), "next", "{wrong:?}");
         }
         for number in 0..100 {
             dpop.nonce(&format!("https://many.example/{number}"), "a");
         }
-        assert_eq!(dpop.nonces.lock().unwrap().len(), MAX_ENDPOINTS);
+        assert_eq!(dpop.nonces.lock().len(), MAX_ENDPOINTS);
         assert_eq!(nonce(SERVER), None);
         assert_eq!(nonce("https://many.example/99").unwrap(), "a");
     }

@@ -7,7 +7,7 @@ use mcpjoin_proto::session::TransportErrorKind;
 use super::discovery::DiscoveryError;
 use super::fetch::cut;
 use super::registration::RegistrationError;
-use super::steps::Rung;
+use super::steps::StepSubject;
 use super::store::StoreError;
 use super::token::TokenError;
 use super::user_agent::UserAgentError;
@@ -79,9 +79,9 @@ impl AuthError {
     pub fn outage(&self) -> Option<(TransportErrorKind, String)> {
         let (kind, what) = match self {
             Self::Discovery(error) => {
-                let who = match error.rung {
-                    Rung::Server => "the server",
-                    Rung::ResourceMetadata => "the metadata of the server",
+                let who = match error.subject {
+                    StepSubject::Server => "the server",
+                    StepSubject::ResourceMetadata => "the metadata of the server",
                     _ => AUTHORIZATION_SERVER,
                 };
                 return Some((error.outage?, unreached(who, &error.message)));

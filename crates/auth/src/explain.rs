@@ -13,7 +13,7 @@ use super::discovery::{Discovered, Discovery, DiscoveryError, Wanted, discover};
 use super::fetch::{FetchOptions, Fetcher, cut};
 use super::registration::{ClientIdentity, Way, choose};
 use super::rules;
-use super::steps::{Ladder, Rung, Step, Verdict};
+use super::steps::{DiscoveryReport, Step, StepResult, StepSubject};
 use mcpjoin::transport::HttpSetupError;
 
 /// Called with each step of the discovery.
@@ -46,7 +46,7 @@ impl fmt::Debug for ExplainOptions {
 ///
 /// # Errors
 /// When the URL or a certificate cannot be used. The errors of servers are in the result.
-pub async fn explain(url: &str, options: ExplainOptions) -> Result<Ladder, HttpSetupError> {
+pub async fn explain(url: &str, options: ExplainOptions) -> Result<DiscoveryReport, HttpSetupError> {
     let ExplainOptions { client, extra_ca, connect_timeout, on_step } = options;
     let mut fetching = FetchOptions { extra_ca, ..FetchOptions::default() };
     if let Some(timeout) = connect_timeout {
@@ -60,34 +60,40 @@ async fn climbed(
     server: &str,
     client: &ClientIdentity,
     on_step: Option<&(dyn Fn(&Step) + Send + Sync)>,
-) -> Ladder {
+) -> DiscoveryReport {
     let issuer = match client {
         ClientIdentity::Registered { issuer, .. } => issuer.as_deref(),
         _ => None,
     };
     let discovery = Discovery { fetcher, server, wanted: Wanted::Code, issuer, on_step };
-    let mut ladder = discover(&discovery, None).await;
+    let mut report = discover(&discovery, None).await;
     if let [
         Step {
-            rung: Rung::Server, status: Some(500..), verdict: Verdict::Broken(what), rule, advice, ..
+            subject: StepSubject::Server,
+            status: Some(500..),
+            result: StepResult::Failed(what),
+            rule,
+            advice,
+            ..
         },
         ..,
-    ] = ladder.steps.as_slice()
+    ] = report.steps.as_slice()
     {
         // The document may be valid; whether a client can use it is unknown.
         let message = what.clone();
         let (rule, advice) = (*rule, advice.clone());
-        ladder.outcome = Err(DiscoveryError { rung: Rung::Server, message, rule, advice, outage: None });
+        report.outcome =
+            Err(DiscoveryError { subject: StepSubject::Server, message, rule, advice, outage: None });
     }
-    if let Ok(discovered) = &ladder.outcome {
+    if let Ok(discovered) = &report.outcome {
         for step in [registration(discovered, client), scopes(discovered)] {
             if let Some(told) = on_step {
                 told(&step);
             }
-            ladder.steps.push(step);
+            report.steps.push(step);
         }
     }
-    ladder
+    report
 }
 
 /// How the client would get an id.
@@ -109,10 +115,10 @@ fn registration(discovered: &Discovered, client: &ClientIdentity) -> Step {
                 Way::Document => "the URL of the client's document is used",
                 Way::Dynamic => "the client would register itself",
             };
-            Step::new(Rung::Registration, rules::REGISTRATION, format!("{open}; {taken}"))
+            Step::new(StepSubject::Registration, rules::REGISTRATION, format!("{open}; {taken}"))
         }
-        Err(error) => Step::new(Rung::Registration, rules::REGISTRATION, open)
-            .broken(error.to_string())
+        Err(error) => Step::new(StepSubject::Registration, rules::REGISTRATION, open)
+            .failed(error.to_string())
             .advice("register a client with the authorization server, and give its id"),
     }
 }
@@ -123,7 +129,7 @@ fn scopes(discovered: &Discovered) -> Step {
         Some(scopes) => format!("asked for would be: {}", cut(&scopes.join(" "))),
         None => "no scope would be asked for: neither the challenge nor the metadata names one".into(),
     };
-    Step::new(Rung::Scopes, rules::SCOPES, found)
+    Step::new(StepSubject::Scopes, rules::SCOPES, found)
 }
 
 #[cfg(test)]
@@ -131,7 +137,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::Verdict;
+    use crate::StepResult;
     use crate::scripted_server::{ScriptedServer, answer, json, not_found, run};
 
     #[test]
@@ -154,9 +160,9 @@ mod tests {
             let all = Arc::clone(&told);
             let on_step: OnStep = Arc::new(move |step| all.lock().unwrap().push(step.clone()));
             let options = ExplainOptions { on_step: Some(on_step), ..ExplainOptions::default() };
-            let ladder = explain(&at.url(), options).await.unwrap();
-            assert_eq!(ladder.steps, *told.lock().unwrap());
-            let [.., registration, scopes] = ladder.steps.as_slice() else { panic!("{:?}", ladder.steps) };
+            let report = explain(&at.url(), options).await.unwrap();
+            assert_eq!(report.steps, *told.lock().unwrap());
+            let [.., registration, scopes] = report.steps.as_slice() else { panic!("{:?}", report.steps) };
             assert_eq!(
                 registration.found,
                 "it takes a client that is registered by hand, a client that registers itself; the client would register itself"
@@ -168,11 +174,11 @@ mod tests {
 
             let issuer = Some("https://other.example".to_owned());
             let client = ClientIdentity::Registered { id: "x".into(), secret: None, issuer };
-            let ladder =
+            let report =
                 explain(&at.url(), ExplainOptions { client, ..ExplainOptions::default() }).await.unwrap();
-            let step = ladder.steps.iter().find(|step| step.rung == Rung::Registration).unwrap();
+            let step = report.steps.iter().find(|step| step.subject == StepSubject::Registration).unwrap();
             assert!(
-                matches!(&step.verdict, Verdict::Broken(what) if what.contains("other.example")),
+                matches!(&step.result, StepResult::Failed(what) if what.contains("other.example")),
                 "{step:?}"
             );
             assert!(explain("ftp://x", ExplainOptions::default()).await.is_err());
@@ -195,11 +201,11 @@ mod tests {
                     _ => not_found(),
                 })
                 .await;
-                let ladder = explain(&at.url(), ExplainOptions::default()).await.unwrap();
-                match ladder.outcome {
+                let report = explain(&at.url(), ExplainOptions::default()).await.unwrap();
+                match report.outcome {
                     Ok(_) => assert!(known),
                     Err(error) => {
-                        assert!(!known && error.rung == Rung::Server, "{error:?}");
+                        assert!(!known && error.subject == StepSubject::Server, "{error:?}");
                         assert!(error.message.contains("is not known yet"), "{error}");
                     }
                 }

@@ -52,7 +52,7 @@ pub use metadata::{AuthorizationServer, MetadataError, ProtectedResource};
 pub use oauth::{Login, Logout, OAuth, OAuthBuilder, OAuthSetupError};
 pub use registration::{ClientIdentity, RegistrationError, Way};
 pub use secret::Secret;
-pub use steps::{Ladder, Rule, Rung, Step, Tried, Verdict};
+pub use steps::{DiscoveryReport, Rule, Step, StepResult, StepSubject, Tried};
 pub use store::{MemoryStore, StoreError, StoreLock, TokenStore};
 pub use token::TokenError;
 pub use user_agent::{Authorizing, UserAgent, UserAgentError, Visit};

@@ -23,7 +23,7 @@ use super::fetch::{cut, shown_text};
 use super::form::Form;
 use super::registration::{ClientIdentity, Registration, RegistrationError, Way, register};
 use super::rules;
-use super::steps::{Rung, Step};
+use super::steps::{Step, StepSubject};
 use super::store::StoreError;
 use super::stored_login::StoredLogin;
 use super::token::{self, Possession, TokenEndpoint, Tokens};
@@ -345,13 +345,13 @@ impl Account {
     /// Reports the response of the token endpoint, if it was called.
     fn told_tokens(&self, token_endpoint: &str, granted: &Result<Granted, AuthError>) {
         let name = shown_text(token_endpoint);
-        let step = Step::new(Rung::Token, rules::TOKEN, format!("asked for at {name}"));
+        let step = Step::new(StepSubject::Token, rules::TOKEN, format!("asked for at {name}"));
         match granted {
             Ok(granted) => {
                 let found = format!("{name} has given a {} token", granted.tokens.kind.as_str());
                 self.told(&Step { found, ..step });
             }
-            Err(AuthError::Token(error)) => self.told(&step.broken(error.to_string())),
+            Err(AuthError::Token(error)) => self.told(&step.failed(error.to_string())),
             Err(_) => {}
         }
     }
@@ -362,7 +362,7 @@ impl Account {
         outcome: Result<Registration, RegistrationError>,
         stored: Option<&Registration>,
     ) -> Result<Registration, RegistrationError> {
-        let step = Step::new(Rung::Registration, rules::REGISTRATION, "the client needs an id");
+        let step = Step::new(StepSubject::Registration, rules::REGISTRATION, "the client needs an id");
         self.told(&match &outcome {
             Ok(registration) => {
                 let how = match registration.way {
@@ -373,7 +373,7 @@ impl Account {
                 };
                 Step { found: format!("the client {} {how}", cut(&registration.client_id)), ..step }
             }
-            Err(error) => step.broken(error.to_string()),
+            Err(error) => step.failed(error.to_string()),
         });
         outcome
     }

@@ -5,11 +5,12 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, StatusCode};
 use mcpjoin_proto::http::resource::origin_of;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 

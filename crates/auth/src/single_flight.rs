@@ -5,10 +5,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
+use parking_lot::Mutex;
 
 use super::error::AuthError;
 
@@ -24,7 +24,7 @@ impl SingleFlight {
     where
         F: Future<Output = Result<(), AuthError>> + Send + 'static,
     {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.0.lock();
         if let Some(running) = current.as_ref().and_then(WeakShared::upgrade).filter(|it| it.peek().is_none())
         {
             return running;

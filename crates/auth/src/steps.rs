@@ -13,19 +13,19 @@ use super::fetch::FetchError;
 /// All steps in order, and the outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Ladder {
+pub struct DiscoveryReport {
     /// The steps.
     pub steps: Vec<Step>,
     /// The result; or the first failure without a successful alternative.
     pub outcome: Result<Discovered, DiscoveryError>,
 }
 
-/// One step: the request, the response, and the verdict.
+/// One step: the request, the response, and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
     /// The subject of the step.
-    pub rung: Rung,
+    pub subject: StepSubject,
     /// The request; `None` for a step without one.
     pub tried: Option<Tried>,
     /// The HTTP status of the response.
@@ -34,8 +34,8 @@ pub struct Step {
     pub content_type: Option<String>,
     /// What was found, in one sentence.
     pub found: String,
-    /// The verdict.
-    pub verdict: Verdict,
+    /// The result.
+    pub result: StepResult,
     /// The rule that was checked.
     pub rule: Rule,
     /// What the owner of the server, or the user, should do.
@@ -45,14 +45,14 @@ pub struct Step {
 }
 
 impl Step {
-    pub(super) fn new(rung: Rung, rule: Rule, found: impl Into<String>) -> Self {
+    pub(super) fn new(subject: StepSubject, rule: Rule, found: impl Into<String>) -> Self {
         Self {
-            rung,
+            subject,
             tried: None,
             status: None,
             content_type: None,
             found: found.into(),
-            verdict: Verdict::Held,
+            result: StepResult::Passed,
             rule,
             advice: None,
             outage: None,
@@ -69,23 +69,23 @@ impl Step {
     }
 
     pub(super) fn skipped(self, why: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Skipped(why.into()), ..self }
+        Self { result: StepResult::Skipped(why.into()), ..self }
     }
 
-    pub(super) fn broken(self, what: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Broken(what.into()), ..self }
+    pub(super) fn failed(self, what: impl Into<String>) -> Self {
+        Self { result: StepResult::Failed(what.into()), ..self }
     }
 
     /// Marks the step as failed without a response.
     pub(super) fn unanswered(self, error: &FetchError) -> Self {
-        Self { outage: error.kind.of_network(), ..self.broken(&*error.what) }
+        Self { outage: error.kind.of_network(), ..self.failed(&*error.what) }
     }
 
     /// Marks the step as failed by a response that says that the server is unavailable.
     pub(super) fn failing(self, what: &str) -> Self {
         let outage =
             self.status.is_some_and(|status| status >= 500).then_some(TransportErrorKind::Unreachable);
-        Self { outage, ..self.broken(what) }
+        Self { outage, ..self.failed(what) }
     }
 
     pub(super) fn advice(self, advice: impl Into<String>) -> Self {
@@ -103,15 +103,15 @@ pub struct Tried {
     pub url: String,
 }
 
-/// The verdict of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum StepResult {
     /// The rule holds.
-    Held,
+    Passed,
     /// Nothing is wrong, but the step leads no further; says why.
     Skipped(String),
     /// The rule is broken; says how. A client may still succeed by another way.
-    Broken(String),
+    Failed(String),
 }
 
 /// A rule and its source.
@@ -127,7 +127,7 @@ pub struct Rule {
 /// The subject of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Rung {
+pub enum StepSubject {
     /// The server's own response.
     Server,
     /// `WWW-Authenticate` of that response.
@@ -154,7 +154,7 @@ pub enum Rung {
     Token,
 }
 
-impl Rung {
+impl StepSubject {
     /// Its name for machines: lower case letters and hyphens.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -175,7 +175,7 @@ impl Rung {
     }
 }
 
-impl fmt::Display for Rung {
+impl fmt::Display for StepSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

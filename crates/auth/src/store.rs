@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::secret::Secret;
+use parking_lot::Mutex;
 
 /// Stores logins: one text for each server, which contains tokens. Could be a keychain of the system, for example.
 ///
@@ -118,29 +119,23 @@ struct Memory {
     locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-impl MemoryStore {
-    fn texts(&self) -> std::sync::MutexGuard<'_, HashMap<String, Secret>> {
-        self.0.texts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl TokenStore for MemoryStore {
     async fn load(&self, server: &str) -> Result<Option<Secret>, StoreError> {
-        Ok(self.texts().get(server).cloned())
+        Ok(self.0.texts.lock().get(server).cloned())
     }
 
     async fn save(&self, server: &str, text: Secret) -> Result<(), StoreError> {
-        self.texts().insert(server.to_owned(), text);
+        self.0.texts.lock().insert(server.to_owned(), text);
         Ok(())
     }
 
     async fn remove(&self, server: &str) -> Result<bool, StoreError> {
-        Ok(self.texts().remove(server).is_some())
+        Ok(self.0.texts.lock().remove(server).is_some())
     }
 
     async fn lock(&self, server: &str) -> Result<StoreLock, StoreError> {
         let lock = {
-            let mut locks = self.0.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut locks = self.0.locks.lock();
             Arc::clone(locks.entry(server.to_owned()).or_default())
         };
         Ok(StoreLock::new(lock.lock_owned().await))

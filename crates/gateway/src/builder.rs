@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::Version;
-use mcpjoin_proto::session::{Ask, Limits};
+use mcpjoin_proto::session::{EraChoice, Limits};
 
 use super::Gateway;
 use super::end::GatewayEvent;
@@ -38,7 +38,7 @@ impl GatewayBuilder {
             start,
             limits: Arc::default(),
             upstream_limits: Limits::default(),
-            ask: Ask::Auto,
+            era: EraChoice::Auto,
             version: None,
             restart: Restart::default(),
             allows_tool: None,
@@ -64,8 +64,8 @@ impl GatewayBuilder {
 
     /// Sets the era that servers are asked for. Default: the era of the client first, then the other one if the server
     /// does not speak it.
-    pub const fn ask(mut self, ask: Ask) -> Self {
-        self.0.ask = ask;
+    pub const fn era(mut self, era: EraChoice) -> Self {
+        self.0.era = era;
         self
     }
 

@@ -10,10 +10,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::session::Origin;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -206,18 +207,14 @@ impl Slots {
         Arc::new(Self { limit, state: Mutex::default(), changed: Notify::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reserves the start of one more server of the account, and gives the time at which it may start.
     pub(super) fn reserve_start(&self, account: &Caller) -> Result<Instant, Refusal> {
         let now = Instant::now();
-        Ok(now + self.lock().starts.reserve(account, now)?)
+        Ok(now + self.state.lock().starts.reserve(account, now)?)
     }
 
     pub(super) fn take(self: &Arc<Self>, account: &Caller) -> Result<Slot, Refusal> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.closed {
             return Err(Refusal::Closed);
         }
@@ -233,25 +230,25 @@ impl Slots {
 
     /// Registers the account as waiting.
     pub(super) fn waiting<'a>(&'a self, account: &'a Caller) -> Waiting<'a> {
-        self.lock().waiting.push(account.clone());
+        self.state.lock().waiting.push(account.clone());
         Waiting { slots: self, account }
     }
 
     /// Whether a server is ending, so that its slot becomes free soon.
     pub(super) fn has_ending(&self) -> bool {
-        self.lock().taken.values().any(|taken| *taken.ending.borrow())
+        self.state.lock().taken.values().any(|taken| *taken.ending.borrow())
     }
 
     /// The accounts whose servers may be ended for one more server of this account.
     pub(super) fn evict_from(&self, account: &Caller) -> EvictFrom {
-        let state = self.lock();
+        let state = self.state.lock();
         EvictFrom::choose(state.taken.values().map(|taken| &taken.account), self.limit, account)
     }
 
     /// Ends the session of these accounts that has been unused for the longest time. If an account holds more than its
     /// share and all its sessions are in use, ends its newest server. Returns whether one was ended.
     pub(super) fn evict_session(&self, from: &EvictFrom) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_above = matches!(from, EvictFrom::AboveShare(_));
         let candidates = state.taken.values().filter(|taken| from.includes(&taken.account));
         let candidates: Vec<&Taken> = candidates.filter(|taken| !*taken.ending.borrow()).collect();
@@ -280,7 +277,7 @@ impl Slots {
     /// Ends all servers and waits until nothing of them is left. No slot can be taken from now on.
     pub(super) async fn close(&self) {
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.closed = true;
             for taken in state.taken.values() {
                 taken.ending.send_replace(true);
@@ -288,7 +285,7 @@ impl Slots {
         }
         loop {
             let changed = self.changed.notified();
-            if self.lock().taken.is_empty() {
+            if self.state.lock().taken.is_empty() {
                 return;
             }
             changed.await;
@@ -299,7 +296,7 @@ impl Slots {
 impl Slot {
     /// The server belongs to this session alone.
     pub(super) fn set_session(&self, session: Arc<dyn ClientSession>) {
-        if let Some(taken) = self.slots.lock().taken.get_mut(&self.number) {
+        if let Some(taken) = self.slots.state.lock().taken.get_mut(&self.number) {
             taken.session = Some(session);
         }
     }
@@ -314,7 +311,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         // The session is dropped after the lock is released.
-        let taken = self.slots.lock().taken.remove(&self.number);
+        let taken = self.slots.state.lock().taken.remove(&self.number);
         self.slots.changed.notify_waiters();
         drop(taken);
     }
@@ -322,7 +319,7 @@ impl Drop for Slot {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut state = self.slots.lock();
+        let mut state = self.slots.state.lock();
         if let Some(index) = state.waiting.iter().position(|account| account == self.account) {
             state.waiting.swap_remove(index);
         }

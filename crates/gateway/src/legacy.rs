@@ -3,11 +3,12 @@
 //! If the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) answers; otherwise requests are
 //! relayed unchanged (`pair`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mcpjoin_proto::session::{PeerCapabilities, Reply, Role, ServerRole};
 use mcpjoin_proto::types::Implementation;
 use mcpjoin_proto::{ErrorObject, Notification, Profile, Request};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::capacity::ClientSession;
@@ -121,14 +122,14 @@ struct Session {
 
 impl Session {
     fn touch(&self) {
-        *self.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_use.lock() = Instant::now();
     }
 }
 
 impl ClientSession for Session {
     fn idle_since(&self) -> Option<Instant> {
         let connection = self.handle.connection()?;
-        let last_use = *self.last_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_use = *self.last_use.lock();
         (connection.in_flight() == (0, 0)).then_some(last_use)
     }
 

@@ -5,13 +5,14 @@
 //! legacy era, [`modern_to_legacy`](super::modern_to_legacy) answers; otherwise the request is relayed unchanged.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Asker, Reply, Role, ServerRole};
+use mcpjoin_proto::session::{ClientInfo, Reply, Role, ServerRole};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{Implementation, ServerCapabilities};
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
+use parking_lot::Mutex;
 
 use super::capacity::Caller;
 use super::client::ClientHandle;
@@ -96,18 +97,14 @@ struct FromClient {
 struct LastPool(Mutex<Option<Last>>);
 
 struct Last {
-    asker: Arc<Asker>,
+    client: Arc<ClientInfo>,
     caller: Caller,
     pool: Arc<Pool>,
 }
 
 impl LastPool {
-    fn lock(&self) -> MutexGuard<'_, Option<Last>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn forget(&self) {
-        let last = self.lock().take();
+        let last = self.0.lock().take();
         if let Some(last) = last {
             last.pool.first.relay.set_client(None);
         }
@@ -116,11 +113,11 @@ impl LastPool {
 
 impl FromClient {
     async fn pool(&self, request: &Request, cx: &Context) -> Result<Arc<Pool>, ErrorObject> {
-        let asker = cx.asker().cloned().unwrap_or_default();
+        let client = cx.client().cloned().unwrap_or_default();
         let by_origin = cx.origin().map_or(Caller::Local, |origin| Caller::of(origin));
         let caller = self.own.clone().unwrap_or_else(|| by_origin.clone());
-        if let Some(last) = &*self.last_pool.lock()
-            && Arc::ptr_eq(&last.asker, &asker)
+        if let Some(last) = &*self.last_pool.0.lock()
+            && Arc::ptr_eq(&last.client, &client)
             && last.caller == caller
             && !last.pool.is_spent()
         {
@@ -141,7 +138,7 @@ impl FromClient {
         if self.own.is_some() {
             pool.first.relay.set_client(Some(cx.connection()));
         }
-        *self.last_pool.lock() = Some(Last { asker, caller, pool: pool.clone() });
+        *self.last_pool.0.lock() = Some(Last { client, caller, pool: pool.clone() });
         Ok(pool)
     }
 
@@ -212,7 +209,7 @@ impl Handler for FromClient {
         if self.own.is_none() {
             return;
         }
-        let server = self.last_pool.lock().as_ref().and_then(|last| last.pool.first.upstream.current());
+        let server = self.last_pool.0.lock().as_ref().and_then(|last| last.pool.first.upstream.current());
         let sent = server.map(|server| server.connection().notify(notification));
         if !matches!(sent, Some(Ok(()))) {
             tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");

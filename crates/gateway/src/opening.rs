@@ -93,7 +93,7 @@ impl Opening {
     /// Tells whether the client has a stream open for messages that belong to no request. `None` if the link has no
     /// such streams.
     pub(super) fn has_listener(&self) -> Option<HasListener> {
-        self.io.heard()
+        self.io.has_listener()
     }
 
     /// Waits for the first request that says something about the client. Cancel-safe.

@@ -4,13 +4,14 @@
 //! [`Pair`]. If the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) stands in between.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{Call, CallError, Inbound, Limits, NotifyRefused, Reply};
 use mcpjoin_proto::types::ServerCapabilities;
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request, RequestId};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::errors::{ErrorTexts, client_gone};
@@ -67,10 +68,6 @@ impl Pair {
         Arc::new(Self { timeout, exchanges, has_listener, errors, client, state: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the client is connected: over HTTP it needs an open stream of its session.
     pub(super) fn is_connected(&self) -> bool {
         !self.exchanges || self.has_listener()
@@ -84,7 +81,7 @@ impl Pair {
     /// Sets the connection of the client.
     pub(super) fn connect(&self, client: Connection) {
         // The lock is held, so that new notifications follow the stored ones.
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for notification in std::mem::take(&mut state.early) {
             self.notify_client(&client, notification);
         }
@@ -129,7 +126,7 @@ impl Pair {
     fn store(&self, method: &Method, params: Payload) {
         // A restored request asks for no progress.
         let params = params.without_members(|name| name == "_meta");
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if *method == Method::SetLevel {
             state.level = Some(params);
             return;
@@ -178,7 +175,7 @@ impl Pair {
 
     /// Delivers a notification of the server to the client.
     pub(super) fn notify(&self, notification: Notification) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let client = self.client.borrow().clone();
         match client {
             Some(client) => {
@@ -218,7 +215,7 @@ impl Pair {
     /// may have changed.
     async fn restore(&self, server: &Client) {
         let (level, subscriptions) = {
-            let state = self.lock();
+            let state = self.state.lock();
             (state.level.clone(), state.subscriptions.values().cloned().collect::<Vec<_>>())
         };
         let requests = level.map(|params| (Method::SetLevel, params)).into_iter();
@@ -345,7 +342,7 @@ mod tests {
             Notification { method: Method::LogMessage, params: Some(params) }
         };
         (0..=MAX_EARLY_NOTIFICATIONS).for_each(|number| pair.notify(numbered(number)));
-        assert_eq!(pair.lock().early, (0..MAX_EARLY_NOTIFICATIONS).map(numbered).collect::<Vec<_>>());
+        assert_eq!(pair.state.lock().early, (0..MAX_EARLY_NOTIFICATIONS).map(numbered).collect::<Vec<_>>());
         let pair = unconnected();
         let of = |bytes: usize| {
             let params = payload(format!("{{\"n\":\"{}\"}}", "x".repeat(bytes - 8)));
@@ -354,11 +351,11 @@ mod tests {
         let half = MAX_EARLY_BYTES / 2;
         let sent = [of(half), of(half + 1), of(half), of(8)];
         sent.iter().cloned().for_each(|notification| pair.notify(notification));
-        assert_eq!(pair.lock().early, [sent[0].clone(), sent[2].clone()]);
+        assert_eq!(pair.state.lock().early, [sent[0].clone(), sent[2].clone()]);
         // The method counts, too: the server chooses its name.
         let named = Method::parse(&"x".repeat(MAX_EARLY_BYTES / 4));
         pair.notify(Notification { method: named, params: None });
-        assert_eq!(pair.lock().early.len(), 2);
+        assert_eq!(pair.state.lock().early.len(), 2);
     }
 
     #[test]
@@ -370,7 +367,7 @@ mod tests {
         }
         pair.store(&Method::Subscribe, of(0, ",\"n\":1"));
         pair.store(&Method::Subscribe, of(0, &format!(",\"n\":\"{}\"", "x".repeat(8 * 1024))));
-        let stored = |uri: usize| pair.lock().subscriptions.get(uri.to_string().as_str()).cloned();
+        let stored = |uri: usize| pair.state.lock().subscriptions.get(uri.to_string().as_str()).cloned();
         assert_eq!(stored(0), Some(of(0, ",\"n\":1")));
         assert!((1..MAX_RESTORED_SUBSCRIPTIONS).all(|uri| stored(uri) == Some(of(uri, ""))));
         assert_eq!(stored(MAX_RESTORED_SUBSCRIPTIONS), None);

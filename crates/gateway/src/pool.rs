@@ -9,11 +9,12 @@
 //! have state. Streams belong to the first server, so that each event is delivered once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::{ErrorObject, Method, Notification, Request};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -65,7 +66,7 @@ pub(super) struct StartingUpstream<'a>(&'a Pool);
 
 impl Drop for StartingUpstream<'_> {
     fn drop(&mut self) {
-        self.0.others().starting -= 1;
+        self.0.others.lock().starting -= 1;
         self.0.freed.notify_one();
     }
 }
@@ -124,15 +125,11 @@ impl Pool {
         Ok(Arc::new(Self { first, others, state, hello, account, queue, freed }))
     }
 
-    fn others(&self) -> MutexGuard<'_, Others> {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether none of its servers is in use.
     pub(super) fn is_idle(&self) -> bool {
         !self.state.has_suspended()
             && self.first.idle_since().is_some()
-            && self.others().running.iter().all(|other| other.idle_since().is_some())
+            && self.others.lock().running.iter().all(|other| other.idle_since().is_some())
     }
 
     /// Whether it is unused and the next client should get another one: a request was left unanswered at its first
@@ -144,7 +141,7 @@ impl Pool {
     /// Ends all of its servers.
     pub(super) fn end(&self) {
         self.first.upstream.end();
-        for other in self.others().running.drain(..) {
+        for other in self.others.lock().running.drain(..) {
             other.upstream.end();
         }
     }
@@ -152,7 +149,7 @@ impl Pool {
     /// Ends all of its servers, and waits until nothing of them is left.
     pub(super) async fn close(&self) {
         self.first.upstream.end();
-        let others = std::mem::take(&mut self.others().running);
+        let others = std::mem::take(&mut self.others.lock().running);
         for other in &others {
             other.upstream.end();
         }
@@ -164,7 +161,7 @@ impl Pool {
 
     /// Ends the server beyond the first that has been unused for the longest time. Returns whether there was one.
     pub(super) fn end_unused_other(&self) -> bool {
-        let mut others = self.others();
+        let mut others = self.others.lock();
         let running = others.running.iter().enumerate();
         let unused = running.filter_map(|(index, other)| Some((other.idle_since()?, index)));
         let Some((_, index)) = unused.min() else { return false };
@@ -180,7 +177,7 @@ impl Pool {
             return Some(claim);
         }
         // The lock is held until the claim, so that no other task ends the server in between.
-        let mut others = self.others();
+        let mut others = self.others.lock();
         others.running.retain(|other| {
             let is_spent = other.is_spent();
             if is_spent {
@@ -193,13 +190,13 @@ impl Pool {
 
     /// Whether it has fewer than [`UPSTREAMS_PER_POOL`] servers.
     pub(super) fn has_room(&self) -> bool {
-        let others = self.others();
+        let others = self.others.lock();
         1 + others.running.len() + others.starting < UPSTREAMS_PER_POOL
     }
 
     /// Counts a server that is to be started until the guard is dropped.
     pub(super) fn starting(&self) -> StartingUpstream<'_> {
-        self.others().starting += 1;
+        self.others.lock().starting += 1;
         StartingUpstream(self)
     }
 
@@ -217,7 +214,7 @@ impl Pool {
             Some(server).filter(|_| is_legacy).and_then(|server| other.relay.translation.claim(&server, cx));
         if claim.is_some() {
             let other = Arc::new(other);
-            self.others().running.push(other.clone());
+            self.others.lock().running.push(other.clone());
             tokio::spawn(end_when_unused(Arc::downgrade(self), other));
         }
         Ok(claim)
@@ -225,7 +222,7 @@ impl Pool {
 
     /// Ends a server that has been unused for [`UNUSED_UPSTREAM_TIMEOUT`]. `Err`: the time of the next check.
     fn end_if_unused(&self, other: &Arc<PooledUpstream>) -> Result<(), Instant> {
-        let mut others = self.others();
+        let mut others = self.others.lock();
         let until = other.idle_since().unwrap_or_else(Instant::now) + UNUSED_UPSTREAM_TIMEOUT;
         if until > Instant::now() {
             return Err(until);
@@ -253,7 +250,7 @@ async fn end_when_unused(pool: Weak<Pool>, other: Arc<PooledUpstream>) {
         };
         let Some(pool) = pool.upgrade() else { return };
         if has_ended {
-            pool.others().running.retain(|known| !Arc::ptr_eq(known, &other));
+            pool.others.lock().running.retain(|known| !Arc::ptr_eq(known, &other));
             pool.freed.notify_one();
             return;
         }
@@ -298,19 +295,15 @@ impl Relay {
         InUse(self.clone())
     }
 
-    fn client(&self) -> MutexGuard<'_, Option<Connection>> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets the client that has the server for itself: it receives notifications that belong to no request.
     pub(super) fn set_client(&self, client: Option<Connection>) {
-        *self.client() = client;
+        *self.client.lock() = client;
     }
 
     /// Delivers a notification that a modern server sends outside of its streams and requests. If clients share the
     /// server, only a log message is delivered, to the only request in flight.
     fn notify(&self, notification: Notification) {
-        let client = self.client().clone();
+        let client = self.client.lock().clone();
         let is_log = notification.method == Method::LogMessage;
         let sent = match (client, self.translation.unstreamed_recipient(&notification)) {
             (Some(client), _) if !is_log => client.notify(notification),

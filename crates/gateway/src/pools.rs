@@ -10,12 +10,13 @@
 //! its own ([`Pools::claim`]). What one server of a pool does is in `pool`; how many servers there may be is in
 //! `capacity`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mcpjoin_proto::ErrorObject;
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -122,10 +123,6 @@ impl Pools {
         Arc::new(Self { launcher, entries: Mutex::default(), last_connection: AtomicU64::new(0) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The pools of one more connection.
     pub(super) fn of_connection(self: &Arc<Self>) -> ConnectionPools {
         let number = self.last_connection.fetch_add(1, Ordering::Relaxed) + 1;
@@ -164,7 +161,7 @@ impl Pools {
             from.includes(&entry.account)
                 && (is_above || entry.caller.is_shared() || Some(&entry.caller) == caller)
         };
-        end_unused(&mut self.lock(), may) || slots.evict_session(&from)
+        end_unused(&mut self.entries.lock(), may) || slots.evict_session(&from)
     }
 
     /// Waits for a slot without a time limit, and ends unused servers for it.
@@ -196,7 +193,7 @@ impl Pools {
     ) -> Result<Arc<Pool>, Refusal> {
         let kind = Kind::of(&hello);
         let mut outcome = {
-            let mut entries = self.lock();
+            let mut entries = self.entries.lock();
             // A pool that failed or has ended is replaced.
             entries.retain(|entry| !entry.has_ended());
             let fitting = entries.iter_mut().filter(|entry| entry.caller == caller && kind.fits(&entry.kind));
@@ -246,12 +243,12 @@ impl Pools {
     /// Removes a pool. Its servers end with the last request that uses them.
     pub(super) fn remove(&self, pool: &Arc<Pool>) {
         let is_it = |entry: &Entry| entry.pool().is_some_and(|known| Arc::ptr_eq(&known, pool));
-        self.lock().retain(|entry| !is_it(entry));
+        self.entries.lock().retain(|entry| !is_it(entry));
     }
 
     /// Removes all pools.
     pub(super) fn clear(&self) {
-        let entries = std::mem::take(&mut *self.lock());
+        let entries = std::mem::take(&mut *self.entries.lock());
         // Dropped after the lock is released.
         drop(entries);
     }
@@ -345,7 +342,7 @@ pub(super) struct ConnectionPools {
 impl ConnectionPools {
     fn take(&self) -> Vec<Arc<Pool>> {
         let taken: Vec<Entry> =
-            self.pools.lock().extract_if(.., |entry| entry.caller == self.caller).collect();
+            self.pools.entries.lock().extract_if(.., |entry| entry.caller == self.caller).collect();
         taken.iter().filter_map(Entry::pool).collect()
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::Version;
-use mcpjoin_proto::session::{Ask, Limits};
+use mcpjoin_proto::session::{EraChoice, Limits};
 
 use super::end::GatewayEvent;
 use mcpjoin::client::Restart;
@@ -30,7 +30,7 @@ pub(super) struct Settings {
     pub(super) start: Start,
     pub(super) limits: Arc<Limits>,
     pub(super) upstream_limits: Limits,
-    pub(super) ask: Ask,
+    pub(super) era: EraChoice,
     pub(super) version: Option<Version>,
     pub(super) restart: Restart,
     pub(super) allows_tool: Option<AllowsTool>,
@@ -53,7 +53,7 @@ impl Settings {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
-            .field("ask", &self.ask)
+            .field("era", &self.era)
             .field("version", &self.version)
             .field("restart", &self.restart)
             .field("upstreams", &self.upstreams)

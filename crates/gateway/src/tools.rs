@@ -3,10 +3,11 @@
 //!
 //! Used by `legacy` and `modern` for each request and result.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::{ErrorObject, Method, Payload, Raw, Request};
+use parking_lot::Mutex;
 
 use super::settings::{AllowsTool, Settings};
 use mcpjoin::internal::KnownTools;
@@ -65,14 +66,10 @@ impl ToolFilter {
 pub(super) struct HeaderMarks(Mutex<KnownTools<Arc<[HeaderMark]>>>);
 
 impl HeaderMarks {
-    fn lock(&self) -> MutexGuard<'_, KnownTools<Arc<[HeaderMark]>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Learns from a list of tools.
     pub(super) fn learn(&self, list: &Payload) {
         // Very few servers mark arguments. Without a mark the list is not parsed.
-        if self.lock().is_empty()
+        if self.0.lock().is_empty()
             && memchr::memmem::find(list.raw().as_str().as_bytes(), HEADER_MARK.as_bytes()).is_none()
         {
             return;
@@ -85,7 +82,7 @@ impl HeaderMarks {
             let schema = tool.member("inputSchema");
             // Clients ignore a tool with invalid marks.
             let marks = schema.and_then(|schema| header_marks(&schema).ok()).unwrap_or_default();
-            let mut known = self.lock();
+            let mut known = self.0.lock();
             if marks.is_empty() {
                 known.remove(&name);
             } else {
@@ -97,7 +94,7 @@ impl HeaderMarks {
 
     /// The marks of a tool; `None` if it has none or was never listed.
     pub(super) fn of(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
-        self.lock().get(tool).cloned()
+        self.0.lock().get(tool).cloned()
     }
 }
 

@@ -3,11 +3,12 @@
 //! Each server has one task, which holds the slot of the server until nothing of the server is left. Used by `legacy`
 //! and by `pool`, once the first request of a client has said what kind of client it is.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use mcpjoin_proto::session::{Ask, CloseCause, NegotiationFailure, Presents};
+use mcpjoin_proto::session::{CloseCause, EraChoice, NegotiationFailure, Presents};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use mcpjoin_proto::{Era, Payload, Raw, Version, code};
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use super::capacity::{Slot, Slots};
@@ -61,10 +62,6 @@ impl Launcher {
     pub(super) fn new(settings: Settings) -> Self {
         let slots = Slots::new(settings.upstreams);
         Self { settings: Arc::new(settings), slots, known_era: Arc::default() }
-    }
-
-    fn known_era(&self) -> MutexGuard<'_, Option<bool>> {
-        self.known_era.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a server. Dropping the future ends the server in any phase of its start; its slot is held until nothing
@@ -171,7 +168,7 @@ impl Life {
             let initialize = client.profile().initialize;
             // A server that speaks the era of its client may speak the other one, too.
             if initialize != self.hello.initializes {
-                *self.launcher.known_era() = Some(initialize);
+                *self.launcher.known_era.lock() = Some(initialize);
             }
         }
         // If the start is not waited for any more, this drops the last handle, and the server ends.
@@ -185,26 +182,26 @@ impl Life {
     }
 
     /// The eras to ask for, in this order.
-    fn asks(&self) -> Vec<Ask> {
-        let Settings { ask, version, .. } = &*self.launcher.settings;
-        let (legacy, modern) = (Ask::Only(Era::Legacy), Ask::Only(Era::Modern));
-        if version.is_some() || *ask != Ask::Auto {
-            return vec![*ask];
+    fn eras(&self) -> Vec<EraChoice> {
+        let Settings { era, version, .. } = &*self.launcher.settings;
+        let (legacy, modern) = (EraChoice::Only(Era::Legacy), EraChoice::Only(Era::Modern));
+        if version.is_some() || *era != EraChoice::Auto {
+            return vec![*era];
         }
-        match (self.hello.initializes, *self.launcher.known_era()) {
+        match (self.hello.initializes, *self.launcher.known_era.lock()) {
             (true, Some(false)) => vec![modern, legacy],
             (true, _) => vec![legacy, modern],
             // A known era need not be probed.
-            (false, Some(true)) => vec![legacy, Ask::Auto],
-            (false, Some(false)) => vec![modern, Ask::Auto],
-            (false, None) => vec![Ask::Auto],
+            (false, Some(true)) => vec![legacy, EraChoice::Auto],
+            (false, Some(false)) => vec![modern, EraChoice::Auto],
+            (false, None) => vec![EraChoice::Auto],
         }
     }
 
     async fn first_start(&self, handler: &impl UpstreamHandler) -> Result<RestartingClient, RunExit> {
         let mut first = None;
-        for ask in self.asks() {
-            match self.start_with(ask, handler.clone()).await {
+        for era in self.eras() {
+            match self.start_with(era, handler.clone()).await {
                 Ok(server) => return Ok(server),
                 Err(end) if first.is_none() && may_speak_other_era(&end) => first = Some(end),
                 // The failure in the client's own era says more than the failure in the other one.
@@ -214,20 +211,24 @@ impl Life {
         Err(first.unwrap_or(RunExit::Ended(CloseCause::Local)))
     }
 
-    async fn start_with(&self, ask: Ask, handler: impl UpstreamHandler) -> Result<RestartingClient, RunExit> {
+    async fn start_with(
+        &self,
+        era: EraChoice,
+        handler: impl UpstreamHandler,
+    ) -> Result<RestartingClient, RunExit> {
         let Self { launcher: Launcher { settings, .. }, hello, slot } = self;
         let mut presents = hello.presents.clone();
         let mut builder = Client::builder("", "").implementation(hello.info.clone());
         // The version of a legacy client does not exist in the modern era.
-        let modern = Ask::Only(Era::Modern);
-        let theirs = hello.version.as_ref().filter(|_| ask != modern);
+        let modern = EraChoice::Only(Era::Modern);
+        let theirs = hello.version.as_ref().filter(|_| era != modern);
         if let Some(version) = settings.version.as_ref().or(theirs) {
             builder = builder.protocol_version(version.clone());
         }
         if let Some(version) = &settings.version {
             presents.initialize = presents.initialize.map(|params| at_version(params, version));
         } else {
-            builder = builder.ask(ask);
+            builder = builder.era(era);
         }
         let on_event = {
             let (settings, upstream) = (settings.clone(), slot.number);

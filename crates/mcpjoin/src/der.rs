@@ -1,7 +1,7 @@
 //! Reads DER element by element, as far as a certificate has to be read to name it.
 //!
-//! Called by `link/http_client` and by `quic/tls`, for what is shown to a person. It allocates nothing but what is shown,
-//! and panics on no bytes. [X.690, 8.1](https://www.itu.int/rec/T-REC-X.690).
+//! Used by the TLS of the HTTP client for what is shown to a person, and by `auth` for private keys. It allocates
+//! nothing but what is shown, and panics on no bytes. [X.690, 8.1](https://www.itu.int/rec/T-REC-X.690).
 
 /// How much of a text is shown, in characters.
 const MAX_SHOWN_CHARS: usize = 80;

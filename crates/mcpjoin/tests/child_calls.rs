@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use mcpjoin::Client;
 use mcpjoin::client::{ClientBuilder, ClientError};
-use mcpjoin::proto::session::{Ask, CallError, CloseCause, Limits, ProcessExit};
+use mcpjoin::proto::session::{CallError, CloseCause, EraChoice, Limits, ProcessExit};
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::transport::{ChildCommand, ChildHandle, Forced};
 use support::{lives, poll_once, run, sh, takes_less_than};
@@ -30,7 +30,7 @@ read -r line
 }
 
 fn builder() -> ClientBuilder {
-    Client::builder("c", "1").ask(Ask::Only(Era::Legacy))
+    Client::builder("c", "1").era(EraChoice::Only(Era::Legacy))
 }
 
 /// Limits with a short timeout for calls.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 use mcpjoin::connection::Connection;
-use mcpjoin::proto::session::{Ask, Call, CloseCause, Limits};
+use mcpjoin::proto::session::{Call, CloseCause, EraChoice, Limits};
 use mcpjoin::proto::types::{CreateMessageResult, ElicitAction, ElicitResult, Role, SamplingContent};
 use mcpjoin::proto::{Era, Method, Raw};
 use mcpjoin::server::{Context, HandlerError, NoArguments, tool};
@@ -49,7 +49,7 @@ async fn two_peers_that_both_call_through_pipes_of_4_kib_never_block_each_other(
     let (ours, theirs) = pipes(4096);
     let asked = echo().connect(theirs);
     let client = Client::builder("c", "1")
-        .ask(Ask::Only(Era::Legacy))
+        .era(EraChoice::Only(Era::Legacy))
         .sampling(|params| async move {
             let text = params.messages[0].content.as_slice()[0].clone();
             Ok(CreateMessageResult::new(Role::Assistant, text, "model"))
@@ -107,7 +107,7 @@ async fn c67_two_thousand_calls_that_each_ask_back_are_answered_by_a_server_that
     let (ours, theirs) = pipes(4096);
     server.connect(theirs);
     let client = Client::builder("c", "1")
-        .ask(Ask::Only(Era::Legacy))
+        .era(EraChoice::Only(Era::Legacy))
         .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
         .connect(ours)
         .await
@@ -530,7 +530,7 @@ async fn e100_ten_thousand_calls_that_wait_for_one_another_do_not_keep_the_threa
         .unwrap();
     let (ours, theirs) = pipes(64 * 1024);
     let asked = server.connect(theirs);
-    let client = Client::builder("c", "1").ask(Ask::Only(Era::Legacy)).connect(ours).await.unwrap();
+    let client = Client::builder("c", "1").era(EraChoice::Only(Era::Legacy)).connect(ours).await.unwrap();
     let calls = tokio::spawn(async move {
         let calls = (0..CALLS).map(|_| client.call_tool("count", None).into_future());
         futures_util::future::join_all(calls).await.into_iter().filter(Result::is_ok).count()

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::client::{ClientError, ToolCall};
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, CallError, Violation};
+use mcpjoin::proto::session::{CallError, EraChoice, Violation};
 use mcpjoin::transport::ChildHandle;
 use mcpjoin::{Client, proto::types::CallToolResult};
 use support::{fixture, run};
@@ -34,7 +34,7 @@ impl Peer {
         let violations = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&violations);
         let client = Client::builder("framing", "1")
-            .ask(Ask::Only(Era::Legacy))
+            .era(EraChoice::Only(Era::Legacy))
             .on_violation(move |violation: &Violation| noted.lock().unwrap().push(violation.to_string()))
             .connect(command.start().await.unwrap())
             .await

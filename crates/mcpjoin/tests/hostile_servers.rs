@@ -11,7 +11,7 @@ use std::time::Duration;
 use mcpjoin::Client;
 use mcpjoin::client::{ClientBuilder, ConnectError};
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, Limits, ProcessExit, Violation};
+use mcpjoin::proto::session::{EraChoice, Limits, ProcessExit, Violation};
 use mcpjoin::transport::{ChildCommand, SpawnErrorKind};
 use tokio::time::timeout;
 
@@ -23,7 +23,7 @@ fn shell(script: &str) -> ChildCommand {
 }
 
 fn legacy() -> ClientBuilder {
-    Client::builder("c", "1").ask(Ask::Only(Era::Legacy))
+    Client::builder("c", "1").era(EraChoice::Only(Era::Legacy))
 }
 
 async fn refused(builder: ClientBuilder, script: &str) -> ConnectError {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::{any, get};
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, Members};
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::server::{Context, HandlerError, NoArguments, StateKey, tool};
@@ -105,7 +105,7 @@ async fn text(client: &Client, tool: &str, arguments: Option<Raw>) -> String {
 
 async fn connect(url: String, era: Era) -> Client {
     let link = Link::http(url).build().unwrap();
-    Client::builder("axum", "1").ask(Ask::Only(era)).connect(link).await.unwrap()
+    Client::builder("axum", "1").era(EraChoice::Only(era)).connect(link).await.unwrap()
 }
 
 /// Checks that the endpoint at that address works in both eras, and that the other route works meanwhile.
@@ -221,7 +221,7 @@ async fn balanced(keys: [Option<StateKey>; 2]) -> (Application, Client) {
     let up = Application::serve(application().route("/mcp", route)).await;
     let link = Link::http(format!("http://{}/mcp", up.address)).build().unwrap();
     let client = Client::builder("axum", "1")
-        .ask(Ask::Only(Era::Modern))
+        .era(EraChoice::Only(Era::Modern))
         .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
         .connect(link)
         .await

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::LoggingLevel;
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::server::{NoArguments, tool};
@@ -134,7 +134,7 @@ async fn connect_and_hear(url: &str, era: Era) -> (Client, Arc<Mutex<Vec<String>
     let (heard, told) = (notes.clone(), Arc::new(Notify::new()));
     let tell = told.clone();
     let client = Client::builder("both", "1")
-        .ask(Ask::Only(era))
+        .era(EraChoice::Only(era))
         .on_notification(move |note| {
             let params = note.params.map(|params| params.raw().as_str().to_owned()).unwrap_or_default();
             heard.lock().unwrap().push(format!("{} {params}", note.method));
@@ -516,7 +516,7 @@ fn cancelling_reaches_the_handler_in_both_eras() {
             let task =
                 tokio::spawn(async move { server.serve_http(listener, HttpOptions::new(), pending()).await });
             let client = Client::builder("both", "1")
-                .ask(Ask::Only(era))
+                .era(EraChoice::Only(era))
                 .connect(Link::http(&url).build().unwrap())
                 .await
                 .unwrap();

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mcpjoin::Client;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use support::{fixture, raw, run};
 
 static ONE_BY_ONE: Mutex<()> = Mutex::new(());
@@ -34,7 +34,7 @@ fn growth(test: impl Future<Output = ()>) -> u64 {
 fn f1_e89_ten_thousand_calls_that_a_child_reads_before_it_answers_in_reverse_get_their_own_replies() {
     let grown = growth(async {
         let link = fixture("reverse.py").arg("10000").start().await.unwrap();
-        let client = Client::builder("c", "1").ask(Ask::Only(Era::Legacy)).connect(link).await.unwrap();
+        let client = Client::builder("c", "1").era(EraChoice::Only(Era::Legacy)).connect(link).await.unwrap();
         let calls = (0..10_000).map(|n| {
             let arguments = raw(&format!(r#"{{"n":{n}}}"#));
             client.call_tool("number", Some(arguments)).into_future()
@@ -53,7 +53,7 @@ fn f1_e89_ten_thousand_calls_that_a_child_reads_before_it_answers_in_reverse_get
 fn a1_a_gibibyte_without_a_line_feed_fills_no_memory() {
     let grown = growth(async {
         let link = fixture("bytes.py").start().await.unwrap();
-        let client = Client::builder("c", "1").ask(Ask::Only(Era::Legacy)).connect(link).await.unwrap();
+        let client = Client::builder("c", "1").era(EraChoice::Only(Era::Legacy)).connect(link).await.unwrap();
         let result = client.call_tool("gibibyte", None).await.unwrap();
         assert_eq!(result.content[0].as_text(), Some("fine"));
         client.ping().await.unwrap();

@@ -15,7 +15,8 @@ use futures_util::future::join_all;
 use mcpjoin::client::{ClientBuilder, ClientError, ConnectError};
 use mcpjoin::proto::json::WriteError;
 use mcpjoin::proto::session::{
-    Ask, CallError, CloseCause, Inbound, Limits, NegotiationFailure, ProcessExit, TransportEndKind, Violation,
+    CallError, CloseCause, EraChoice, Inbound, Limits, NegotiationFailure, ProcessExit, TransportEndKind,
+    Violation,
 };
 use mcpjoin::proto::types::CallToolResult;
 use mcpjoin::proto::{Era, Message, Method, Payload, Raw, Request, RequestId, code};
@@ -48,7 +49,7 @@ impl Drop for Calls {
 }
 
 fn legacy() -> ClientBuilder {
-    Client::builder("peers", "1").ask(Ask::Only(Era::Legacy))
+    Client::builder("peers", "1").era(EraChoice::Only(Era::Legacy))
 }
 
 async fn strict(calls: &Calls) -> (Client, ChildHandle) {
@@ -188,11 +189,11 @@ fn f11_c61_all_calls_under_way_learn_of_the_end_with_its_status_and_the_last_wor
 fn f20_a_strict_server_is_satisfied_in_every_version_that_it_may_choose() {
     run(async {
         for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-            for ask in [Ask::Only(Era::Legacy), Ask::Auto] {
+            for era in [EraChoice::Only(Era::Legacy), EraChoice::Auto] {
                 let calls = Calls::new("strict");
                 let command = fixture("strict.py").arg(&calls.0).arg(version);
                 let child = command.handle();
-                let builder = Client::builder("peers", "1").ask(ask);
+                let builder = Client::builder("peers", "1").era(era);
                 let client = builder.connect(command.start().await.unwrap()).await.unwrap();
                 assert_eq!(client.profile().version.as_str(), version);
                 assert_eq!(said(&client.call_tool("fine", None).await.unwrap()), "fine");
@@ -375,23 +376,23 @@ fn r23_an_error_with_the_id_null_is_read_and_is_nobodys_reply() {
 #[test]
 fn r23_who_connects_to_the_echo_script_learns_at_once_that_it_is_no_server() {
     run(async {
-        for (ask, method, missing) in [
-            (Ask::Only(Era::Legacy), Method::Initialize, "serverInfo"),
-            (Ask::Only(Era::Modern), Method::Discover, "supportedVersions"),
-            (Ask::Auto, Method::Initialize, "serverInfo"),
+        for (era, method, missing) in [
+            (EraChoice::Only(Era::Legacy), Method::Initialize, "serverInfo"),
+            (EraChoice::Only(Era::Modern), Method::Discover, "supportedVersions"),
+            (EraChoice::Auto, Method::Initialize, "serverInfo"),
         ] {
             // These timeouts are longer than the test may take, so that no test waits for them.
             let mut limits = Limits::default();
             (limits.probe, limits.initialize) = (2 * support::DEADLINE, 2 * support::DEADLINE);
-            let builder = Client::builder("c", "1").ask(ask).limits(limits);
+            let builder = Client::builder("c", "1").era(era).limits(limits);
             let (error, _) = refused(builder, fixture("echo_jsonrpc.py")).await;
             let CloseCause::Opening(NegotiationFailure::InvalidResponse { method: asked, problem }) =
                 error.close_cause()
             else {
-                panic!("{ask:?}: {error:?}")
+                panic!("{era:?}: {error:?}")
             };
-            assert_eq!(*asked, method, "{ask:?}");
-            assert!(problem.contains(missing), "{ask:?}: {problem}");
+            assert_eq!(*asked, method, "{era:?}");
+            assert!(problem.contains(missing), "{era:?}: {problem}");
         }
     });
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::proto::session::{Ask, Limits, Role, ServerRole, Session, State};
+use mcpjoin::proto::session::{EraChoice, Limits, Role, ServerRole, Session, State};
 use mcpjoin::proto::types::{
     CallToolParams, CallToolResult, ClientCapabilities, Implementation, InitializeParams, InitializeResult,
     ServerCapabilities, Tool,
@@ -47,7 +47,7 @@ async fn r37_a_line_of_ten_mebibytes_is_accepted() {
     server.connect(Link::stream(reader, writer, "duplex"));
     let (reader, writer) = tokio::io::split(ours);
     let client = Client::builder("c", "1")
-        .ask(Ask::Only(Era::Legacy))
+        .era(EraChoice::Only(Era::Legacy))
         .connect(Link::stream(reader, writer, "duplex"))
         .await
         .unwrap();
@@ -144,7 +144,8 @@ async fn r56_a_connection_sends_requests_notifies_and_closes_over_any_link() {
         }
     });
     server().connect(theirs);
-    let client = Client::builder("c", "1").ask(Ask::Only(Era::Legacy)).connect(inspected).await.unwrap();
+    let client =
+        Client::builder("c", "1").era(EraChoice::Only(Era::Legacy)).connect(inspected).await.unwrap();
     client.ping().await.unwrap();
     assert_eq!(client.state(), State::Ready);
     client.close().await;
@@ -171,7 +172,7 @@ async fn r57_one_reader_serves_calls_notifications_and_questions_of_the_server_a
         .unwrap();
     server.connect(theirs);
     let client = Client::builder("c", "1")
-        .ask(Ask::Only(Era::Legacy))
+        .era(EraChoice::Only(Era::Legacy))
         .roots(vec![mcpjoin::proto::types::Root::new("file:///a")])
         .connect(ours)
         .await

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::client::{ClientBuilder, Restart, RestartError, RestartingClient, RunEvent, RunExit};
-use mcpjoin::proto::session::{Ask, CloseCause, Limits, State};
+use mcpjoin::proto::session::{CloseCause, EraChoice, Limits, State};
 use mcpjoin::proto::types::Root;
 use mcpjoin::proto::{Era, ErrorObject, Method};
 use mcpjoin::transport::Link;
@@ -226,7 +226,7 @@ async fn a_start_that_fails_counts_and_the_first_is_made_once() {
         let request = far.expect("initialize").await;
         far.say(request.id, Err(ErrorObject::new(-32000, "licence expired"))).await;
     };
-    let legacy = || builder().ask(Ask::Only(Era::Legacy));
+    let legacy = || builder().era(EraChoice::Only(Era::Legacy));
     let (end, ()) = tokio::join!(legacy().restarting(restart.clone(), start), async {
         refuse(&mut stage.server().await).await;
     });
@@ -363,7 +363,7 @@ async fn the_era_of_the_last_run_is_tried_first_and_not_insisted_on() {
     assert_eq!(server.client().await.unwrap().profile().era, Era::Modern);
 
     // A client that has chosen an era keeps it.
-    let (_server, far, mut stage) = running(builder().ask(Ask::Only(Era::Modern)), Era::Modern).await;
+    let (_server, far, mut stage) = running(builder().era(EraChoice::Only(Era::Modern)), Era::Modern).await;
     drop(far);
     for _ in 0..2 {
         let mut far = stage.server().await;
@@ -487,7 +487,7 @@ mod real {
 
     async fn restarting(command: ChildCommand) -> RestartingClient {
         builder()
-            .ask(Ask::Only(Era::Legacy))
+            .era(EraChoice::Only(Era::Legacy))
             .restarting(Restart::default(), move || command.clone().start())
             .await
             .unwrap()

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::PageParams;
 use mcpjoin::server::{Json, tool};
 use mcpjoin::{Client, Link, Server};
@@ -51,7 +51,7 @@ async fn client(era: Era) -> Client {
         }
     });
     let link = Link::stream(reader, writer, "duplex");
-    Client::builder("c", "1").ask(Ask::Only(era)).connect(link).await.expect("connects")
+    Client::builder("c", "1").era(EraChoice::Only(era)).connect(link).await.expect("connects")
 }
 
 #[tokio::test]
@@ -102,7 +102,8 @@ async fn s10_a_server_tells_every_keyword_of_its_schemas() {
             .expect("a server");
         let (ours, theirs) = Link::memory();
         server.connect(theirs);
-        let client = Client::builder("c", "1").ask(Ask::Only(era)).connect(ours).await.expect("connects");
+        let client =
+            Client::builder("c", "1").era(EraChoice::Only(era)).connect(ours).await.expect("connects");
         let tool = client.list_tools().all().await.expect("a list").remove(0);
         for schema in [Some(tool.input_schema), tool.output_schema] {
             let mut schema: Value = schema.expect("a schema").decode().expect("JSON");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mcpjoin::Client;
-use mcpjoin::proto::session::{Ask, CloseCause, Inbound, Limits, TransportEndKind};
+use mcpjoin::proto::session::{CloseCause, EraChoice, Inbound, Limits, TransportEndKind};
 use mcpjoin::proto::{Era, Message};
 use mcpjoin::server::{NoArguments, Server, tool};
 use mcpjoin::transport::{Link, ListenAddress, Listener, SocketErrorKind};
@@ -93,7 +93,7 @@ async fn tcp() -> (Listener, String) {
 }
 
 async fn connect(link: Link, era: Era) -> Client {
-    Client::builder("c", "1").ask(Ask::Only(era)).connect(link).await.unwrap()
+    Client::builder("c", "1").era(EraChoice::Only(era)).connect(link).await.unwrap()
 }
 
 fn text(result: &mcpjoin::proto::types::CallToolResult) -> String {

@@ -12,7 +12,7 @@ use crate::{ErrorObject, Message, Raw, RequestId, json};
 
 /// A large payload, to be sent behind the output of [`frame`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rest {
+pub struct LargePayload {
     /// The params or the result: one line of JSON.
     pub payload: Bytes,
     /// The text behind the payload.
@@ -38,14 +38,14 @@ pub fn message(message: &Message, out: &mut BytesMut) {
 /// Writes a message for vectored output. A payload of at least [`Raw::SHARED_FROM`] bytes is not copied but returned,
 /// to be sent behind the bytes in `out`. `None`: `out` has the complete message.
 #[must_use]
-pub fn frame(message: &Message, out: &mut BytesMut) -> Option<Rest> {
+pub fn frame(message: &Message, out: &mut BytesMut) -> Option<LargePayload> {
     match head(message, out) {
         Some(payload) if payload.len() >= Raw::SHARED_FROM => {
             let line = match one_line(payload.as_bytes()) {
                 Cow::Borrowed(_) => payload.clone().into_bytes(),
                 Cow::Owned(line) => Bytes::from(line),
             };
-            return Some(Rest { payload: line, tail: TAIL });
+            return Some(LargePayload { payload: line, tail: TAIL });
         }
         Some(payload) => out.put_slice(&one_line(payload.as_bytes())),
         None => {}

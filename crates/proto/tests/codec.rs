@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 use mcpjoin_proto::RequestId;
 use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent, write_line};
+use mcpjoin_proto::codec::oversized::{OversizedKind, read_start};
 use mcpjoin_proto::codec::prefixed::{FrameDecoder, FrameError, write_frame};
-use mcpjoin_proto::codec::salvage::{SalvagedKind, salvage};
 use mcpjoin_proto::codec::sse::{
     Event, FieldError, MAX_FIELD_BYTES, OutgoingEvent, SseDecoder, SseEvent, clamp_retry, write_comment,
     write_retry,
@@ -102,21 +102,21 @@ fn a3_the_id_of_a_request_that_is_too_long_is_found_in_its_beginning() {
         let text = format!("{start}{}\n", "A".repeat(20_000));
         let events = lines_of(10_000, [text.as_bytes()]);
         let [LineEvent::TooLong { head, .. }] = &events[..] else { panic!("{events:?}") };
-        salvage(head).expect("an object")
+        read_start(head).expect("an object")
     };
     let found = request(r#"{"jsonrpc":"2.0","id":"a-1","method":"tools/call","params":{"text":""#);
     assert_eq!(found.id, Some(RequestId::from("a-1")));
-    assert_eq!(found.kind, SalvagedKind::Request);
+    assert_eq!(found.kind, OversizedKind::Request);
     let found = request(r#"{"jsonrpc":"2.0","method":"tools/call","params":{"id":5,"text":""#);
     assert_eq!(found.id, None, "the id of something else");
-    assert_eq!(found.kind, SalvagedKind::Request);
+    assert_eq!(found.kind, OversizedKind::Request);
 }
 
 #[test]
 fn a4_the_id_of_a_response_that_is_too_long_is_found_in_its_beginning() {
     let head = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"content":[{{"text":"{}"#, "A".repeat(5000));
-    let found = salvage(&head.as_bytes()[..HEAD_BYTES]).expect("an object");
-    assert_eq!((found.id, found.kind), (Some(RequestId::from(7)), SalvagedKind::Response));
+    let found = read_start(&head.as_bytes()[..HEAD_BYTES]).expect("an object");
+    assert_eq!((found.id, found.kind), (Some(RequestId::from(7)), OversizedKind::Response));
 }
 
 #[test]
@@ -335,7 +335,11 @@ fn f118_an_event_without_end_holds_no_memory() {
     too_long.extend(std::iter::from_fn(|| decoder.poll_event()));
     let [SseEvent::TooLong { head, id: Some(id) }] = &too_long[..] else { panic!("{too_long:?}") };
     assert_eq!(id, "1");
-    assert_eq!(salvage(head).and_then(|found| found.id), Some(RequestId::from(3)), "the call fails at once");
+    assert_eq!(
+        read_start(head).and_then(|found| found.id),
+        Some(RequestId::from(3)),
+        "the call fails at once"
+    );
     assert!(peak <= 2 * MIB + SLACK, "{peak}");
     assert_eq!(decoder.capacity(), 0);
     decoder.push("\n\ndata: {}\n\n".into());
@@ -692,8 +696,8 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         text in "[{}\\[\\]:,\"\\\\idmethoresult0-9 ]*",
     ) {
-        let _ = salvage(&bytes);
-        let _ = salvage(text.as_bytes());
-        let _ = salvage(format!("{{\"id\":1,{text}").as_bytes());
+        let _ = read_start(&bytes);
+        let _ = read_start(text.as_bytes());
+        let _ = read_start(format!("{{\"id\":1,{text}").as_bytes());
     }
 }

@@ -11,7 +11,8 @@ use mcpjoin_proto::http::headers::{
     HeaderProblem, HeaderValueError, Headers, check_request_headers, decode_value, encode_value,
 };
 use mcpjoin_proto::http::origin::{
-    Denied, Guard, MediaType, Origin, OriginError, accepts, has_json_body, resolve_same_origin, same_origin,
+    MediaType, Origin, OriginDenied, OriginError, OriginPolicy, accepts, has_json_body, resolve_same_origin,
+    same_origin,
 };
 use mcpjoin_proto::http::params::{
     InvalidHeaderMark, ParamKind, check_param_headers, header_marks, param_headers,
@@ -90,7 +91,7 @@ proptest! {
         let _ = decode_value(&bytes);
         let _ = MediaType::of(Some(&bytes));
         let headers = [("host", &bytes[..]), ("origin", &bytes[..]), ("accept", &bytes[..])];
-        let _ = Guard::loopback().check(&headers[..]);
+        let _ = OriginPolicy::loopback().check(&headers[..]);
         let _ = accepts(&headers[..], &[MediaType::Json]);
         let _ = Origin::of(&text);
         let _ = Origin::of(&format!("http://{text}"));
@@ -544,7 +545,7 @@ fn s17_s18_c9_the_reply_to_a_probe_decides_once() {
 
 #[test]
 fn f107_only_hosts_that_are_allowed() {
-    let mut listed = Guard::loopback();
+    let mut listed = OriginPolicy::loopback();
     listed.allow_host("Mcp.Example:8443").expect("a host");
     listed.allow_host("any-port.example").expect("a host");
     for (host, by_default, when_listed) in [
@@ -581,19 +582,19 @@ fn f107_only_hosts_that_are_allowed() {
         (Some("any-port.example:1"), false, true),
     ] {
         let headers: Vec<_> = host.map(|host| ("Host", host)).into_iter().collect();
-        let check = |guard: &Guard| guard.check(&headers[..]);
-        let expected = |allowed| if allowed { Ok(()) } else { Err(Denied::Host) };
-        assert_eq!(check(&Guard::loopback()), expected(by_default), "{host:?}");
+        let check = |policy: &OriginPolicy| policy.check(&headers[..]);
+        let expected = |allowed| if allowed { Ok(()) } else { Err(OriginDenied::Host) };
+        assert_eq!(check(&OriginPolicy::loopback()), expected(by_default), "{host:?}");
         assert_eq!(check(&listed), expected(when_listed), "{host:?}");
-        assert_eq!(check(&Guard::new()), Err(Denied::Host));
+        assert_eq!(check(&OriginPolicy::new()), Err(OriginDenied::Host));
     }
     let twice = [("host", "localhost"), ("Host", "localhost")];
-    assert_eq!(Guard::loopback().check(&twice[..]), Err(Denied::Host));
+    assert_eq!(OriginPolicy::loopback().check(&twice[..]), Err(OriginDenied::Host));
 }
 
 #[test]
 fn f108_only_pages_that_are_allowed() {
-    let mut listed = Guard::loopback();
+    let mut listed = OriginPolicy::loopback();
     listed.allow_origin("https://app.example").expect("an origin");
     for (origin, by_default, when_listed) in [
         (None, true, true),
@@ -617,12 +618,12 @@ fn f108_only_pages_that_are_allowed() {
     ] {
         let mut headers = vec![("host", "localhost")];
         headers.extend(origin.map(|origin| ("Origin", origin)));
-        let expected = |allowed| if allowed { Ok(()) } else { Err(Denied::Origin) };
-        assert_eq!(Guard::loopback().check(&headers[..]), expected(by_default), "{origin:?}");
+        let expected = |allowed| if allowed { Ok(()) } else { Err(OriginDenied::Origin) };
+        assert_eq!(OriginPolicy::loopback().check(&headers[..]), expected(by_default), "{origin:?}");
         assert_eq!(listed.check(&headers[..]), expected(when_listed), "{origin:?}");
     }
     let twice = [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")];
-    assert_eq!(Guard::loopback().check(&twice[..]), Err(Denied::Origin));
+    assert_eq!(OriginPolicy::loopback().check(&twice[..]), Err(OriginDenied::Origin));
 }
 
 #[test]

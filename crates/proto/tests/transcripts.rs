@@ -45,7 +45,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
-    Ask, Call, ClientRole, Event, Inbound, Limits, Origin, Outbound, ProcessExit, Reply, Role, Route,
+    Call, ClientRole, EraChoice, Event, Inbound, Limits, Origin, Outbound, ProcessExit, Reply, Role, Route,
     ServerRole, Session, State, TransportCaps, TransportEnd, TransportEndKind, TransportError,
 };
 use mcpjoin_proto::types::{Implementation, LogMessageParams};
@@ -435,10 +435,10 @@ impl<'a> Words<'a> {
         });
         let role = if place == 0 {
             let mut role = ClientRole::new(Implementation::new("c", "1"), capabilities.decode().unwrap());
-            role.ask = match self.value("ask") {
-                Some("legacy") => Ask::Only(Era::Legacy),
-                Some("modern") => Ask::Only(Era::Modern),
-                _ => Ask::Auto,
+            role.era = match self.value("ask") {
+                Some("legacy") => EraChoice::Only(Era::Legacy),
+                Some("modern") => EraChoice::Only(Era::Modern),
+                _ => EraChoice::Auto,
             };
             role.version = self.value("version").map(Version::parse);
             Role::Client(role.into())

@@ -11,7 +11,7 @@ pub mod endpoint;
 mod transport;
 
 pub use endpoint::{
-    Authorities, CertificateError, CertificateErrorKind, CertificateFacts, ClientsAre, Identity, QuicAttempt,
+    Authorities, CertificateError, CertificateErrorKind, CertificateFacts, ClientAuth, Identity, QuicAttempt,
     QuicError, QuicErrorKind, Trust,
 };
 pub use transport::{ALPN, QuicConnect, QuicListen, connect, listen};

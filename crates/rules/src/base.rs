@@ -196,7 +196,7 @@ rules! {
         "A request is answered in a time that its sender can wait for.",
         else "no second request was answered",
         |view| {
-            let limit = view.trace.answer_within;
+            let limit = view.trace.respond_within;
             // The time of the first response includes the start of the program.
             let later = view.our_requests.iter().skip(1).filter(|request| !request.probe.may_take_long());
             later.filter_map(move |request| {

@@ -32,7 +32,7 @@ pub struct Trace {
     /// if the server requires no token.
     pub authorization: Option<Run>,
     /// The longest time that a response may take. Default: 10 s.
-    pub answer_within: Duration,
+    pub respond_within: Duration,
     /// Whether the requests had credentials: ids that only their owner can use need not be unguessable then.
     pub credentials: bool,
     /// Notes on requested calls that could not show what they were meant to show.
@@ -88,7 +88,7 @@ impl Default for Trace {
             runs: Vec::new(),
             stress: Vec::new(),
             authorization: None,
-            answer_within: Duration::from_secs(10),
+            respond_within: Duration::from_secs(10),
             credentials: false,
             calls: Vec::new(),
         }

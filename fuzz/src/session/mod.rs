@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::{Input, expand};
 use bytes::Bytes;
 use mcpjoin_proto::session::{
-    Ask, Call, ClientRole, Inbound, Limits, ProcessExit, Reply, Role, Route, ServerRole, TransportCaps,
+    Call, ClientRole, EraChoice, Inbound, Limits, ProcessExit, Reply, Role, Route, ServerRole, TransportCaps,
     TransportEnd, TransportError,
 };
 use mcpjoin_proto::types::{
@@ -52,7 +52,8 @@ impl World {
         let limits = if flags & 4 != 0 { small_limits() } else { Limits::default() };
         let mut client =
             ClientRole::new(Implementation::new("client", "1"), client_capabilities(flags & 8 != 0));
-        client.ask = input.pick(&[Ask::Auto, Ask::Only(Era::Legacy), Ask::Only(Era::Modern)]);
+        client.era =
+            input.pick(&[EraChoice::Auto, EraChoice::Only(Era::Legacy), EraChoice::Only(Era::Modern)]);
         client.version = version(input.byte());
         let mut server =
             ServerRole::new(Implementation::new("server", "1"), server_capabilities(flags & 16 != 0));

@@ -11,7 +11,7 @@ use mcpjoin_proto::http::resource::authorization_server_urls;
 use super::super::fetch::{FetchErrorKind, cut, shown_text};
 use super::super::metadata::{AuthorizationServer, MetadataError, ProtectedResource};
 use super::super::rules;
-use super::super::steps::{Rung, Step};
+use super::super::steps::{Step, StepSubject};
 use super::{Climb, End, Wanted, newest};
 
 /// How many of the authorization servers that a server names are tried.
@@ -40,11 +40,11 @@ impl Climb<'_> {
             [one] => format!("the authorization server is {}", shown_text(one)),
             several => format!("the metadata names {} authorization servers", several.len()),
         };
-        let step = Step::new(Rung::AuthorizationServers, rules::SERVERS, &*found);
+        let step = Step::new(StepSubject::AuthorizationServers, rules::SERVERS, &*found);
         if issuers.is_empty() {
             let advice =
                 "let `authorization_servers` have the issuer of one that gives tokens for the server";
-            return Err(self.end(step.broken(found).advice(advice)));
+            return Err(self.end(step.failed(found).advice(advice)));
         }
         let last = self.push(step);
         // The server with a stored login comes first; the others keep the server's order.
@@ -62,7 +62,7 @@ impl Climb<'_> {
                 }
             };
             let found = format!("{} is not asked", shown_text(issuer));
-            let step = Step::new(Rung::AuthorizationServers, rules::SERVERS, found);
+            let step = Step::new(StepSubject::AuthorizationServers, rules::SERVERS, found);
             self.push(step.skipped(not_asked));
             if at >= 2 * MAX_SERVERS {
                 break;
@@ -76,10 +76,11 @@ impl Climb<'_> {
         let urls = authorization_server_urls(issuer);
         if urls.is_empty() {
             let named = shown_text(issuer);
-            let step = Step::new(Rung::ServerMetadata, rules::ISSUER_URL, format!("the issuer is {named}"));
+            let step =
+                Step::new(StepSubject::ServerMetadata, rules::ISSUER_URL, format!("the issuer is {named}"));
             let what = "an https URL without a user name, a query and a fragment";
             let advice = "let `authorization_servers` name the issuer as its own metadata write it";
-            self.push(step.broken(format!("{named} is no issuer, which is {what}")).advice(advice));
+            self.push(step.failed(format!("{named} is no issuer, which is {what}")).advice(advice));
             return None;
         }
         let mut broken = false;
@@ -93,7 +94,7 @@ impl Climb<'_> {
         }
         if !broken {
             let found = format!("{} has no metadata", shown_text(issuer));
-            let step = Step::new(Rung::ServerMetadata, rules::SERVER_METADATA, &*found).broken(found);
+            let step = Step::new(StepSubject::ServerMetadata, rules::SERVER_METADATA, &*found).failed(found);
             self.push(step.advice("let the authorization server publish its metadata, or name another one"));
         }
         None
@@ -106,8 +107,9 @@ impl Climb<'_> {
         issuers: &[&str],
         version: &Version,
     ) -> Document {
-        let step =
-            |found: &str| Step::new(Rung::ServerMetadata, rules::SERVER_METADATA, found).tried("GET", url);
+        let step = |found: &str| {
+            Step::new(StepSubject::ServerMetadata, rules::SERVER_METADATA, found).tried("GET", url)
+        };
         let fetched = match self.get(url, version).await {
             Ok(fetched) => fetched,
             Err(error) => {
@@ -131,9 +133,9 @@ impl Climb<'_> {
         let server = match AuthorizationServer::parse(fetched.body.clone()) {
             Ok(server) => server,
             Err(error) => {
-                let mut step = step("a document that cannot be used").broken(error.to_string());
+                let mut step = step("a document that cannot be used").failed(error.to_string());
                 if error == (MetadataError::Missing { member: "issuer" }) {
-                    (step.rung, step.rule) = (Rung::Issuer, rules::ISSUER);
+                    (step.subject, step.rule) = (StepSubject::Issuer, rules::ISSUER);
                 }
                 self.push(step.advice("let the authorization server publish the metadata of RFC 8414 there"));
                 return Document::Broken;
@@ -141,7 +143,7 @@ impl Climb<'_> {
         };
         self.push(step("authorization server metadata"));
         let found = format!("`issuer` is {}", shown_text(&server.issuer));
-        let step = Step::new(Rung::Issuer, rules::ISSUER, &*found);
+        let step = Step::new(StepSubject::Issuer, rules::ISSUER, &*found);
         if issuers.contains(&server.issuer.as_str()) {
             self.push(step);
             return Document::Found(Box::new(server));
@@ -152,7 +154,7 @@ impl Climb<'_> {
             true => "they differ in a slash at the end: let both be written alike",
             false => "let the server name the issuer that the authorization server says of itself",
         };
-        self.push(step.broken(what).advice(advice));
+        self.push(step.failed(what).advice(advice));
         Document::Broken
     }
 
@@ -184,13 +186,17 @@ impl Climb<'_> {
             };
             let found = format!("the metadata of {}", shown_text(&server.issuer));
             let rule = if member.starts_with("pushed") { rules::PUSHED } else { rules::ENDPOINTS };
-            let step = Step::new(Rung::Endpoints, rule, found).broken(format!("`{member}` {what}"));
+            let step = Step::new(StepSubject::Endpoints, rule, found).failed(format!("`{member}` {what}"));
             self.push(
                 step.advice("let the authorization server publish https endpoints that anybody can reach"),
             );
             return None;
         }
-        self.push(Step::new(Rung::Endpoints, rules::ENDPOINTS, format!("there are {}", there.join(", "))));
+        self.push(Step::new(
+            StepSubject::Endpoints,
+            rules::ENDPOINTS,
+            format!("there are {}", there.join(", ")),
+        ));
         if !with_user {
             return Some(server);
         }
@@ -199,14 +205,14 @@ impl Climb<'_> {
             None => "`code_challenge_methods_supported` is missing".to_owned(),
             Some(methods) => format!("`code_challenge_methods_supported` has {}", cut(&methods.join(", "))),
         };
-        let step = Step::new(Rung::Pkce, rules::PKCE, &*found);
+        let step = Step::new(StepSubject::Pkce, rules::PKCE, &*found);
         if server.supports_s256() {
             self.push(step);
             return Some(server);
         }
         let advice =
             "let the authorization server do PKCE with S256 and say so; without it a code can be stolen";
-        self.push(step.broken(found).advice(advice));
+        self.push(step.failed(found).advice(advice));
         None
     }
 }

@@ -39,55 +39,55 @@ async fn played(script: impl Fn(&Seen, &str) -> Option<Answer> + Send + Sync + '
     .await
 }
 
-async fn climbed(server: &ScriptedServer) -> Ladder {
+async fn climbed(server: &ScriptedServer) -> DiscoveryReport {
     climbed_for(server, Wanted::Code, None).await
 }
 
-async fn climbed_for(server: &ScriptedServer, wanted: Wanted, issuer: Option<&str>) -> Ladder {
+async fn climbed_for(server: &ScriptedServer, wanted: Wanted, issuer: Option<&str>) -> DiscoveryReport {
     let (fetcher, url) = (server.fetcher(), server.url());
     let told = Mutex::new(Vec::new());
     let on_step = |step: &Step| told.lock().unwrap().push(step.clone());
     let discovery = Discovery { fetcher: &fetcher, server: &url, wanted, issuer, on_step: Some(&on_step) };
-    let ladder = discover(&discovery, None).await;
-    assert_eq!(ladder.steps, *told.lock().unwrap(), "each step is told, once");
-    ladder
+    let report = discover(&discovery, None).await;
+    assert_eq!(report.steps, *told.lock().unwrap(), "each step is told, once");
+    report
 }
 
-/// The steps as text: `rung verdict`, separated by commas.
-fn rungs(ladder: &Ladder) -> String {
+/// The steps as text: `subject result`, separated by commas.
+fn summary(report: &DiscoveryReport) -> String {
     let one = |step: &Step| {
-        let verdict = match step.verdict {
-            Verdict::Held => "held",
-            Verdict::Skipped(_) => "skipped",
-            Verdict::Broken(_) => "broken",
+        let verdict = match step.result {
+            StepResult::Passed => "held",
+            StepResult::Skipped(_) => "skipped",
+            StepResult::Failed(_) => "broken",
         };
-        format!("{} {verdict}", step.rung)
+        format!("{} {verdict}", step.subject)
     };
-    ladder.steps.iter().map(one).collect::<Vec<_>>().join(", ")
+    report.steps.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Checks the step and the message of the final error; the server's address is written as `~`.
 #[track_caller]
-fn ended(played: &ScriptedServer, ladder: &Ladder, rung: Rung, words: &str) {
-    let error = ladder.outcome.as_ref().expect_err("it ends");
+fn ended(played: &ScriptedServer, report: &DiscoveryReport, subject: StepSubject, words: &str) {
+    let error = report.outcome.as_ref().expect_err("it ends");
     let message = error.message.replace(&played.origin, "~");
-    assert_eq!((error.rung, message.as_str()), (rung, words), "{:#?}", ladder.steps);
+    assert_eq!((error.subject, message.as_str()), (subject, words), "{:#?}", report.steps);
 }
 
 #[test]
 fn the_ladder_is_climbed_in_the_order_of_the_specification() {
     run(async {
         let at = played(|_, _| None).await;
-        let ladder = climbed(&at).await;
-        let found = ladder.outcome.as_ref().unwrap();
+        let report = climbed(&at).await;
+        let found = report.outcome.as_ref().unwrap();
         assert_eq!(found.resource, at.url());
         assert_eq!((&*found.issuer, found.assumed), (&*at.origin, false));
         assert_eq!(found.scopes(&[], true), None);
         assert_eq!(at.lines(), ["POST /mcp", PRM, OAUTH]);
         let expected = "server held, challenge skipped, resource-metadata held, resource held, authorization-servers held, \
                         server-metadata held, issuer held, endpoints held, pkce held";
-        assert_eq!(rungs(&ladder), expected);
-        let step = &ladder.steps[2];
+        assert_eq!(summary(&report), expected);
+        let step = &report.steps[2];
         assert_eq!((step.status, step.content_type.as_deref()), (Some(200), Some("application/json")));
         assert!(step.rule.source.contains("https://"));
         // The requests contain nothing about the user.
@@ -114,8 +114,8 @@ fn every_place_is_asked_in_its_turn() {
             _ => None,
         })
         .await;
-        let ladder = climbed(&at).await;
-        let found = ladder.outcome.as_ref().unwrap();
+        let report = climbed(&at).await;
+        let found = report.outcome.as_ref().unwrap();
         // The resource is kept as it is written: a URL parser would have added a slash.
         assert_eq!(found.resource, at.origin);
         assert_eq!(found.issuer, format!("{}/tenant1", at.origin));
@@ -136,8 +136,8 @@ fn every_place_is_asked_in_its_turn() {
             _ => None,
         })
         .await;
-        let ladder = climbed(&at).await;
-        let found = ladder.outcome.as_ref().unwrap();
+        let report = climbed(&at).await;
+        let found = report.outcome.as_ref().unwrap();
         assert_eq!(at.lines(), ["POST /mcp", "GET /here?x=hunter2", OAUTH]);
         let scopes = |more: &[&str], offline| {
             let more: Vec<String> = more.iter().map(ToString::to_string).collect();
@@ -147,7 +147,7 @@ fn every_place_is_asked_in_its_turn() {
         assert_eq!(scopes(&["z", "a"], true), "b a z offline_access");
         let unchallenged = Discovered { challenged_scopes: None, ..found.clone() };
         assert_eq!(unchallenged.scopes(&[], false).unwrap(), ["a", "c"]);
-        assert!(!format!("{:?}", ladder.steps).contains("hunter2"), "no query is told");
+        assert!(!format!("{:?}", report.steps).contains("hunter2"), "no query is told");
     });
 }
 
@@ -170,7 +170,7 @@ fn g129_metadata_and_endpoints_at_private_addresses_are_not_asked_for() {
             .await;
             let error = climbed(&at).await.outcome.unwrap_err();
             assert!(error.message.contains(refusal), "{error}");
-            assert_eq!((error.rung, at.lines().len()), (Rung::ResourceMetadata, 1));
+            assert_eq!((error.subject, at.lines().len()), (StepSubject::ResourceMetadata, 1));
 
             // The metadata contains the address as an issuer.
             let named = place.to_owned();
@@ -180,7 +180,7 @@ fn g129_metadata_and_endpoints_at_private_addresses_are_not_asked_for() {
             })
             .await;
             let error = climbed(&at).await.outcome.unwrap_err();
-            assert_eq!((error.rung, at.lines().len()), (Rung::ServerMetadata, 2), "{error}");
+            assert_eq!((error.subject, at.lines().len()), (StepSubject::ServerMetadata, 2), "{error}");
 
             // The metadata contains the address as an endpoint.
             for endpoint in
@@ -197,7 +197,7 @@ fn g129_metadata_and_endpoints_at_private_addresses_are_not_asked_for() {
                 })
                 .await;
                 let error = climbed(&at).await.outcome.unwrap_err();
-                assert_eq!(error.rung, Rung::Endpoints, "{error}");
+                assert_eq!(error.subject, StepSubject::Endpoints, "{error}");
                 assert!(error.message.contains(endpoint) && error.message.contains(refusal), "{error}");
                 assert!(error.advice.is_some());
             }
@@ -223,9 +223,9 @@ fn g131_an_issuer_that_is_another_or_none_is_refused() {
                 (seen.line == OAUTH).then(|| json(body))
             })
             .await;
-            let ladder = climbed(&at).await;
-            ended(&at, &ladder, Rung::Issuer, words);
-            let step = ladder.steps.iter().find(|step| step.rung == Rung::Issuer).unwrap();
+            let report = climbed(&at).await;
+            ended(&at, &report, StepSubject::Issuer, words);
+            let step = report.steps.iter().find(|step| step.subject == StepSubject::Issuer).unwrap();
             let is_slash = step.advice.as_ref().unwrap().contains("slash");
             assert_eq!(is_slash, issuer.contains('~'), "{step:?}");
             assert_eq!(
@@ -253,9 +253,9 @@ fn g132_a_resource_that_is_another_server_is_refused() {
                 (seen.line == PRM).then(|| json(body))
             })
             .await;
-            let ladder = climbed(&at).await;
+            let report = climbed(&at).await;
             let words = format!("`resource` is {shown}, which is not the server that was asked, ~/mcp");
-            ended(&at, &ladder, Rung::Resource, &words);
+            ended(&at, &report, StepSubject::Resource, &words);
             assert_eq!(at.lines(), ["POST /mcp", PRM], "nobody else is asked");
         }
     });
@@ -274,7 +274,7 @@ fn g134_an_authorization_server_without_pkce_is_refused() {
             ),
         ] {
             let at = played(move |seen, own| (seen.line == OAUTH).then(|| server(own, own, more))).await;
-            ended(&at, &climbed(&at).await, Rung::Pkce, words);
+            ended(&at, &climbed(&at).await, StepSubject::Pkce, words);
             // A grant without an authorization code needs no PKCE.
             assert!(climbed_for(&at, Wanted::TokenAlone, None).await.outcome.is_ok());
         }
@@ -290,7 +290,7 @@ fn g143_metadata_without_an_end_is_cut() {
         })
         .await;
         let words = "GET ~/.well-known/oauth-protected-resource/mcp: more than 1048576 bytes came: cut there";
-        ended(&at, &climbed(&at).await, Rung::ResourceMetadata, words);
+        ended(&at, &climbed(&at).await, StepSubject::ResourceMetadata, words);
     });
 }
 
@@ -299,57 +299,57 @@ fn documents_that_are_none_are_said_to_be_none() {
     run(async {
         let body = |text: &'static str| move |_: &str| json(text);
         type Make = Box<dyn Fn(&str) -> Answer + Send + Sync>;
-        let cases: [(&'static str, Make, Rung, &str); 8] = [
+        let cases: [(&'static str, Make, StepSubject, &str); 8] = [
             (
                 PRM,
                 Box::new(body(r#"{"resource":"~/mcp","resource":"~/mcp"}"#)),
-                Rung::ResourceMetadata,
+                StepSubject::ResourceMetadata,
                 "no JSON that can be used",
             ),
-            (PRM, Box::new(body("{}")), Rung::ResourceMetadata, "it has no `resource`"),
+            (PRM, Box::new(body("{}")), StepSubject::ResourceMetadata, "it has no `resource`"),
             (
                 PRM,
                 Box::new(|_| answer("500 Internal Server Error", "", "")),
-                Rung::ResourceMetadata,
+                StepSubject::ResourceMetadata,
                 "answered 500",
             ),
             (
                 PRM,
                 Box::new(|own| json(format!(r#"{{"resource":"{own}/mcp"}}"#))),
-                Rung::AuthorizationServers,
+                StepSubject::AuthorizationServers,
                 "names no authorization server",
             ),
             (
                 PRM,
                 Box::new(|own| json(format!(r#"{{"resource":"{own}/mcp","authorization_servers":[]}}"#))),
-                Rung::AuthorizationServers,
+                StepSubject::AuthorizationServers,
                 "names no authorization server",
             ),
-            (OAUTH, Box::new(body("[]")), Rung::ServerMetadata, "the body is JSON, but no object"),
+            (OAUTH, Box::new(body("[]")), StepSubject::ServerMetadata, "the body is JSON, but no object"),
             (
                 OAUTH,
                 Box::new(body(r#"{"issuer":"a","issuer":"b"}"#)),
-                Rung::ServerMetadata,
+                StepSubject::ServerMetadata,
                 "no JSON that can be used",
             ),
             (
                 OAUTH,
                 Box::new(|_| answer("503 Service Unavailable", "", "")),
-                Rung::ServerMetadata,
+                StepSubject::ServerMetadata,
                 "answered 503",
             ),
         ];
-        for (line, make, rung, words) in cases {
+        for (line, make, subject, words) in cases {
             let at = played(move |seen, own| (seen.line == line).then(|| make(own))).await;
-            let ladder = climbed(&at).await;
+            let report = climbed(&at).await;
             // A body that is not JSON may be the error page of a server without metadata, as in 2025-03-26.
             if line == PRM && words.contains("no JSON") {
-                assert!(rungs(&ladder).contains("resource-metadata broken"), "{:?}", ladder.steps);
-                assert!(ladder.outcome.unwrap().protected_resource.is_none());
+                assert!(summary(&report).contains("resource-metadata broken"), "{:?}", report.steps);
+                assert!(report.outcome.unwrap().protected_resource.is_none());
                 continue;
             }
-            let error = ladder.outcome.unwrap_err();
-            assert!(error.rung == rung && error.message.contains(words), "{error:?}");
+            let error = report.outcome.unwrap_err();
+            assert!(error.subject == subject && error.message.contains(words), "{error:?}");
         }
     });
 }
@@ -368,7 +368,7 @@ fn what_the_challenge_names_is_not_made_up_for() {
                 _ => None,
             })
             .await;
-            ended(&at, &climbed(&at).await, Rung::ResourceMetadata, &format!("GET ~/here: {words}"));
+            ended(&at, &climbed(&at).await, StepSubject::ResourceMetadata, &format!("GET ~/here: {words}"));
             assert_eq!(
                 at.lines(),
                 ["POST /mcp", "GET /here", PRM, ROOT_PRM],
@@ -392,16 +392,16 @@ fn the_first_server_that_can_be_used_is_taken_and_the_others_are_noted() {
             }
         })
         .await;
-        let ladder = climbed(&at).await;
-        assert_eq!(ladder.outcome.as_ref().unwrap().issuer, format!("{}/b", at.origin));
-        let last = ladder.steps.last().unwrap();
-        assert_eq!(last.verdict, Verdict::Skipped("another one can be used".into()));
+        let report = climbed(&at).await;
+        assert_eq!(report.outcome.as_ref().unwrap().issuer, format!("{}/b", at.origin));
+        let last = report.steps.last().unwrap();
+        assert_eq!(last.result, StepResult::Skipped("another one can be used".into()));
         assert_eq!(last.found, format!("{}/c is not asked", at.origin));
-        assert!(rungs(&ladder).contains("server-metadata broken"), "{:?}", ladder.steps);
+        assert!(summary(&report).contains("server-metadata broken"), "{:?}", report.steps);
         // Unless the client has a stored login or registration at another one.
         let wanted = format!("{}/c", at.origin);
-        let ladder = climbed_for(&at, Wanted::Code, Some(&wanted)).await;
-        assert_eq!(ladder.outcome.unwrap().issuer, wanted);
+        let report = climbed_for(&at, Wanted::Code, Some(&wanted)).await;
+        assert_eq!(report.outcome.unwrap().issuer, wanted);
     });
 }
 
@@ -420,12 +420,12 @@ fn g143_eight_of_the_authorization_servers_that_a_server_names_are_asked() {
             line => line.starts_with("GET").then(not_found),
         })
         .await;
-        let ladder = climbed(&at).await;
-        assert!(ladder.outcome.is_err());
+        let report = climbed(&at).await;
+        assert!(report.outcome.is_err());
         let asked = |n: usize| at.lines().contains(&format!("{OAUTH}/{n}"));
         assert_eq!((0..20).filter(|n| asked(*n)).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
-        let skipped = Verdict::Skipped("only 8 are asked".into());
-        let skipped = ladder.steps.iter().filter(|step| step.verdict == skipped).count();
+        let skipped = StepResult::Skipped("only 8 are asked".into());
+        let skipped = report.steps.iter().filter(|step| step.result == skipped).count();
         assert_eq!(skipped, 9, "nor is each of the others told of");
         // Unless the client has a stored login or registration at that one.
         let wanted = format!("{}/19", at.origin);
@@ -447,9 +447,9 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
         assert!(!found.assumed && at.seen()[3].head.contains("mcp-protocol-version: 2025-03-26"));
 
         let at = played(|seen, _| (seen.line != "POST /mcp").then(not_found)).await;
-        let ladder = climbed(&at).await;
-        assert!(ladder.steps.last().unwrap().advice.as_ref().unwrap().contains("a key of its own"));
-        let found = ladder.outcome.unwrap();
+        let report = climbed(&at).await;
+        assert!(report.steps.last().unwrap().advice.as_ref().unwrap().contains("a key of its own"));
+        let found = report.outcome.unwrap();
         assert!(found.assumed && found.protected_resource.is_none());
         assert_eq!(found.server.token_endpoint, Some(format!("{}/token", at.origin)));
         assert_eq!(at.lines(), ["POST /mcp", PRM, ROOT_PRM, OAUTH]);
@@ -458,12 +458,12 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
         let at =
             played(|seen, _| Some(if seen.line == "POST /mcp" { json("{}") } else { not_found() })).await;
         let words = "the server asks for no authorization, and names nobody who gives any";
-        ended(&at, &climbed(&at).await, Rung::Server, words);
+        ended(&at, &climbed(&at).await, StepSubject::Server, words);
         let at =
             played(|seen, _| (seen.line != "POST /mcp").then(|| answer("500 Internal Server Error", "", "")))
                 .await;
         let words = "GET ~/.well-known/oauth-protected-resource/mcp: answered 500 Internal Server Error";
-        ended(&at, &climbed(&at).await, Rung::ResourceMetadata, words);
+        ended(&at, &climbed(&at).await, StepSubject::ResourceMetadata, words);
     });
 }
 
@@ -472,9 +472,9 @@ fn a_401_without_a_challenge_is_broken_and_made_up_for() {
     run(async {
         let at =
             played(|seen, _| (seen.line == "POST /mcp").then(|| answer("401 Unauthorized", "", ""))).await;
-        let ladder = climbed(&at).await;
-        assert!(rungs(&ladder).starts_with("server held, challenge broken, resource-metadata held"));
-        assert!(ladder.outcome.is_ok());
+        let report = climbed(&at).await;
+        assert!(summary(&report).starts_with("server held, challenge broken, resource-metadata held"));
+        assert!(report.outcome.is_ok());
         let challenge = Challenged::of(401, &["DPoP algs=ES256", "Bearer scope=\"\", scope=x"]);
         assert_eq!(challenge.scopes(), Some(vec!["x".to_owned()]));
         assert_eq!(challenge.of_tokens().count(), 2);
@@ -504,9 +504,9 @@ fn a_server_that_is_not_reached_or_not_over_tls_is_said_to_be() {
         let held = tokio::net::TcpSocket::new_v4().unwrap();
         held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let url = format!("http://{}/mcp", held.local_addr().unwrap());
-        for (url, rung, words) in [
-            (url.as_str(), Rung::Server, "connection refused"),
-            ("http://10.0.0.1/mcp", Rung::Server, "it is http"),
+        for (url, subject, words) in [
+            (url.as_str(), StepSubject::Server, "connection refused"),
+            ("http://10.0.0.1/mcp", StepSubject::Server, "it is http"),
         ] {
             let fetcher = Fetcher::new(url, super::super::fetch::FetchOptions::default()).unwrap();
             let discovery = Discovery {
@@ -517,7 +517,7 @@ fn a_server_that_is_not_reached_or_not_over_tls_is_said_to_be() {
                 on_step: None,
             };
             let error = discover(&discovery, None).await.outcome.unwrap_err();
-            assert!(error.rung == rung && error.message.contains(words), "{error}");
+            assert!(error.subject == subject && error.message.contains(words), "{error}");
         }
     });
 }

@@ -11,7 +11,7 @@ use super::*;
 use crate::registration::{Registration, Way};
 use crate::scripted_server::{ScriptedServer, answer, json, not_found, run};
 use crate::token::Tokens;
-use crate::{DiscoveryError, Grant, Rung, StoreError, StoreLock, UserAgentError, Visit, rules};
+use crate::{DiscoveryError, Grant, StepSubject, StoreError, StoreLock, UserAgentError, Visit, rules};
 
 /// A user agent that counts its calls and shows the user nothing.
 #[derive(Clone, Default)]
@@ -73,9 +73,9 @@ fn a_refusal_is_mended_where_it_says_what_is_missing() {
 
 #[test]
 fn who_does_not_answer_while_the_metadata_are_looked_for_is_told_as_unreached() {
-    let error = |rung, outage| {
+    let error = |subject, outage| {
         AuthError::Discovery(DiscoveryError {
-            rung,
+            subject,
             message: "no answer".into(),
             rule: rules::SERVERS,
             advice: None,
@@ -83,15 +83,15 @@ fn who_does_not_answer_while_the_metadata_are_looked_for_is_told_as_unreached() 
         })
     };
     let unreached = Some(TransportErrorKind::Unreachable);
-    for (rung, who) in [
-        (Rung::Server, "the server"),
-        (Rung::ResourceMetadata, "the metadata of the server"),
-        (Rung::ServerMetadata, "the authorization server"),
+    for (subject, who) in [
+        (StepSubject::Server, "the server"),
+        (StepSubject::ResourceMetadata, "the metadata of the server"),
+        (StepSubject::ServerMetadata, "the authorization server"),
     ] {
-        let (kind, what) = error(rung, unreached).outage().unwrap();
+        let (kind, what) = error(subject, unreached).outage().unwrap();
         assert_eq!(Some(kind), unreached);
         assert!(what.contains(who) && what.contains("no answer"), "{what}");
-        assert!(error(rung, None).outage().is_none());
+        assert!(error(subject, None).outage().is_none());
     }
 }
 

@@ -6,12 +6,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::http::resource::authorization_server_urls;
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::verifier::Rejected;
@@ -79,10 +80,6 @@ impl IssuerKeys {
         Self { issuer, documents: None, state, alone: Arc::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Verifies a token; returns its claims.
     pub(super) async fn verify<'t>(self: &Arc<Self>, jws: &'t Jws<'_>) -> Result<&'t Raw, Rejected> {
         let keys = self.keys().await?;
@@ -92,7 +89,7 @@ impl IssuerKeys {
         }
         // The issuer may use a new key.
         self.fetch(Some(keys.since)).await;
-        let newer = self.lock().keys.clone().filter(|newer| newer.since != keys.since);
+        let newer = self.state.lock().keys.clone().filter(|newer| newer.since != keys.since);
         let Some(newer) = newer else {
             return Err(Rejected::Invalid(
                 "the token is signed with a key that its issuer does not name".into(),
@@ -102,7 +99,7 @@ impl IssuerKeys {
     }
 
     async fn keys(self: &Arc<Self>) -> Result<Keys, Rejected> {
-        let known = self.lock().keys.clone();
+        let known = self.state.lock().keys.clone();
         if let Some(keys) = &known
             && (self.documents.is_none() || keys.since.elapsed() < MAX_AGE)
         {
@@ -116,7 +113,7 @@ impl IssuerKeys {
             }
             _ => fetching.await,
         }
-        let keys = self.lock().keys.clone().filter(|keys| keys.since.elapsed() < MAX_STALE_AGE);
+        let keys = self.state.lock().keys.clone().filter(|keys| keys.since.elapsed() < MAX_STALE_AGE);
         keys.ok_or_else(|| {
             Rejected::Unavailable(
                 "the keys of the authorization server are not to be had at the moment".into(),
@@ -131,7 +128,7 @@ impl IssuerKeys {
             return Ok(());
         }
         self.fetching(None, false).await;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.keys.is_some() {
             return Ok(());
         }
@@ -148,7 +145,7 @@ impl IssuerKeys {
         let Some(documents) = self.documents.clone() else { return };
         let alone = self.alone.clone().lock_owned().await;
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let fetched = state.keys.as_ref().map(|keys| keys.since) != since;
             if fetched || state.attempted.is_some_and(|attempted| attempted.elapsed() < MIN_FETCH_INTERVAL) {
                 return;
@@ -162,18 +159,18 @@ impl IssuerKeys {
                 .unwrap_or_else(|_| Err(format!("they did not come within {} s", FETCH_TIMEOUT.as_secs())))
             {
                 Ok(set) => {
-                    this.lock().keys = Some(Keys { set: Arc::new(set), since: Instant::now() });
+                    this.state.lock().keys = Some(Keys { set: Arc::new(set), since: Instant::now() });
                 }
                 Err(error) => {
                     let issuer = &this.issuer;
                     if tells {
                         tracing::warn!(target: "mcpjoin", %issuer, %error, "the keys of an authorization server cannot be fetched");
                     }
-                    this.lock().problem = Some(error);
+                    this.state.lock().problem = Some(error);
                 }
             }
             // Measured from the end: after a slow fetch each waiter would otherwise find that it is time for another.
-            this.lock().attempted = Some(Instant::now());
+            this.state.lock().attempted = Some(Instant::now());
             drop(alone);
         });
         // The result is in the state.

@@ -1,9 +1,9 @@
 //! A cache of tokens that were verified a moment ago, by their digests: no token is stored.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use mcpjoin::transport::Admitted;
@@ -25,18 +25,14 @@ impl VerifiedTokens {
         Self { places, time, table: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Known>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn find(&self, digest: &[u8; 32], now: Instant) -> Option<Admitted> {
-        self.lock().get(digest).filter(|known| known.until > now).map(|known| known.admitted.clone())
+        self.table.lock().get(digest).filter(|known| known.until > now).map(|known| known.admitted.clone())
     }
 
     /// Stores a token that was verified at `now`.
     pub(super) fn insert(&self, digest: [u8; 32], admitted: Admitted, now: Instant) {
         let until = admitted.until.map_or(now + self.time, |until| until.min(now + self.time));
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if table.len() >= self.places && !table.contains_key(&digest) {
             table.retain(|_, known| known.until > now);
             if table.len() >= self.places {
@@ -81,7 +77,7 @@ mod tests {
         let (verified_tokens, now) = (VerifiedTokens::new(3, Duration::from_secs(60)), Instant::now());
         for number in 0..100 {
             verified_tokens.insert([number; 32], admitted(None), now);
-            assert!(verified_tokens.lock().len() <= 3);
+            assert!(verified_tokens.table.lock().len() <= 3);
             assert!(verified_tokens.find(&[number; 32], now).is_some());
         }
         // Expired entries are removed first.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use mcpjoin::client::{Client, ConnectError};
 use mcpjoin::transport::Link;
 use mcpjoin_auth::{
-    AuthError, ClientIdentity, LocalBrowser, MemoryStore, OAuth, Rung, Secret, TokenStore as _, Verdict,
+    AuthError, ClientIdentity, LocalBrowser, MemoryStore, OAuth, Secret, StepResult, StepSubject,
+    TokenStore as _,
 };
 use serde_json::json;
 
@@ -393,14 +394,15 @@ fn each_step_of_a_login_is_told_and_nothing_secret_in_it() {
         world.turn(|knobs| knobs.token_reply = Some((400, json!({"error": "invalid_grant"}).to_string())));
         oauth.login().await.unwrap_err();
         let told = told.lock().unwrap();
-        let of = |rung| {
-            let of = told.iter().filter(|step| step.rung == rung);
-            of.map(|step| (step.found.as_str(), &step.verdict)).collect::<Vec<_>>()
+        let of = |subject| {
+            let of = told.iter().filter(|step| step.subject == subject);
+            of.map(|step| (step.found.as_str(), &step.result)).collect::<Vec<_>>()
         };
-        let [(first, _), (second, _), _] = of(Rung::Registration)[..] else { panic!("{told:?}") };
+        let [(first, _), (second, _), _] = of(StepSubject::Registration)[..] else { panic!("{told:?}") };
         assert_eq!(first, "the client client-1 has registered itself");
         assert_eq!(second, "the client client-1 has registered itself before");
-        let [(token, Verdict::Held), _, (_, Verdict::Broken(why))] = of(Rung::Token)[..] else {
+        let [(token, StepResult::Passed), _, (_, StepResult::Failed(why))] = of(StepSubject::Token)[..]
+        else {
             panic!("{told:?}")
         };
         assert!(token.ends_with("/token has given a Bearer token"), "{token}");

@@ -12,7 +12,7 @@ use mcpjoin::Server;
 use mcpjoin::proto::http::origin::Origin;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
 use mcpjoin_auth::resource::{ResourceServer, ResourceSetupError};
-use mcpjoin_quic::endpoint::{Authorities, CertificateError, ClientsAre, Identity};
+use mcpjoin_quic::endpoint::{Authorities, CertificateError, ClientAuth, Identity};
 use tokio::sync::watch;
 
 use crate::args::{Authorization, Pin as KeyPin};
@@ -109,15 +109,15 @@ pub(super) struct QuicOptions {
 
 impl QuicOptions {
     /// Reads the files. Called for each connection, so that new certificates are used.
-    fn who(&self, made: Option<&Identity>) -> Result<(Identity, ClientsAre), CertificateError> {
+    fn who(&self, made: Option<&Identity>) -> Result<(Identity, ClientAuth), CertificateError> {
         let identity = match (made, &self.identity) {
             (Some(made), _) => made.clone(),
             (None, Some((certificate, key))) => Identity::from_files(certificate, key)?,
             (None, None) => Identity::self_signed(["localhost"])?,
         };
         let clients = match &self.client_ca {
-            Some(path) => ClientsAre::Required(Authorities::from_file(path)?),
-            None => ClientsAre::Anybody,
+            Some(path) => ClientAuth::Required(Authorities::from_file(path)?),
+            None => ClientAuth::Anybody,
         };
         Ok((identity, clients))
     }

@@ -34,7 +34,7 @@ const MAX_CHALLENGE_COLUMNS: usize = 400;
 /// The scopes in a command line that the user is to type.
 const MAX_SCOPES: usize = 20;
 /// The cache partition of requests without a login.
-const NO_LOGIN: &str = "nobody";
+const ANONYMOUS_PARTITION: &str = "anonymous";
 /// The ids of failures that an outage of the authorization server may cause.
 const OUTAGE_FAILURES: [&str; 4] = ["E_AUTH", "E_CONNECT", "E_TLS", "E_LINK"];
 const OWN_TOKEN: &str = "--header 'Authorization: Bearer ...', or --header @FILE";
@@ -367,9 +367,9 @@ impl Credentials for Access {
     }
 
     fn cache_partition(&self) -> Option<String> {
-        let Source::Stored(oauth) = &self.0.source else { return Some(NO_LOGIN.into()) };
+        let Source::Stored(oauth) = &self.0.source else { return Some(ANONYMOUS_PARTITION.into()) };
         match &*lock(&self.0.sent) {
-            None => Some(NO_LOGIN.into()),
+            None => Some(ANONYMOUS_PARTITION.into()),
             Some(_) => oauth.cache_partition(),
         }
     }

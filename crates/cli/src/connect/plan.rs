@@ -9,7 +9,7 @@ use std::time::Duration;
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, CloseCause, Limits, NegotiationFailure};
+use mcpjoin::proto::session::{CloseCause, EraChoice, Limits, NegotiationFailure};
 use mcpjoin::transport::{ChildCommand, SocketConnect};
 
 use super::consent::Consent;
@@ -195,7 +195,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     let remembered = match cached {
         Some(era) if era.is_legacy() => {
             let (legacy, _) = self::client(ui, &connect, self::limits(&connect))?;
-            Some(Remembered { era, legacy: Some(legacy.ask(Ask::Only(Era::Legacy))) })
+            Some(Remembered { era, legacy: Some(legacy.era(EraChoice::Only(Era::Legacy))) })
         }
         era => era.map(|era| Remembered { era, legacy: None }),
     };
@@ -394,7 +394,7 @@ fn client(ui: &Ui, connect: &Connect, limits: Limits) -> Result<(ClientBuilder, 
         ));
     }
     if let Some(era) = era {
-        client = client.ask(Ask::Only(era));
+        client = client.era(EraChoice::Only(era));
     }
     if connect.no_cache {
         client = client.no_cache();

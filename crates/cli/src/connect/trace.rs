@@ -86,7 +86,9 @@ impl Trace {
     /// A function that writes each message it is called with.
     pub(crate) fn inspect(&self) -> impl Fn(Direction, Inspected<'_>) + Send + Sync + 'static {
         let trace = self.clone();
-        move |way, crossed| trace.crossed(if way == Direction::In { "received" } else { "sent" }, crossed)
+        move |direction, crossed| {
+            trace.crossed(if direction == Direction::In { "received" } else { "sent" }, crossed)
+        }
     }
 
     /// Of a stream the line itself is written, over HTTP each message of a body.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mcpjoin::Link;
 use mcpjoin::client::Client;
 use mcpjoin::connection::CallEvent;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{CallToolResult, ElicitResult};
 use mcpjoin::proto::{Era, Raw};
 use serde_json::{Value, json};
@@ -219,7 +219,7 @@ fn within<T>(test: impl Future<Output = T>) -> T {
 async fn client(url: &str, era: Era) -> Client {
     let filled_in = json!({ "action": "accept", "content": { "username": "ada", "email": "a@b.example" } });
     let answer: ElicitResult = Raw::parse(filled_in.to_string()).unwrap().decode().unwrap();
-    let client = Client::builder("t", "1").ask(Ask::Only(era)).elicitation(move |_| {
+    let client = Client::builder("t", "1").era(EraChoice::Only(era)).elicitation(move |_| {
         let answer = answer.clone();
         async { Ok(answer) }
     });

@@ -157,7 +157,7 @@ impl Observer {
     }
 
     /// Records a message of the opening.
-    pub(super) fn inspected(&self, way: Direction, inspected: Inspected<'_>) {
+    pub(super) fn inspected(&self, direction: Direction, inspected: Inspected<'_>) {
         let mut observed = self.lock();
         if observed.opened {
             return;
@@ -179,7 +179,7 @@ impl Observer {
             Inspected::Outbound(Outbound::Message { message, .. }) => message.clone(),
             _ => return,
         };
-        match (way, message) {
+        match (direction, message) {
             (Direction::Out, Message::Request(request)) if request.method == Method::Discover => {
                 observed.probe.get_or_insert(now);
                 observed.probe_ids.push(request.id);

@@ -35,10 +35,10 @@ impl Examination {
         let observer = self.observer.clone();
         let (of_link, of_session) = (observer.clone(), observer.clone());
         let mut inspector = self.callbacks.inspector.take();
-        let link = link.inspected(move |way, inspected| {
-            of_link.inspected(way, inspected);
+        let link = link.inspected(move |direction, inspected| {
+            of_link.inspected(direction, inspected);
             if let Some(inspector) = &mut inspector {
-                inspector(way, inspected);
+                inspector(direction, inspected);
             }
         });
         let client = client.also_on_violation(move |violation| of_session.violation(violation));

@@ -126,7 +126,7 @@ impl OrchestraDoctor {
             self.health(&mut exam, &mut known, &connection).await;
             self.tools(&mut exam, &mut known, &connection).await;
             connection.close(0, "client closed");
-            connection.settled(CLOSE_TIMEOUT).await;
+            connection.close_sent(CLOSE_TIMEOUT).await;
         }
         exam.report.orchestrator = Some(Box::new(known));
         exam.finish()

@@ -32,8 +32,8 @@ impl RecordedLink {
     pub(crate) fn new(link: Link, limits: &Limits) -> Self {
         let lines: Lines = Arc::default();
         let recorded = Arc::clone(&lines);
-        let link = link.inspected(move |way, inspected| {
-            if let (Direction::In, Inspected::Line(line)) = (way, inspected) {
+        let link = link.inspected(move |direction, inspected| {
+            if let (Direction::In, Inspected::Line(line)) = (direction, inspected) {
                 let mut recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
                 recorded.push_back((Instant::now(), Bytes::copy_from_slice(line)));
             }

@@ -82,7 +82,7 @@ struct Look {
 }
 
 impl Look {
-    /// Applies [`Validator::answer_within`] to the first response of a run, unless the limits say something else.
+    /// Applies [`Validator::respond_within`] to the first response of a run, unless the limits say something else.
     fn bound(&mut self) {
         if !self.bounded {
             return;
@@ -215,7 +215,7 @@ impl Validator {
             legacy: true,
             modern: true,
             version: None,
-            answer: Trace::default().answer_within,
+            answer: Trace::default().respond_within,
             bounded: false,
             resilience: false,
             consent: features::Consent::default(),
@@ -254,7 +254,7 @@ impl Validator {
 
     /// Also calls this tool, with these arguments: a JSON object, `None` for an empty one. It is called once in each
     /// era that the server speaks, with a token for its progress; its response may take as long as [any
-    /// other](Self::answer_within). A tool that does not exist is called as well. A tool that the server does not list,
+    /// other](Self::respond_within). A tool that does not exist is called as well. A tool that the server does not list,
     /// or whose schema does not allow these arguments, is called all the same, and [`Trace::calls`] says so.
     ///
     /// ```no_run
@@ -289,7 +289,7 @@ impl Validator {
     /// Sets how long a response may take. Default: 10 s. A later one is reported as late, and is awaited for 2 s more.
     /// The first response of a run may not take longer either, unless [`limits`](Self::limits) say so.
     #[must_use]
-    pub const fn answer_within(mut self, time: Duration) -> Self {
+    pub const fn respond_within(mut self, time: Duration) -> Self {
         self.look.answer = time;
         self.look.bounded = true;
         self

@@ -67,7 +67,7 @@ const CANCELLATION: [Step; 2] =
 
 impl<T: Transport> Runs<T> {
     pub(super) fn new(look: Look, progress: ProgressFn, transport: T, trace: Trace) -> Self {
-        let trace = Trace { answer_within: look.answer, ..trace };
+        let trace = Trace { respond_within: look.answer, ..trace };
         Self { look, transport, trace, progress: Arc::new(Mutex::new(progress)), number: 0 }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mcpjoin::Client;
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::proto::session::{Ask, Limits, ProcessExit};
+use mcpjoin::proto::session::{EraChoice, Limits, ProcessExit};
 use mcpjoin::proto::{Era, Method};
 use mcpjoin::transport::ChildCommand;
 use mcpjoin_diagnostics::doctor::{Check, Doctor, Finding, Outcome, Phase, Report};
@@ -143,7 +143,7 @@ fn r72_a_healthy_server_has_no_fault_and_every_phase_has_its_time() {
 
 #[test]
 fn only_the_legacy_era_is_examined_when_it_is_asked_for() {
-    let client = client().ask(Ask::Only(Era::Legacy));
+    let client = client().era(EraChoice::Only(Era::Legacy));
     let report = run(Doctor::new(HEALTHY.command(), client).examine());
     assert!(report.is_healthy(), "{report:#?}");
     assert_eq!(report.steps[2].outcome, Outcome::NotRun("the legacy era was asked for"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::server::{NoArguments, tool};
 use mcpjoin::transport::{HttpConnect, HttpListener, HttpOptions};
 use mcpjoin::{Client, Link, Server};
@@ -553,7 +553,7 @@ fn a_healthy_server_has_no_finding_in_either_era_and_over_http_sse() {
             server.serve_http(listener, HttpOptions::new(), std::future::pending()).await;
         });
         for (era, opened, not_run) in [(Era::Modern, 3, 4), (Era::Legacy, 4, 3)] {
-            let doctor = Doctor::new(Link::http(&url), client().ask(Ask::Only(era)));
+            let doctor = Doctor::new(Link::http(&url), client().era(EraChoice::Only(era)));
             let report = doctor.examine().await;
             assert!(report.is_healthy(), "{report:#?}");
             let phases: Vec<&str> = report.steps.iter().map(|step| step.phase.as_str()).collect();

@@ -95,7 +95,7 @@ async fn over_http(server: &Server, row: &Row, over: Over) -> Result<Report, Str
         Over::Sse => Validator::http(Link::http(front.url.replace("/mcp", "/sse")).legacy_sse()),
         _ => looking(front.validator(), row),
     };
-    let validator = validator.answer_within(if row.fault.slow { SLOW } else { PATIENCE });
+    let validator = validator.respond_within(if row.fault.slow { SLOW } else { PATIENCE });
     looked(validator).await.map(|trace| judged(&trace)).map_err(|error| error.to_string())
 }
 

@@ -274,7 +274,7 @@ async fn r44_a_mute_server_is_waited_for_as_long_as_was_said() {
     connecting.probe = Duration::from_secs(1);
     let validator = || Validator::stream(|| async { Ok::<_, SocketError>(mute()) });
     for validator in
-        [validator().answer_within(Duration::from_secs(1)), validator().limits(connecting.clone())]
+        [validator().respond_within(Duration::from_secs(1)), validator().limits(connecting.clone())]
     {
         let began = tokio::time::Instant::now();
         let outcome = looked(validator).await;
@@ -289,7 +289,7 @@ async fn r44_a_mute_server_is_waited_for_as_long_as_was_said() {
 async fn r44_a_mute_program_is_ended_soon() {
     let began = std::time::Instant::now();
     let sleeping = ChildCommand::new("sleep").arg("1000");
-    let outcome = looked(Validator::new(sleeping).answer_within(Duration::from_millis(300))).await;
+    let outcome = looked(Validator::new(sleeping).respond_within(Duration::from_millis(300))).await;
     assert!(matches!(outcome, Err(ValidateError::NoSession(_))), "{outcome:?}");
     // This takes three seconds. A busy machine may take ten times as long. The default limits (5 s for the probe, 30 s for
     // `initialize`) add up to 35 s, which is more than that.
@@ -307,7 +307,7 @@ async fn r44_silence_costs_a_bounded_time() {
         ..Fault::default()
     })
     .await;
-    let validator = silent.validator().without_legacy().answer_within(Duration::from_secs(1));
+    let validator = silent.validator().without_legacy().respond_within(Duration::from_secs(1));
     let report = judged(&looked(validator).await.unwrap());
     assert!(failed(&report).contains(&"request-answered"), "{:?}", failed(&report));
 }
@@ -366,7 +366,7 @@ async fn a_server_that_asks_without_end_is_answered_a_bounded_number_of_times() 
         ..Fault::default()
     })
     .await;
-    let validator = asking.validator().without_modern().answer_within(Duration::from_secs(1));
+    let validator = asking.validator().without_modern().respond_within(Duration::from_secs(1));
     let report = judged(&looked(validator).await.unwrap());
     assert!(failed(&report).contains(&"request-answered"), "{:?}", failed(&report));
     assert!(failed(&report).contains(&"request-id-not-reused"), "{:?}", failed(&report));

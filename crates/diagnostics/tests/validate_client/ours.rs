@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     CreateMessageResult, ElicitAction, ElicitResult, Members, Role, Root, TextContent,
 };
@@ -18,7 +18,7 @@ use super::{accused, all_passed, judged, link, server};
 /// Uses each feature of a client.
 async fn work(link: Link, era: Era) {
     let client = Client::builder("worker", "1")
-        .ask(Ask::Only(era))
+        .era(EraChoice::Only(era))
         .roots(vec![Root::new("file:///tmp")])
         .elicitation(async |_| {
             let mut result = ElicitResult::new(ElicitAction::Accept);
@@ -141,7 +141,7 @@ async fn our_client_is_clean_over_http() {
 async fn our_client_leaves_a_server_whose_version_it_does_not_know() {
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
     let looking = ClientValidator::new(server()).refusing().serve(link(ours), pending());
-    let connecting = Client::builder("worker", "1").ask(Ask::Only(Era::Legacy)).connect(link(theirs));
+    let connecting = Client::builder("worker", "1").era(EraChoice::Only(Era::Legacy)).connect(link(theirs));
     let (trace, connected) = tokio::join!(looking, connecting);
     assert!(connected.is_err());
     let report = judged(&trace);

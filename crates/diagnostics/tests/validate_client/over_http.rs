@@ -130,7 +130,7 @@ async fn looked_at<C: Future<Output = ()>>(
         StopReason::Over
     };
     let options = HttpOptions::new().retry(RETRY);
-    let looking = validator.answer_within(ANSWER).serve_http(listener, options, None, end);
+    let looking = validator.respond_within(ANSWER).serve_http(listener, options, None, end);
     let working = async {
         client(raw).await;
         let _ = over.send(());

@@ -1,10 +1,9 @@
 //! Translates results and errors of a modern server into a legacy revision. Members that differ are removed, added or
 //! replaced; every other byte stays.
 
-use std::sync::{Mutex, PoisonError};
-
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Profile, Raw, Version, code};
+use parking_lot::Mutex;
 
 use mcpjoin::internal::{KnownTools, is_of_object, wrap, wrapped};
 
@@ -135,7 +134,7 @@ fn translated_content(profile: &Profile, content: &Raw) -> Option<Raw> {
 
 impl WrappedTools {
     fn with<T>(&self, act: impl FnOnce(&mut KnownTools<()>) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.0.lock())
     }
 
     fn insert(&self, name: &str) {

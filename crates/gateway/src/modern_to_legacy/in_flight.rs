@@ -19,11 +19,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcpjoin_proto::types::{InputRequest, InputRequests, InputResponses, LoggingLevel};
 use mcpjoin_proto::{ErrorObject, Notification, Raw};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -114,19 +115,15 @@ pub(super) struct Requester<C> {
 }
 
 impl<C> InFlight<C> {
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Since when no request is in flight; `None` if one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.requests.is_empty().then_some(state.last_end)
     }
 
     /// Whether a request ended before the server answered it, so that no call that can be asked may begin here.
     pub(super) fn is_left_unanswered(&self) -> bool {
-        self.exclusive && self.lock().left_unanswered
+        self.exclusive && self.state.lock().left_unanswered
     }
 }
 
@@ -152,13 +149,13 @@ impl<C: Clone> InFlight<C> {
 
     /// Begins a request during which its client cannot be asked anything. `None`: the gateway makes it for no client.
     pub(super) fn begin(self: &Arc<Self>, requester: Option<Requester<C>>) -> RequestGuard<C> {
-        self.insert(&mut self.lock(), requester)
+        self.insert(&mut self.state.lock(), requester)
     }
 
     /// Begins a call during which the client can be asked for input, and makes it the owner of the server. `None` if
     /// another call owns the server, or if a request was left unanswered.
     pub(super) fn claim(self: &Arc<Self>, requester: Requester<C>) -> Option<RequestGuard<C>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if self.exclusive && (state.left_unanswered || state.owner.is_some()) {
             return None;
         }
@@ -195,7 +192,7 @@ impl<C: Clone> InFlight<C> {
         request: InputRequest,
         bytes: usize,
     ) -> Result<PendingQuestion<C>, ErrorObject> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let number = state.next_number();
         let State { requests, owner, left_unanswered, .. } = &mut *state;
         let owner = owner.as_mut().filter(|owner| owner.accepts_questions).ok_or_else(no_call)?;
@@ -215,7 +212,7 @@ impl<C: Clone> InFlight<C> {
     /// The client that receives a log message of this level, or `None`. A message for a client that is away is stored
     /// until it returns.
     pub(super) fn log_recipient(&self, level: LoggingLevel, log: &Notification) -> Option<C> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State { requests, owner, .. } = &mut *state;
         let wants = |request: &Request<C>| {
             (request.alone || !self.shared) && request.log_level.is_some_and(|lowest| level >= lowest)
@@ -233,13 +230,13 @@ impl<C: Clone> InFlight<C> {
 
     /// The client of the oldest request, if all requests are those of one client.
     pub(super) fn only_client(&self) -> Option<C> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.requests.values().filter(|_| !self.shared).find_map(|request| request.client.clone())
     }
 
     /// The lowest level of log messages that a request in flight asks for.
     pub(super) fn lowest_log_level(&self) -> Option<LoggingLevel> {
-        self.lock().requests.values().filter_map(|request| request.log_level).min()
+        self.state.lock().requests.values().filter_map(|request| request.log_level).min()
     }
 }
 
@@ -284,7 +281,7 @@ fn no_call() -> ErrorObject {
 impl<C: Clone> RequestGuard<C> {
     /// Acts on the request, and on its part as the owner if it is the owner.
     fn with<R: Default>(&self, act: impl FnOnce(&mut Request<C>, Option<&mut Owner>) -> R) -> R {
-        let mut state = self.in_flight.lock();
+        let mut state = self.in_flight.state.lock();
         let State { requests, owner, .. } = &mut *state;
         let Some(request) = requests.get_mut(&self.number) else { return R::default() };
         act(request, owner.as_mut().filter(|owner| owner.number == self.number))
@@ -374,7 +371,7 @@ impl<C> Request<C> {
 
 impl<C> Drop for RequestGuard<C> {
     fn drop(&mut self) {
-        let mut state = self.in_flight.lock();
+        let mut state = self.in_flight.state.lock();
         let Some(request) = state.requests.remove(&self.number) else { return };
         state.last_end = Instant::now();
         state.left_unanswered |= request.at_server && self.in_flight.shared;
@@ -401,7 +398,7 @@ impl<C> PendingQuestion<C> {
 
 impl<C> Drop for PendingQuestion<C> {
     fn drop(&mut self) {
-        if let Some(owner) = &mut self.in_flight.lock().owner {
+        if let Some(owner) = &mut self.in_flight.state.lock().owner {
             owner.questions.retain(|question| question.number != self.number);
         }
     }

@@ -20,12 +20,13 @@ mod translate;
 mod url_elicitation;
 
 use std::future::pending;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Asker, Call, CallError, CallRefused, Reply};
+use mcpjoin_proto::session::{Call, CallError, CallRefused, ClientInfo, Reply};
 use mcpjoin_proto::types::{ListenParams, LoggingLevel, SubscriptionFilter};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::in_flight::{InFlight, RequestGuard, Requester, SessionLogLevel};
@@ -64,7 +65,7 @@ pub(super) struct ModernToLegacy {
     pool: PoolState,
     streams: Arc<Streams>,
     /// What the clients can do. All clients of a server declare the same.
-    asker: OnceLock<Arc<Asker>>,
+    client: OnceLock<Arc<ClientInfo>>,
     /// The current run, once a request needed it.
     run: Mutex<Option<Arc<Run>>>,
 }
@@ -107,7 +108,7 @@ impl PoolState {
 
 impl ModernToLegacy {
     pub(super) fn new(pool: PoolState) -> Self {
-        Self { pool, streams: Arc::new(Streams::new()), asker: OnceLock::new(), run: Mutex::default() }
+        Self { pool, streams: Arc::new(Streams::new()), client: OnceLock::new(), run: Mutex::default() }
     }
 
     /// Claims the run of this connection for a call. `None`: another call owns it.
@@ -137,8 +138,8 @@ impl ModernToLegacy {
     }
 
     fn learn_asker(&self, cx: &Context) {
-        if let Some(asker) = cx.asker() {
-            let _ = self.asker.get_or_init(|| asker.clone());
+        if let Some(client) = cx.client() {
+            let _ = self.client.get_or_init(|| client.clone());
         }
     }
 
@@ -191,11 +192,11 @@ impl ModernToLegacy {
     pub(super) async fn upstream_request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
         let Request { method, params, .. } = request;
         let run = self.run(&cx.connection());
-        let unknown = Asker::default();
-        let asker = self.asker.get().map_or(&unknown, |asker| &**asker);
+        let unknown = ClientInfo::default();
+        let client = self.client.get().map_or(&unknown, |client| &**client);
         let params = params.map(Payload::into_raw);
         let bytes = method.as_str().len() + params.as_ref().map_or(0, Raw::len);
-        let question = translate::question(&method, params, &asker.capabilities)?;
+        let question = translate::question(&method, params, &client.capabilities)?;
         run.in_flight.ask(question, bytes)?.answer().await.map(Reply::Complete)
     }
 
@@ -278,12 +279,12 @@ impl ModernToLegacy {
     }
 
     fn current(&self) -> Option<Arc<Run>> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.run.lock().clone()
     }
 
     /// The run of this connection.
     fn run(&self, connection: &Connection) -> Arc<Run> {
-        let mut current = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.run.lock();
         if let Some(run) = current.as_ref().filter(|run| run.connection.is(connection)) {
             return run.clone();
         }
@@ -307,7 +308,7 @@ impl ModernToLegacy {
 
     /// Starts the task that subscribes to resources at this run, if it does not exist yet. Returns its progress.
     fn subscription_progress(&self, run: &Run) -> tokio::sync::watch::Receiver<u64> {
-        let mut task = run.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = run.subscriptions.lock();
         let task = task.get_or_insert_with(|| {
             let (connection, in_flight) = (run.connection.clone(), run.in_flight.clone());
             self.streams.subscribe_with(move |method, params| {

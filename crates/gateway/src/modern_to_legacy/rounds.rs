@@ -11,7 +11,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Asker, CallError, Reply};
+use mcpjoin_proto::session::{CallError, ClientInfo, Reply};
 use mcpjoin_proto::types::{InputRequests, InputRequired, InputResponses};
 use mcpjoin_proto::{ErrorObject, Method, Payload};
 use tokio::task::yield_now;
@@ -98,8 +98,8 @@ impl ModernToLegacy {
             request: request_digest(method.as_str(), params.as_ref()),
             principal: cx.origin().and_then(|origin| origin.principal.clone()),
         };
-        let unknown = Asker::default();
-        let client = &cx.asker().map_or(&unknown, |asker| &**asker).capabilities;
+        let unknown = ClientInfo::default();
+        let client = &cx.client().map_or(&unknown, |client| &**client).capabilities;
         let (mut open, mut claim) = (None, None);
         // The ids of the pages that the user has agreed to visit.
         let mut agreed = Vec::new();

@@ -9,13 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::resource::is_within;
 use mcpjoin_proto::types::{ServerCapabilities, SubscriptionFilter};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -71,10 +72,6 @@ impl Streams {
         Self { open: Mutex::default(), changes: watch::Sender::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Opens a stream, and acknowledges the part of `filter` that the server declares.
     ///
     /// # Errors
@@ -92,7 +89,7 @@ impl Streams {
             return Err(refused);
         }
         let count = names.len();
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         if open.resources + count > MAX_RESOURCES {
             return Err(ErrorObject::internal(format!(
                 "too many subscriptions: the limit `subscriptions` of {MAX_RESOURCES} of this bridge is reached"
@@ -117,7 +114,7 @@ impl Streams {
     pub(super) fn notify(&self, notification: &Notification) {
         let uri = notification.params.as_ref().and_then(Payload::uri);
         let uri = uri.as_ref().and_then(Raw::to_string_value);
-        let open = self.lock();
+        let open = self.open.lock();
         let Notification { method, params } = notification;
         for stream in open.streams.values().filter(|stream| wants(&stream.filter, method, uri.as_deref())) {
             (stream.send)(with_stream(method.clone(), params.as_ref(), &stream.id));
@@ -132,14 +129,14 @@ impl Streams {
     }
 
     fn resources(&self) -> BTreeSet<String> {
-        let open = self.lock();
+        let open = self.open.lock();
         let named = open.streams.values().filter_map(|stream| stream.filter.resource_subscriptions.as_ref());
         named.flatten().cloned().collect()
     }
 
     /// Whether no stream is open.
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().streams.is_empty()
+        self.open.lock().streams.is_empty()
     }
 
     /// Whether a stream names a resource, or has named one.
@@ -184,7 +181,7 @@ impl Drop for SubscriptionTask {
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        let mut open = self.streams.lock();
+        let mut open = self.streams.open.lock();
         let Some(stream) = open.streams.remove(&self.number) else { return };
         let count = stream.filter.resource_subscriptions.as_ref().map_or(0, Vec::len);
         open.resources -= count;
@@ -286,7 +283,7 @@ mod tests {
         let log = sent.clone();
         let send = move |notification: Notification| {
             let params = notification.params.map(|params| params.raw().to_string()).unwrap_or_default();
-            log.lock().unwrap().push(format!("{} {params}", notification.method));
+            log.lock().push(format!("{} {params}", notification.method));
         };
         let id = Raw::parse(id.to_owned()).expect("JSON");
         (streams.open(id, filter, Some(&server()), Box::new(send)).expect("room"), sent)
@@ -327,7 +324,7 @@ mod tests {
         streams.notify(&updated("file:///a"));
         let tag = r#""_meta":{"io.modelcontextprotocol/subscriptionId":"#;
         assert_eq!(
-            *sent.lock().unwrap(),
+            *sent.lock(),
             [
                 format!(
                     r#"notifications/subscriptions/acknowledged {{{tag}7}},"notifications":{{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}}}}"#
@@ -338,10 +335,10 @@ mod tests {
             ]
         );
         assert_eq!(
-            others.lock().unwrap()[1],
+            others.lock()[1],
             format!(r#"notifications/resources/updated {{{tag}"7"}},"uri":"file:///b/c"}}"#)
         );
-        assert_eq!(others.lock().unwrap().len(), 2);
+        assert_eq!(others.lock().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]

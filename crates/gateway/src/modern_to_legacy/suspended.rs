@@ -9,10 +9,11 @@
 //! random bits. The stored calls are limited in number, in bytes and in time.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mcpjoin_proto::ErrorObject;
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::{Sleep, sleep};
 
@@ -104,16 +105,12 @@ impl<T: Send + 'static> Suspended<T> {
         Self { bounds, abandon, entries: Mutex::new(entries) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Entries<T>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Stores a call until its client returns, and gives the handle for that. `bytes`: the size of its questions.
     ///
     /// # Errors
     /// If a limit is reached: the error names it, and the call is abandoned.
     pub(super) fn add(self: &Arc<Self>, call: T, owner: Owner, bytes: usize) -> Result<String, ErrorObject> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         match self.reserve(&entries, bytes) {
             Ok(handle) => {
                 let name: Box<str> = handle.as_str().into();
@@ -150,7 +147,7 @@ impl<T: Send + 'static> Suspended<T> {
     /// If the handle was used already, has expired, belongs to another client or request, or is unknown. A call of
     /// another client or request stays stored.
     pub(super) fn take(&self, handle: &str, owner: &Owner) -> Result<T, ErrorObject> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let Some(entry) = entries.by_handle.get(handle) else {
             let invalid = entries.invalid.iter().find_map(|(name, why)| (**name == *handle).then_some(*why));
             return Err(refused(match invalid {
@@ -172,13 +169,13 @@ impl<T: Send + 'static> Suspended<T> {
 
     /// How many calls are stored.
     pub(super) fn len(&self) -> usize {
-        self.lock().by_handle.len()
+        self.entries.lock().by_handle.len()
     }
 }
 
 impl<T> Drop for Suspended<T> {
     fn drop(&mut self) {
-        for entry in self.entries.get_mut().unwrap_or_else(PoisonError::into_inner).by_handle.values() {
+        for entry in self.entries.get_mut().by_handle.values() {
             entry.timer.abort();
         }
     }
@@ -188,7 +185,7 @@ impl<T> Drop for Suspended<T> {
 async fn expire<T: Send + 'static>(calls: Weak<Suspended<T>>, handle: Box<str>, absence: Sleep) {
     absence.await;
     let Some(calls) = calls.upgrade() else { return };
-    let expired = calls.lock().remove(&handle, Invalid::Expired);
+    let expired = calls.entries.lock().remove(&handle, Invalid::Expired);
     if let Some(call) = expired {
         let why = format!(
             "the client did not come back with an answer within {} s",
@@ -225,7 +222,7 @@ mod tests {
     struct Noted(&'static str, Arc<Mutex<Vec<String>>>);
 
     fn abandon(call: Noted, why: &str) {
-        call.1.lock().unwrap().push(format!("{}: {why}", call.0));
+        call.1.lock().push(format!("{}: {why}", call.0));
     }
 
     fn owner(request: u8, principal: Option<&str>) -> Owner {
@@ -254,7 +251,7 @@ mod tests {
         assert!(error.message.contains("was used already"), "{}", error.message);
         let error = calls.take("mcpjoin-0", &owner(1, None)).expect_err("unknown");
         assert!(error.message.contains("is not one that this bridge has given"), "{}", error.message);
-        assert!(abandoned.lock().unwrap().is_empty());
+        assert!(abandoned.lock().is_empty());
     }
 
     #[tokio::test]
@@ -276,7 +273,7 @@ mod tests {
         calls.add(Noted("c", abandoned.clone()), owner(1, None), 4).expect("just fits");
         let error = calls.add(Noted("d", abandoned.clone()), owner(1, None), 0).expect_err("too many calls");
         assert!(error.message.contains("`parked_calls` of 2"), "{}", error.message);
-        let messages = abandoned.lock().unwrap().clone();
+        let messages = abandoned.lock().clone();
         assert_eq!(messages.len(), 2);
         assert!(messages[0].starts_with("b: ") && messages[1].starts_with("d: "), "{messages:?}");
         calls.take(&first, &owner(1, None)).expect("its own");
@@ -321,10 +318,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(begun.elapsed().as_secs(), 600);
-        assert_eq!(
-            *abandoned.lock().unwrap(),
-            ["a: the client did not come back with an answer within 600 s"]
-        );
+        assert_eq!(*abandoned.lock(), ["a: the client did not come back with an answer within 600 s"]);
         let error = calls.take(&handle, &owner(1, None)).expect_err("too late");
         assert!(error.message.contains("is too old"), "{}", error.message);
         calls.add(Noted("b", abandoned), owner(1, None), 10).expect("its bytes are free again");
@@ -337,6 +331,6 @@ mod tests {
         calls.take(&handle, &owner(1, None)).expect("its own");
         tokio::time::advance(MAX_ABSENCE * 2).await;
         tokio::task::yield_now().await;
-        assert!(abandoned.lock().unwrap().is_empty());
+        assert!(abandoned.lock().is_empty());
     }
 }

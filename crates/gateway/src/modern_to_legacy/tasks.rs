@@ -8,12 +8,12 @@
 //!
 //! Progress of a task is not forwarded after the task was created: it belongs to no open request.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{Call, Reply};
 use mcpjoin_proto::types::{TaskParams, meta::key};
 use mcpjoin_proto::{Kind, Method, Payload, Raw};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use mcpjoin::connection::{Calling, Connection};
@@ -50,13 +50,9 @@ pub(super) struct RunningTask {
 }
 
 impl TaskTools {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The server's list has changed.
     pub(super) fn forget(&self) {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         known.tools = None;
         known.changes += 1;
     }
@@ -72,13 +68,13 @@ impl TaskTools {
         if let Some(known) = self.known(tool) {
             return known;
         }
-        let failures = self.lock().failures;
+        let failures = self.known.lock().failures;
         let _reading = self.reading.lock().await;
         if let Some(known) = self.known(tool) {
             return known;
         }
         let changes = {
-            let known = self.lock();
+            let known = self.known.lock();
             // The read that this call waited for failed, and it does not wait for another one.
             if known.failures != failures {
                 return false;
@@ -87,11 +83,11 @@ impl TaskTools {
         };
         // After a failure the next call reads the list again.
         let Some(tools) = read_tools(connection).await else {
-            self.lock().failures += 1;
+            self.known.lock().failures += 1;
             return false;
         };
         let contains = tools.get(tool).is_some();
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         if known.changes == changes {
             known.tools = Some(tools);
         }
@@ -99,7 +95,7 @@ impl TaskTools {
     }
 
     fn known(&self, tool: &str) -> Option<bool> {
-        self.lock().tools.as_ref().map(|tools| tools.get(tool).is_some())
+        self.known.lock().tools.as_ref().map(|tools| tools.get(tool).is_some())
     }
 }
 

@@ -8,13 +8,13 @@
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mcpjoin_proto::types::{
     ClientCapabilities, ElicitAction, InputRequest, InputRequests, InputResponses, UrlElicitationRequiredData,
 };
 use mcpjoin_proto::{ErrorObject, Method, Raw, code};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -104,7 +104,7 @@ pub(super) struct CompletedPages {
 impl CompletedPages {
     /// The server reports a page as completed.
     pub(super) fn add(&self, id: &str) {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock();
         if ids.len() == MAX_COMPLETED_PAGES {
             ids.pop_front();
         }
@@ -129,7 +129,7 @@ impl CompletedPages {
     }
 
     fn contains(&self, wanted: &[String]) -> bool {
-        let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let ids = self.ids.lock();
         !wanted.is_empty() && wanted.iter().all(|id| ids.contains(&self.hasher.hash_one(id.as_str())))
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::server::{Context, NoArguments, tool};
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService};
 use mcpjoin::{Client, Link, Server};
@@ -67,7 +67,7 @@ fn g145_a_token_that_was_shown_to_us_goes_no_further() {
                 async move { serving.serve_http(listener, options(), std::future::pending()).await },
             );
         for era in [Era::Legacy, Era::Modern] {
-            let builder = Client::builder("near", "1").ask(Ask::Only(era));
+            let builder = Client::builder("near", "1").era(EraChoice::Only(era));
             let link = Link::http(&url).header("authorization", "Bearer alice-s3cr3t").build().unwrap();
             let client = builder.connect(link).await.unwrap();
             let result = client.call_tool("who", None).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::{Era, RequestId};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEvent};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn gateway(build: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> (Gateway, Co
         tokio::spawn(answers(server));
         std::future::ready(Ok::<_, std::io::Error>(link))
     });
-    let builder = builder.ask(Ask::Only(Era::Legacy)).on_event(move |event| {
+    let builder = builder.era(EraChoice::Only(Era::Legacy)).on_event(move |event| {
         let mut running = running.lock().unwrap();
         match event {
             GatewayEvent::Started { upstream, .. } => drop(running.insert(*upstream)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcpjoin::Link;
 use mcpjoin::client::Restart;
 use mcpjoin::proto::session::{
-    Ask, CloseCause, Inbound, Limits, Origin, Outbound, ProcessExit, TransportCaps, TransportEnd,
+    CloseCause, EraChoice, Inbound, Limits, Origin, Outbound, ProcessExit, TransportCaps, TransportEnd,
 };
 use mcpjoin::proto::{Era, Message, Response};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, Refusal};
@@ -110,7 +110,7 @@ fn a_stream_on_a_legacy_server_outlives_its_runs_and_ends_when_it_is_given_up() 
     run(async {
         let (mut servers, start) = Servers::set();
         let restart = Restart::default().starts(2);
-        let gateway = Gateway::builder(start).restart(restart).ask(Ask::Only(Era::Legacy)).build();
+        let gateway = Gateway::builder(start).restart(restart).era(EraChoice::Only(Era::Legacy)).build();
         let (mut client, _served) = client(&gateway);
         let filter = r#""notifications":{"toolsListChanged":true},"#;
         client.say(&modern_request("\"s\"", "subscriptions/listen", filter, "")).await;
@@ -603,7 +603,7 @@ fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
         let mut clients = Vec::new();
         for era in [Era::Legacy, Era::Modern] {
             let link = Link::tcp(&address).await.unwrap();
-            let builder = mcpjoin::Client::builder("c", "1").ask(Ask::Only(era));
+            let builder = mcpjoin::Client::builder("c", "1").era(EraChoice::Only(era));
             let client = builder.connect(link).await.unwrap();
             let result = client.call_tool("t", None).await.unwrap();
             assert_eq!(result.content[0].as_text(), Some("done"));

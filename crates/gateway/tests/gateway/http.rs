@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, LoggingLevel, Members,
 };
@@ -66,7 +66,7 @@ fn both_eras_over_http_with_questions_and_logs_in_a_call() {
             let logs = Arc::new(Mutex::new(0));
             let heard = logs.clone();
             let client = Client::builder("near", "1")
-                .ask(Ask::Only(era))
+                .era(EraChoice::Only(era))
                 .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) })
                 .on_notification(move |_| *heard.lock().unwrap() += 1)
                 .connect(Link::http(&url).build().unwrap())
@@ -120,7 +120,7 @@ fn two_nameless_clients_at_one_address_are_each_asked_what_their_own_call_asks()
             let heard = Arc::new(Mutex::new(Vec::new()));
             let hears = heard.clone();
             let client = Client::builder("near", "1")
-                .ask(Ask::Only(Era::Modern))
+                .era(EraChoice::Only(Era::Modern))
                 .elicitation(move |params| {
                     let mcpjoin::proto::types::ElicitParams::Form(params) = params else { panic!() };
                     hears.lock().unwrap().push(params.message);
@@ -313,7 +313,7 @@ fn the_end_of_a_session_is_the_end_of_its_server() {
         let connecting = {
             let url = url.clone();
             tokio::spawn(async move {
-                let builder = Client::builder("c", "1").ask(Ask::Only(Era::Legacy));
+                let builder = Client::builder("c", "1").era(EraChoice::Only(Era::Legacy));
                 builder.connect(Link::http(&url).build().unwrap()).await.unwrap()
             })
         };

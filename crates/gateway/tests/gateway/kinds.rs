@@ -1,7 +1,7 @@
 //! Tests of tools that a legacy server runs only as tasks, as its list says: the limits of reading the list.
 
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin_gateway::Gateway;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ const TOOL_BYTES: usize = 4 * 1024 * 1024;
 /// A modern client has called the tool, and the legacy server receives the request for its list next.
 async fn called(tool: &str) -> (Gateway, Raw, Raw) {
     let (mut servers, start) = Servers::set();
-    let gateway = Gateway::builder(start).ask(Ask::Only(Era::Legacy)).build();
+    let gateway = Gateway::builder(start).era(EraChoice::Only(Era::Legacy)).build();
     let (mut client, _served) = client(&gateway);
     calls(&mut client, tool).await;
     let mut server = servers.next().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams, ElicitResult,
     ElicitationSchema, LoggingLevel, Members, Resource, Role, Root, SamplingMessage, TextContent,
@@ -347,7 +347,7 @@ fn our_own_client_of_each_legacy_revision_before_our_own_modern_server() {
                 server.connect(far);
                 std::future::ready(Ok::<_, std::io::Error>(near))
             };
-            let gateway = Gateway::builder(start).ask(Ask::Only(Era::Modern)).build();
+            let gateway = Gateway::builder(start).era(EraChoice::Only(Era::Modern)).build();
             let (near, far) = Link::memory();
             let serving = gateway.clone();
             let served = tokio::spawn(async move { serving.serve(far).await });

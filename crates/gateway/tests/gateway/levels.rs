@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin_gateway::Gateway;
 use serde_json::json;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ fn a_server_is_told_a_level_if_it_logs_and_a_request_wants_log_messages() {
         ] {
             for method in ["tools/call", "tools/list"] {
                 let (mut servers, start) = Servers::set();
-                let gateway = Gateway::builder(start).ask(Ask::Only(Era::Legacy)).build();
+                let gateway = Gateway::builder(start).era(EraChoice::Only(Era::Legacy)).build();
                 let (mut client, _served) = client(&gateway);
                 client.say(&modern_request("1", method, "", level)).await;
                 let mut server = servers.next().await;
@@ -52,7 +52,7 @@ fn a_server_is_told_a_level_if_it_logs_and_a_request_wants_log_messages() {
 fn a_server_that_does_not_take_a_level_delays_a_call_by_five_seconds() {
     run(async {
         let (mut servers, start) = Servers::set();
-        let gateway = Gateway::builder(start).ask(Ask::Only(Era::Legacy)).build();
+        let gateway = Gateway::builder(start).era(EraChoice::Only(Era::Legacy)).build();
         let (mut client, _served) = client(&gateway);
         client.say(&modern_request("1", "tools/call", "", LEVEL)).await;
         let mut server = servers.next().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::connection::CallEvent;
-use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::proto::types::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams, ElicitParams, ElicitResult,
     ElicitUrlParams, ElicitationSchema, LoggingLevel, Members, Resource, Role, Root, SamplingMessage,
@@ -137,7 +137,7 @@ fn gateway(server: &Server) -> GatewayBuilder {
 // ---- a client of this library ----
 
 fn modern() -> ClientBuilder {
-    Client::builder("c", "1").ask(Ask::Only(Era::Modern))
+    Client::builder("c", "1").era(EraChoice::Only(Era::Modern))
 }
 
 /// A client that answers everything.
@@ -283,7 +283,7 @@ fn by_hand() -> (GatewayBuilder, mpsc::UnboundedReceiver<Wire>) {
         let _ = starts.send(wire);
         async { Ok::<_, std::io::Error>(link) }
     });
-    (builder.ask(Ask::Only(Era::Legacy)), started)
+    (builder.era(EraChoice::Only(Era::Legacy)), started)
 }
 
 // ---- questions ----

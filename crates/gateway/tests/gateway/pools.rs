@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mcpjoin::Link;
-use mcpjoin::proto::session::{Ask, Inbound, Origin, Outbound, TransportCaps};
+use mcpjoin::proto::session::{EraChoice, Inbound, Origin, Outbound, TransportCaps};
 use mcpjoin::proto::{Era, RequestId, decode, encode};
 use mcpjoin::transport::ChannelDriver;
 use mcpjoin_gateway::{Gateway, GatewayBuilder};
@@ -172,7 +172,7 @@ impl Programs {
             tokio::spawn(program(number, server, told, says.clone()));
             std::future::ready(Ok::<_, std::io::Error>(link))
         });
-        (Self { said, to }, builder.ask(Ask::Only(Era::Legacy)))
+        (Self { said, to }, builder.era(EraChoice::Only(Era::Legacy)))
     }
 
     fn starts(&self) -> usize {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use mcpjoin_proto::session::{Ask, ClientRole, Limits, Presents, Violation};
+use mcpjoin_proto::session::{ClientRole, EraChoice, Limits, Presents, Violation};
 use mcpjoin_proto::types::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation,
     Root,
@@ -40,7 +40,7 @@ const MAX_PAGES: usize = 1000;
 #[must_use = "a builder connects nothing by itself"]
 pub struct ClientBuilder {
     info: Implementation,
-    ask: Ask,
+    era: EraChoice,
     version: Option<Version>,
     limits: Limits,
     max_rounds: usize,
@@ -64,7 +64,7 @@ impl ClientBuilder {
     pub(super) fn new(name: &str, version: &str) -> Self {
         Self {
             info: Implementation::new(name, version),
-            ask: Ask::Auto,
+            era: EraChoice::Auto,
             version: None,
             limits: Limits::default(),
             max_rounds: MAX_ROUNDS,
@@ -85,8 +85,8 @@ impl ClientBuilder {
 
     /// Sets which era to request. By default the client detects it: it sends `server/discover` and falls back to
     /// `initialize`.
-    pub const fn ask(mut self, ask: Ask) -> Self {
-        self.ask = ask;
+    pub const fn era(mut self, era: EraChoice) -> Self {
+        self.era = era;
         self
     }
 
@@ -94,7 +94,7 @@ impl ClientBuilder {
     /// before it.
     pub fn protocol_version(mut self, version: Version) -> Self {
         if let Some(profile) = Profile::of(&version) {
-            self.ask = Ask::Only(profile.era);
+            self.era = EraChoice::Only(profile.era);
         }
         self.version = Some(version);
         self
@@ -313,13 +313,13 @@ impl ClientBuilder {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn connect(self, link: Link) -> Result<Client, ConnectError> {
-        let (plan, ask) = self.plan();
-        let opening = plan.open(link, ask);
+        let (plan, era) = self.plan();
+        let opening = plan.open(link, era);
         let peer = opening.opened_or_failed_promptly().await?;
         Ok(opening.client(peer))
     }
 
-    pub(super) fn plan(self) -> (Plan, Ask) {
+    pub(super) fn plan(self) -> (Plan, EraChoice) {
         let answers = Arc::new(self.answers);
         let (capabilities, handler, relayed) = match self.custom_handler {
             Some(CustomHandler { capabilities, handler, relayed }) => (capabilities, Some(handler), relayed),
@@ -340,7 +340,7 @@ impl ClientBuilder {
             on_violation: self.on_violation,
             caching: self.caching,
         };
-        (plan, self.ask)
+        (plan, self.era)
     }
 }
 
@@ -348,7 +348,7 @@ impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
             .field("info", &self.info)
-            .field("ask", &self.ask)
+            .field("era", &self.era)
             .field("version", &self.version)
             .field("answers", &self.answers)
             .finish_non_exhaustive()

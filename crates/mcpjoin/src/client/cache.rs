@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::types::resource::is_within;
 use mcpjoin_proto::types::{CacheScope, ResourceUpdatedParams};
 use mcpjoin_proto::{Method, Notification, Raw};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Default maximum number of results. A server with ten lists of ten pages each needs a tenth of it.
@@ -128,7 +129,7 @@ impl Cache {
 
     /// Removes all entries. Results of requests in flight are not cached either.
     pub fn clear(&self) {
-        let mut store = self.lock();
+        let mut store = self.0.lock();
         store.cleared += 1;
         store.results.clear();
         store.order.clear();
@@ -138,7 +139,7 @@ impl Cache {
     /// Returns the number of results, including stale ones that were not requested since.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().results.len()
+        self.0.lock().results.len()
     }
 
     /// Returns whether the cache is empty.
@@ -150,23 +151,18 @@ impl Cache {
     /// Returns the bytes of all entries: their results, their keys and 256 bytes each.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
-    /// No user code runs under the lock. At worst a panic leaves a cache that counts wrongly.
-    fn lock(&self) -> MutexGuard<'_, Store> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().bytes
     }
 
     /// Returns the first of these that is fresh.
     pub(super) fn fresh(&self, keys: impl IntoIterator<Item = Key>) -> Option<Raw> {
-        let mut store = self.lock();
+        let mut store = self.0.lock();
         keys.into_iter().find_map(|key| store.fresh(&key))
     }
 
     /// Returns how often the results of this method were invalidated.
     pub(super) fn changes(&self, method: &Method) -> u64 {
-        self.lock().changes_of(method)
+        self.0.lock().changes_of(method)
     }
 
     /// Stores a result if nothing was invalidated since it was requested, when there were `changes` changes. Removes
@@ -179,7 +175,7 @@ impl Cache {
         result: &Raw,
         arrived: Instant,
     ) {
-        let mut store = self.lock();
+        let mut store = self.0.lock();
         let newer = |store: &Store| store.results.get(&key).is_some_and(|known| known.arrived > arrived);
         if store.changes_of(&key.method) != changes || newer(&store) {
             return;
@@ -196,21 +192,21 @@ impl Cache {
 
     /// Removes the results of this method that these owners would be given.
     pub(super) fn forget(&self, method: &Method, owners: &[Owner]) {
-        self.lock().retain(|key| key.method != *method || !owners.contains(&key.owner));
+        self.0.lock().retain(|key| key.method != *method || !owners.contains(&key.owner));
     }
 
     /// Removes what a notification invalidates. Called before anyone else sees the notification.
     pub(super) fn invalidate(&self, notification: &Notification) {
         match notification.method {
-            Method::ToolListChanged => self.lock().invalidate(&[Method::ListTools]),
-            Method::PromptListChanged => self.lock().invalidate(&[Method::ListPrompts]),
+            Method::ToolListChanged => self.0.lock().invalidate(&[Method::ListTools]),
+            Method::PromptListChanged => self.0.lock().invalidate(&[Method::ListPrompts]),
             Method::ResourceListChanged => {
-                self.lock().invalidate(&[Method::ListResources, Method::ListResourceTemplates]);
+                self.0.lock().invalidate(&[Method::ListResources, Method::ListResourceTemplates]);
             }
             Method::ResourceUpdated => {
                 let params = notification.params.as_ref();
                 let updated = params.and_then(|params| params.raw().decode::<ResourceUpdatedParams>().ok());
-                self.lock().resource_updated(updated.as_ref().map(|updated| updated.uri.as_str()));
+                self.0.lock().resource_updated(updated.as_ref().map(|updated| updated.uri.as_str()));
             }
             _ => {}
         }
@@ -310,7 +306,7 @@ pub(super) fn is_public(result: &Raw) -> bool {
 impl fmt::Debug for Cache {
     /// Shows no results: they may be private.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let store = self.lock();
+        let store = self.0.lock();
         f.debug_struct("Cache").field("results", &store.results.len()).field("bytes", &store.bytes).finish()
     }
 }

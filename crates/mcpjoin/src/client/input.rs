@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
@@ -20,6 +20,7 @@ use mcpjoin_proto::types::{
     Members, Meta, Root, RootsCapability, SamplingCapability, meta::key, task,
 };
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -113,7 +114,7 @@ impl InputHandlers {
     /// Replaces the roots. Returns whether roots were declared at all.
     pub(super) fn replace_roots(&self, roots: Vec<Root>) -> bool {
         let Some(known) = &self.roots else { return false };
-        *known.lock().unwrap_or_else(PoisonError::into_inner) = roots;
+        *known.lock() = roots;
         true
     }
 
@@ -169,7 +170,7 @@ impl InputHandlers {
                 InputResponse::from_elicit(&result).map_err(unwritable)
             }
             (InputRequest::ListRoots(_), _, _, Some(roots)) => {
-                let roots = roots.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let roots = roots.lock().clone();
                 InputResponse::from_list_roots(&ListRootsResult::new(roots)).map_err(unwritable)
             }
             _ => Err(Unanswered::Undeclared),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Ask, ClientRole, Limits, Peer, Role};
+use mcpjoin_proto::session::{ClientRole, EraChoice, Limits, Peer, Role};
 use tokio::time::{Instant, timeout};
 
 use super::cache::Cache;
@@ -55,11 +55,11 @@ pub(super) struct Opening<'a> {
 
 impl Plan {
     /// Starts to open a connection, in a task of its own.
-    pub(super) fn open(&self, link: Link, ask: Ask) -> Opening<'_> {
+    pub(super) fn open(&self, link: Link, era: EraChoice) -> Opening<'_> {
         let started = Instant::now();
         let cache = self.caching.of_connection();
         let mut role = self.role.clone();
-        role.ask = ask;
+        role.era = era;
         let setup = Setup {
             role: Role::Client(role.into()),
             limits: Arc::new(self.limits.clone()),

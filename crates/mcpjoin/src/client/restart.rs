@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Ask, CloseCause, ProcessExit, TransportEnd};
+use mcpjoin_proto::session::{CloseCause, EraChoice, ProcessExit, TransportEnd};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -328,12 +328,12 @@ impl ClientBuilder {
                 async move { starting.await.map_err(|error| RunExit::NotStarted(Arc::from(error.into()))) },
             )
         });
-        let (plan, ask) = self.plan();
+        let (plan, era) = self.plan();
         let wait_timeout = plan.limits.request;
         let (state, shown) = watch::channel(State::Ended(RestartError::Closed));
         let stop = ending.subscribe();
-        let mut supervisor = Supervisor { plan, ask, restart, start, state, stop };
-        let client = supervisor.open(ask).await.map_err(|why| match why {
+        let mut supervisor = Supervisor { plan, era, restart, start, state, stop };
+        let client = supervisor.open(era).await.map_err(|why| match why {
             StartError::Failed(why) => why,
             StartError::Stopped => RunExit::Ended(CloseCause::Local),
         })?;
@@ -465,7 +465,7 @@ impl ClientStream {
 /// Keeps the server running. The only task that changes the state.
 struct Supervisor {
     plan: Plan,
-    ask: Ask,
+    era: EraChoice,
     restart: Restart,
     start: Start,
     state: watch::Sender<State>,
@@ -525,11 +525,11 @@ impl Supervisor {
                     () = sleep(pause) => {}
                     () = stopped(&mut self.stop) => return RestartError::Closed,
                 }
-                let ask = match (self.ask, hint.take()) {
-                    (Ask::Auto, Some(era)) => Ask::Only(era),
-                    (ask, _) => ask,
+                let era = match (self.era, hint.take()) {
+                    (EraChoice::Auto, Some(era)) => EraChoice::Only(era),
+                    (era, _) => era,
                 };
-                match self.open(ask).await {
+                match self.open(era).await {
                     Ok(client) => break client,
                     Err(StartError::Failed(why)) => end = why,
                     Err(StartError::Stopped) => return RestartError::Closed,
@@ -543,12 +543,12 @@ impl Supervisor {
     }
 
     /// Starts the server once.
-    async fn open(&mut self, ask: Ask) -> Result<Client, StartError> {
+    async fn open(&mut self, era: EraChoice) -> Result<Client, StartError> {
         let link = tokio::select! {
             started = (self.start)() => started.map_err(StartError::Failed)?,
             () = stopped(&mut self.stop) => return Err(StartError::Stopped),
         };
-        let opening = self.plan.open(link, ask);
+        let opening = self.plan.open(link, era);
         let opened = tokio::select! {
             opened = opening.opened() => Some(opened),
             () = stopped(&mut self.stop) => None,

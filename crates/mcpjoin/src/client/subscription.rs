@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use mcpjoin_proto::session::{CallError, CallRefused};
 use mcpjoin_proto::types::{
     AcknowledgedParams, EmptyResult, ListenParams, SubscribeParams, SubscriptionFilter, UnsubscribeParams,
 };
 use mcpjoin_proto::{Method, Notification, Payload, RequestId};
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use super::input::OnNotification;
@@ -79,12 +79,12 @@ pub(super) struct ResourceStreams(Mutex<HashMap<String, AbortHandle>>);
 
 impl ResourceStreams {
     fn is_open(&self, uri: &str) -> bool {
-        let resource_streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let resource_streams = self.0.lock();
         resource_streams.get(uri).is_some_and(|task| !task.is_finished())
     }
 
     fn insert(&self, uri: String, task: AbortHandle) {
-        let mut resource_streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resource_streams = self.0.lock();
         resource_streams.retain(|_, task| !task.is_finished());
         if let Some(former) = resource_streams.insert(uri, task) {
             former.abort();
@@ -92,7 +92,7 @@ impl ResourceStreams {
     }
 
     fn remove(&self, uri: &str) {
-        let task = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uri);
+        let task = self.0.lock().remove(uri);
         if let Some(task) = task {
             task.abort();
         }
@@ -101,7 +101,7 @@ impl ResourceStreams {
 
 impl Drop for ResourceStreams {
     fn drop(&mut self) {
-        for task in self.0.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+        for task in self.0.get_mut().values() {
             task.abort();
         }
     }

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext, Route, Session};
+use mcpjoin_proto::session::{Call, ClientInfo, NotifyRefused, Origin, RequestContext, Route, Session};
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
 use mcpjoin_proto::{Notification, Profile, Raw, RequestId};
 
@@ -54,8 +54,8 @@ impl Context {
 
     /// Returns how the client that sent the request describes itself. These are its own statements: nothing is verified.
     #[must_use]
-    pub fn asker(&self) -> Option<&Arc<Asker>> {
-        self.request().map(|context| &context.asker)
+    pub fn client(&self) -> Option<&Arc<ClientInfo>> {
+        self.request().map(|context| &context.client)
     }
 
     /// Returns a permit to encode a result of `bytes` on a blocking thread, or `None` if it is encoded in place.

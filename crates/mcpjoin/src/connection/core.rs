@@ -9,13 +9,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{CallError, CloseCause, Reply, RingMap, Session};
 use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::call_queue::CallQueue;
@@ -150,7 +151,7 @@ impl Core {
 
     /// Locks the state. No user code runs under the lock, so a poisoned lock is as consistent as the session is.
     pub(crate) fn lock(&self) -> Locked<'_> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         Locked { state, driver: WakeOnDrop::default() }
     }
 
@@ -164,7 +165,7 @@ impl Core {
 
     #[cfg(test)]
     pub(super) fn is_locked(&self) -> bool {
-        matches!(self.state.try_lock(), Err(std::sync::TryLockError::WouldBlock))
+        self.state.is_locked()
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -8,13 +8,14 @@ use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use mcpjoin_proto::session::{Reply, ResultEnvelope, WrappedResult};
 use mcpjoin_proto::{ErrorObject, Method, Raw, RequestId};
+use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::offload;
@@ -135,10 +136,6 @@ struct WakeList {
     driver: Option<Waker>,
 }
 
-fn locked(woken: &Mutex<WakeList>) -> MutexGuard<'_, WakeList> {
-    woken.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Wake for HandlerWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -149,7 +146,7 @@ impl Wake for HandlerWaker {
             return;
         }
         let driver = {
-            let mut woken = locked(&self.wake_list);
+            let mut woken = self.wake_list.lock();
             woken.slots.push(self.slot);
             woken.driver.take()
         };
@@ -248,7 +245,7 @@ impl HandlerTasks {
                 // A waker is cloned before the lock is taken, and dropped after it is released.
                 let driver = cx.waker().clone();
                 let replaced = {
-                    let mut woken = locked(&self.wake_list);
+                    let mut woken = self.wake_list.lock();
                     mem::swap(&mut self.due, &mut woken.slots);
                     woken.driver.replace(driver)
                 };

@@ -3,9 +3,11 @@
 //!
 //! Used by the driver, and by the code that turns the output of a handler into a response.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
+
+use parking_lot::Mutex;
 
 /// Results from this size on are offloaded: encoding them takes a millisecond.
 const LARGE_RESULT_BYTES: usize = 512 * 1024;
@@ -61,7 +63,7 @@ impl Offload {
         }
         // A waker is cloned before the lock is taken, and dropped after it is released.
         let waker = waker.clone();
-        let replaced = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).replace(waker);
+        let replaced = self.waiting.lock().replace(waker);
         drop(replaced);
         // A result that was finished since the check has woken nothing.
         self.has_capacity()
@@ -72,7 +74,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.offload.count.fetch_sub(1, Ordering::SeqCst);
         self.offload.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
-        let waiting = self.offload.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waiting = self.offload.waiting.lock().take();
         if let Some(waiting) = waiting {
             waiting.wake();
         }

@@ -8,7 +8,9 @@ use std::task::{Context as TaskContext, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use mcpjoin_proto::decode::{Decoded, decode};
-use mcpjoin_proto::session::{Ask, CallError, ClientRole, Event, Inbound, Origin, Reply, TransportCaps};
+use mcpjoin_proto::session::{
+    CallError, ClientRole, EraChoice, Event, Inbound, Origin, Reply, TransportCaps,
+};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use mcpjoin_proto::{DecodeLimits, Era, Payload, Raw, Time};
 
@@ -37,7 +39,7 @@ fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
 /// An open connection without a driver, whose server is the test.
 pub(super) fn opened(limits: Limits) -> Arc<Core> {
     let mut role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
-    role.ask = Ask::Only(Era::Legacy);
+    role.era = EraChoice::Only(Era::Legacy);
     let core = Arc::new(Core::new(Session::new(Role::Client(role.into()), TransportCaps::default(), limits)));
     core.lock().session.open(Time::ZERO);
     said(

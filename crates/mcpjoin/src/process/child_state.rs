@@ -20,8 +20,8 @@
 use std::cell::LazyCell;
 use std::os::fd::OwnedFd;
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcpjoin_proto::session::ProcessExit;
@@ -203,7 +203,7 @@ impl ChildState {
             }),
             // Another part of this process has reaped it: its id may be reused now.
             Err(_) => {
-                *self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                *self.shared.reaped.lock() = true;
                 self.family.lose_root();
                 Some(None)
             }
@@ -311,7 +311,7 @@ impl ChildState {
     fn finish(&mut self) -> bool {
         // Where `/proc` shows nothing (other systems, hidden by a sandbox) the group may still have members.
         self.shared.signal_group(Signal::KILL);
-        let mut reaped = self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reaped = self.shared.reaped.lock();
         if !*reaped {
             *reaped = true;
             // It is a zombie, so this does not block.

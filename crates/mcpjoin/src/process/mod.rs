@@ -32,13 +32,14 @@ mod tree;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use mcpjoin_proto::session::ProcessExit;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::sync::watch;
 
@@ -152,7 +153,7 @@ impl Shared {
 
     /// Sends a signal to the child's process group, as long as its id cannot have been reused.
     fn signal_group(&self, signal: Signal) {
-        let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let reaped = self.reaped.lock();
         if !*reaped {
             // An error means that the group is empty or may not be signalled: the next scan shows which.
             let _ = kill_process_group(self.pid, signal);

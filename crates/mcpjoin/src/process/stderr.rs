@@ -4,13 +4,14 @@
 //! read it stops the server once the pipe is full (64 KiB on Linux).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, watch};
@@ -43,7 +44,7 @@ struct Tail {
 impl StderrTail {
     /// The last bytes, at most 64 KiB.
     pub(crate) fn bytes(&self) -> Bytes {
-        let bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.0.bytes.lock();
         Bytes::copy_from_slice(&bytes[bytes.len().saturating_sub(MAX_TAIL_BYTES)..])
     }
 
@@ -72,7 +73,7 @@ impl StderrTail {
     }
 
     fn push(&self, new: &[u8]) {
-        let mut bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.0.bytes.lock();
         if bytes.len() + new.len() > 2 * MAX_TAIL_BYTES {
             let keep = MAX_TAIL_BYTES.saturating_sub(new.len());
             let old = bytes.len().saturating_sub(keep);
@@ -199,7 +200,7 @@ mod tests {
         let bytes = tail.bytes();
         assert_eq!(bytes.len(), MAX_TAIL_BYTES);
         assert!(bytes.ends_with(b"0099999\n"));
-        assert!(tail.0.bytes.lock().expect("unpoisoned").capacity() <= 4 * MAX_TAIL_BYTES);
+        assert!(tail.0.bytes.lock().capacity() <= 4 * MAX_TAIL_BYTES);
         tail.push(&vec![b'x'; 10 * MAX_TAIL_BYTES]);
         assert_eq!(tail.bytes(), vec![b'x'; MAX_TAIL_BYTES]);
     }
@@ -208,13 +209,13 @@ mod tests {
     fn lines_are_cut_and_bounded() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&told);
-        let tell: StderrLines = Arc::new(move |line| sink.lock().expect("unpoisoned").push(line.to_vec()));
+        let tell: StderrLines = Arc::new(move |line| sink.lock().push(line.to_vec()));
         let mut lines = Lines { tell, line: Vec::new() };
         assert!(lines.push(b"one\r\n\ntw").is_ok());
         assert!(lines.push(b"o\n").is_ok());
         assert!(lines.push(&vec![b'x'; MAX_LINE_BYTES + 1]).is_ok());
         assert!(lines.flush().is_ok());
-        let told = told.lock().expect("unpoisoned");
+        let told = told.lock();
         assert_eq!(told[..3], [b"one".to_vec(), b"".to_vec(), b"two".to_vec()]);
         assert_eq!(told[3..].iter().map(Vec::len).collect::<Vec<_>>(), [MAX_LINE_BYTES, 1]);
     }

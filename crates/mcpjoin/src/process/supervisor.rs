@@ -5,11 +5,12 @@
 
 use std::cell::LazyCell;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use std::{io, thread};
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
 use rustix::process::Pid;
@@ -49,7 +50,7 @@ struct Supervisor {
 static SUPERVISOR: Mutex<Option<Supervisor>> = Mutex::new(None);
 
 fn supervisor() -> io::Result<Supervisor> {
-    let mut slot = SUPERVISOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut slot = SUPERVISOR.lock();
     if let Some(supervisor) = &*slot {
         return Ok(supervisor.clone());
     }

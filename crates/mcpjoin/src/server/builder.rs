@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 
 use mcpjoin_proto::session::{Limits, ServerRole};
 use mcpjoin_proto::types::{
@@ -12,6 +12,7 @@ use mcpjoin_proto::types::{
     task,
 };
 use mcpjoin_proto::{Raw, Version};
+use parking_lot::{Mutex, RwLock};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use mcpjoin_proto::types::{ClientCapabilities, InputResponses, LoggingLevel};
 use mcpjoin_proto::{Method, Payload, Profile, Raw, Request};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::input::InputState;
@@ -148,7 +149,7 @@ impl Context {
     /// capabilities in its data; the legacy era has no such code, and the handler fails with a message.
     pub fn require(&self, needed: &ClientCapabilities) -> Result<(), HandlerError> {
         let nothing = ClientCapabilities::default();
-        let declared = self.asker().map_or(&nothing, |asker| &asker.capabilities);
+        let declared = self.client().map_or(&nothing, |client| &client.capabilities);
         let Some(path) = capability::missing(needed, declared) else { return Ok(()) };
         let message = format!("the client does not declare the capability `{path}`");
         Err(if self.0.profile.server_requests {
@@ -272,7 +273,7 @@ impl Context {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         let server = &self.0.server;
-        let is_given_tasks = self.0.task.is_none() && server.may_return_task(self.0.profile, self.asker());
+        let is_given_tasks = self.0.task.is_none() && server.may_return_task(self.0.profile, self.client());
         if !is_given_tasks {
             return work(self.clone()).await.into_tool_reply();
         }

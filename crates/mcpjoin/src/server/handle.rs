@@ -75,7 +75,7 @@ impl ServerHandle {
         remove: impl FnOnce(&mut Offer) -> bool,
     ) -> Result<bool, ChangeError> {
         self.check(list)?;
-        let removed = remove(&mut self.0.write());
+        let removed = remove(&mut self.0.offer.write());
         if removed {
             self.notify(list);
         }
@@ -114,7 +114,7 @@ impl ServerHandle {
             return Err(ChangeError::Fixed("extensions (tasks)"));
         }
         let name = entry.name().to_owned();
-        self.0.write().tools.insert(&name, entry);
+        self.0.offer.write().tools.insert(&name, entry);
         self.notify(ChangedList::Tools);
         Ok(())
     }
@@ -138,7 +138,7 @@ impl ServerHandle {
     {
         self.check(ChangedList::Resources)?;
         let entry = ResourceEntry::new(&resource, f)?;
-        self.0.write().resources.insert(&resource.uri, entry);
+        self.0.offer.write().resources.insert(&resource.uri, entry);
         self.notify(ChangedList::Resources);
         Ok(())
     }
@@ -154,7 +154,7 @@ impl ServerHandle {
     {
         self.check(ChangedList::Resources)?;
         let entry = TemplateEntry::new(&template, f)?;
-        self.0.write().templates.insert(&template.uri_template, entry);
+        self.0.offer.write().templates.insert(&template.uri_template, entry);
         self.notify(ChangedList::Resources);
         Ok(())
     }
@@ -180,7 +180,7 @@ impl ServerHandle {
     {
         self.check(ChangedList::Prompts)?;
         let entry = PromptEntry::new(&prompt, f)?;
-        self.0.write().prompts.insert(&prompt.name, entry);
+        self.0.offer.write().prompts.insert(&prompt.name, entry);
         self.notify(ChangedList::Prompts);
         Ok(())
     }
@@ -210,7 +210,7 @@ impl ServerHandle {
     pub fn has_tool_listeners(&self) -> bool {
         // Each connection has a lock of its own, which must not be taken under that of the list.
         let open: Vec<_> =
-            self.0.connections().open.values().map(|(connection, _)| connection.clone()).collect();
+            self.0.connections.lock().open.values().map(|(connection, _)| connection.clone()).collect();
         open.iter().any(|connection| connection.has_listener(&Method::ToolListChanged))
     }
 

@@ -81,7 +81,7 @@ impl Serves for OverHttp {
     }
 
     fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
-        let offer = self.server.0.read();
+        let offer = self.server.0.offer.read();
         let marks = offer.tools.get(tool)?.header_marks();
         (!marks.is_empty()).then(|| marks.clone())
     }

@@ -17,7 +17,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -121,7 +120,7 @@ impl Context {
     /// asked.
     #[must_use]
     pub fn may_ask(&self, question: &InputRequest) -> bool {
-        self.asker().is_some_and(|asker| capability::undeclared(question, &asker.capabilities).is_none())
+        self.client().is_some_and(|client| capability::undeclared(question, &client.capabilities).is_none())
     }
 
     /// Returns the input that this request brings for an [`InputRequired`](mcpjoin_proto::types::InputRequired) that
@@ -263,7 +262,7 @@ impl Context {
     async fn ask(&self, question: InputRequest) -> Result<Raw, InputError> {
         if let Some(task) = &self.0.task {
             // The session refuses undeclared requests, but these do not pass through it.
-            let capabilities = self.asker().map(|asker| &asker.capabilities);
+            let capabilities = self.client().map(|client| &client.capabilities);
             return match capabilities.and_then(|capabilities| capability::undeclared(&question, capabilities))
             {
                 Some(capability) => Err(InputError::Undeclared(capability)),
@@ -274,7 +273,7 @@ impl Context {
             return self.ask_now(question, None).await;
         }
         let server = &self.0.server;
-        let mut input = self.0.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut input = self.0.input.lock();
         let input = match &mut *input {
             Some(input) => input,
             none => {
@@ -318,7 +317,7 @@ impl Context {
     }
 
     fn in_legacy_words(&self, params: &mut ElicitParams) -> Result<(), InputError> {
-        let declared = self.asker().and_then(|asker| asker.capabilities.elicitation.as_ref());
+        let declared = self.client().and_then(|client| client.capabilities.elicitation.as_ref());
         match params {
             ElicitParams::Url(_) if declared.is_none_or(|elicitation| elicitation.url.is_none()) => {
                 Err(InputError::Undeclared("elicitation.url"))

@@ -48,11 +48,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll};
 
-use mcpjoin_proto::session::{Asker, CloseCause, Limits, Role, ServerRole};
+use mcpjoin_proto::session::{ClientInfo, CloseCause, Limits, Role, ServerRole};
 use mcpjoin_proto::{ErrorObject, Payload, Profile, Raw};
+use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
@@ -187,7 +188,7 @@ impl Server {
     /// Opens a connection. `one_client`: everything on it comes from one client.
     fn open(&self, link: Link, one_client: bool) -> (Connection, Serving) {
         let number = {
-            let mut connections = self.0.connections();
+            let mut connections = self.0.connections.lock();
             connections.last += 1;
             connections.last
         };
@@ -202,7 +203,7 @@ impl Server {
         let service = Service { server: self.0.clone(), session: one_client.then_some(number) };
         let (connection, driver) = Connection::new(link, setup, service);
         let outbox = Arc::new(Outbox::default());
-        self.0.connections().open.insert(number, (connection.clone(), outbox.clone()));
+        self.0.connections.lock().open.insert(number, (connection.clone(), outbox.clone()));
         (connection.clone(), Serving { driver, connection, outbox, place: None, _entry: entry })
     }
 }
@@ -255,33 +256,21 @@ struct ConnectionEntry {
 impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         let server = &self.server.0;
-        server.connections().open.remove(&self.number);
+        server.connections.lock().open.remove(&self.number);
         server.tasks.session_ended(self.number);
     }
 }
 
 impl Shared {
-    fn read(&self) -> RwLockReadGuard<'_, Offer> {
-        self.offer.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Offer> {
-        self.offer.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn connections(&self) -> MutexGuard<'_, Connections> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn each_connection(&self, change: impl Fn(&Outbox)) {
-        for (_, outbox) in self.connections().open.values() {
+        for (_, outbox) in self.connections.lock().open.values() {
             change(outbox);
         }
     }
 
     /// Changes the outbox of one connection, if it still exists.
     fn with_connection(&self, connection: u64, change: impl FnOnce(&Outbox)) {
-        if let Some((_, outbox)) = self.connections().open.get(&connection) {
+        if let Some((_, outbox)) = self.connections.lock().open.get(&connection) {
             change(outbox);
         }
     }
@@ -303,8 +292,8 @@ impl Shared {
     }
 
     /// Whether a request of this client may be answered with a task.
-    fn may_return_task(&self, profile: &Profile, asker: Option<&Arc<Asker>>) -> bool {
-        profile.result_type && self.offers_tasks() && asker.is_some_and(|asker| task::is_declared(asker))
+    fn may_return_task(&self, profile: &Profile, client: Option<&Arc<ClientInfo>>) -> bool {
+        profile.result_type && self.offers_tasks() && client.is_some_and(|client| task::is_declared(client))
     }
 }
 

@@ -67,12 +67,12 @@ impl Service {
         match request.method {
             Method::ListTools => self.list_tools(profile, &request),
             Method::ListResources => {
-                let offer = server.read();
+                let offer = server.offer.read();
                 let page = offer.resources.page(&request, "resources", server.page_size, |r| r.shown.clone());
                 page.map(Reply::Complete)
             }
             Method::ListResourceTemplates => {
-                let offer = server.read();
+                let offer = server.offer.read();
                 let member = "resourceTemplates";
                 let page = offer.templates.page(&request, member, server.page_size, |t| t.shown.clone());
                 page.map(Reply::Complete)
@@ -85,13 +85,13 @@ impl Service {
             // Ending a subscription that does not exist does no harm.
             Method::Unsubscribe => resources::uri(request.params.as_ref()).map(|_| Reply::empty()),
             Method::ListPrompts => {
-                let offer = server.read();
+                let offer = server.offer.read();
                 let page = offer.prompts.page(&request, "prompts", server.page_size, |p| p.shown.clone());
                 page.map(Reply::Complete)
             }
             Method::GetPrompt => {
                 let params: GetPromptParams = decode_params(request.params.as_ref())?;
-                let prompt = server.read().prompts.get(&params.name).cloned();
+                let prompt = server.offer.read().prompts.get(&params.name).cloned();
                 let prompt = prompt.ok_or_else(|| unknown("prompt", &params.name))?;
                 prompt.get(params.arguments.unwrap_or_default(), context(request)).await
             }
@@ -113,21 +113,21 @@ impl Service {
     fn call_tool(&self, cx: Context) -> Result<ResponseFuture, ErrorObject> {
         let entry = {
             let name = tools::name(cx.params())?;
-            let entry = self.server.read().tools.get(&name).cloned();
+            let entry = self.server.offer.read().tools.get(&name).cloned();
             entry.ok_or_else(|| unknown("tool", &name))?
         };
         task::call(&self.server, entry, cx)
     }
 
     fn list_tools(&self, profile: &Profile, request: &Request) -> Result<Reply, ErrorObject> {
-        let offer = self.server.read();
+        let offer = self.server.offer.read();
         let page = offer.tools.page(request, "tools", self.server.page_size, |tool| tool.show(profile));
         page.map(Reply::Complete)
     }
 
     fn reader(&self, profile: &Profile, request: &Request) -> Result<(String, Reader), ErrorObject> {
         let uri = resources::uri(request.params.as_ref())?;
-        let offer = self.server.read();
+        let offer = self.server.offer.read();
         let reader = Reader::find(&offer.resources, &offer.templates, &uri);
         drop(offer);
         match reader {
@@ -137,7 +137,7 @@ impl Service {
     }
 
     fn check_reference(&self, reference: &Reference) -> Result<(), ErrorObject> {
-        let offer = self.server.read();
+        let offer = self.server.offer.read();
         let (known, kind, name) = match reference {
             Reference::Prompt(prompt) => {
                 (offer.prompts.get(&prompt.name).is_some(), "prompt", prompt.name.as_str())

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
 use mcpjoin_proto::types::ResourceUpdatedParams;
 use mcpjoin_proto::{Method, Notification, Payload, Raw};
+use parking_lot::Mutex;
 
 use crate::connection::Connection;
 
@@ -66,13 +66,9 @@ impl ChangedList {
 }
 
 impl Outbox {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records a change. `change` returns whether there is something new to send.
     fn change(&self, change: impl FnOnce(&mut Changes) -> bool) {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         let new = change(waiting.changes.get_or_insert_default());
         let sender = waiting.sender.take_if(|_| new);
         drop(waiting);
@@ -144,7 +140,7 @@ impl Outbox {
     fn has_changes(&self, cx: &Context<'_>) -> bool {
         // A waker is cloned before the lock is taken, and dropped after it is released.
         let mut sender = Some(cx.waker().clone());
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         let known = waiting.changes.as_ref().is_some_and(|changes| !changes.is_empty());
         if !known {
             waiting.changes = None;
@@ -156,7 +152,7 @@ impl Outbox {
 
     /// Returns the next notification, and the only principal that may see it.
     fn next(&self) -> Option<(Notification, Option<Box<str>>)> {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         let changes = waiting.changes.as_mut()?;
         if let Some(list) = changes.lists.pop_first() {
             return Some((Notification { method: list.method(), params: None }, None));

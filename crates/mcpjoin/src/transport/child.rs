@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{fmt, io};
@@ -19,6 +19,7 @@ use mcpjoin_proto::session::{
     Inbound, Limits, Origin, Outbound, ProcessExit, TransportCaps, TransportEnd, TransportEndKind,
     TransportError,
 };
+use parking_lot::Mutex;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
@@ -232,7 +233,7 @@ impl ChildCommand {
             opening: None,
         });
         Ok(match self.inspector {
-            Some(inspector) => link.inspected(move |way, inspected| inspector(way, inspected)),
+            Some(inspector) => link.inspected(move |direction, inspected| inspector(direction, inspected)),
             None => link,
         })
     }
@@ -240,7 +241,7 @@ impl ChildCommand {
 
 impl ChildHandle {
     fn watched(&self) -> Option<Watched> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     /// The child's process id, also after its exit; `None` before it was started.
@@ -339,8 +340,7 @@ async fn launch(
     let tail = StderrTail::default();
     let process = spawned.process;
     tokio::spawn(process::drain(stderr, tail.clone(), lines.cloned(), process.observe()));
-    *handle.0.lock().unwrap_or_else(PoisonError::into_inner) =
-        Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
+    *handle.0.lock() = Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
     let origin = Origin { peer: Some(spec.program.to_string_lossy().into()), ..Origin::new("child") };
     Ok(Run {
         stream: Stream::new(stdout, stdin, origin),
@@ -438,8 +438,8 @@ impl Child {
         if let Some(inspector) = &self.inspector {
             let inspector = Arc::clone(inspector);
             // A stream accepts every inspector.
-            let _ = run.stream.inspect(Box::new(move |way: Direction, inspected: Inspected<'_>| {
-                (inspector.lock().unwrap_or_else(PoisonError::into_inner))(way, inspected);
+            let _ = run.stream.inspect(Box::new(move |direction: Direction, inspected: Inspected<'_>| {
+                (inspector.lock())(direction, inspected);
             }));
         }
     }
@@ -539,9 +539,9 @@ impl Transport for Child {
             None => inspector,
             Some(first) => {
                 let mut second = inspector;
-                Box::new(move |way: Direction, inspected: Inspected<'_>| {
-                    (first.lock().unwrap_or_else(PoisonError::into_inner))(way, inspected);
-                    second(way, inspected);
+                Box::new(move |direction: Direction, inspected: Inspected<'_>| {
+                    (first.lock())(direction, inspected);
+                    second(direction, inspected);
                 })
             }
         })));

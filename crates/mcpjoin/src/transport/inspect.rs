@@ -37,9 +37,9 @@ pub type Inspector = Box<dyn FnMut(Direction, Inspected<'_>) + Send>;
 pub fn beside(other: Option<Inspector>, mut inspector: Inspector) -> Inspector {
     match other {
         None => inspector,
-        Some(mut first) => Box::new(move |way, inspected| {
-            first(way, inspected);
-            inspector(way, inspected);
+        Some(mut first) => Box::new(move |direction, inspected| {
+            first(direction, inspected);
+            inspector(direction, inspected);
         }),
     }
 }
@@ -52,9 +52,9 @@ impl Link {
     /// use mcpjoin::transport::{Inspected, Link};
     ///
     /// let (ours, theirs) = Link::memory();
-    /// let ours = ours.inspected(|way, crossed| {
+    /// let ours = ours.inspected(|direction, crossed| {
     ///     if let Inspected::Line(line) = crossed {
-    ///         println!("{way:?} {}", line.escape_ascii());
+    ///         println!("{direction:?} {}", line.escape_ascii());
     ///     }
     /// });
     /// # drop((ours, theirs));

@@ -103,8 +103,8 @@ impl<A: TransportLayer> Transport for A {
         self.io().identity()
     }
 
-    fn heard(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
-        self.io().heard()
+    fn has_listener(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
+        self.io().has_listener()
     }
 
     fn inspect(&mut self, inspector: Inspector) -> Result<(), Inspector> {

@@ -131,7 +131,7 @@ pub trait Transport: Send {
 
     /// A function that returns whether the peer listens for messages that belong to no request; `None` where such messages
     /// always arrive.
-    fn heard(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
+    fn has_listener(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
         None
     }
 

@@ -9,9 +9,11 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Values that may be pushed without a flush.
 const MAX_PUSHED_VALUES: usize = 256;
@@ -53,7 +55,7 @@ struct Queue<T> {
 /// Locks the state. The lock is held for a few moves and never while foreign code runs, so a poisoned lock protects a valid
 /// state. Wakers are foreign code: they are cloned before locking, and woken and dropped after unlocking.
 fn lock<T>(queue: &Queue<T>) -> MutexGuard<'_, State<T>> {
-    queue.state.lock().unwrap_or_else(PoisonError::into_inner)
+    queue.state.lock()
 }
 
 /// The sending end. Dropping it ends the queue after its values.

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent};
-use mcpjoin_proto::codec::salvage::{Salvaged, SalvagedKind, salvage};
+use mcpjoin_proto::codec::oversized::{OversizedKind, OversizedMessage, read_start};
 use mcpjoin_proto::decode::{Decoded, Shape, decode};
 use mcpjoin_proto::scan::ScanErrorKind;
 use mcpjoin_proto::session::{
@@ -239,11 +239,11 @@ pub fn decoded(line: &Bytes, decoding: &DecodeLimits, origin: Arc<Origin>) -> In
 
 /// The error for a line above the limit, by its beginning: that shows which call it belongs to.
 pub fn too_long(head: &Bytes, length: usize, limit: usize, origin: Arc<Origin>) -> Inbound {
-    let (id, shape) = match salvage(head) {
-        Some(Salvaged { id, kind: SalvagedKind::Response }) => (id, Shape::Response),
+    let (id, shape) = match read_start(head) {
+        Some(OversizedMessage { id, kind: OversizedKind::Response }) => (id, Shape::Response),
         // Without an id it may be a notification, or the id may come later: a caller may be waiting.
-        Some(Salvaged { id: Some(id), kind: SalvagedKind::Request }) => (Some(id), Shape::Request),
-        Some(Salvaged { id, .. }) => (id, Shape::Unknown),
+        Some(OversizedMessage { id: Some(id), kind: OversizedKind::Request }) => (Some(id), Shape::Request),
+        Some(OversizedMessage { id, .. }) => (id, Shape::Unknown),
         None => (None, Shape::Unknown),
     };
     let kind = DecodeErrorKind::TooLarge { limit, length };

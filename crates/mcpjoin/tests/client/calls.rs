@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use mcpjoin::client::{Client, ClientError};
 use mcpjoin::connection::CallEvent;
-use mcpjoin::proto::session::{Ask, CallError, CallRefused, CloseCause, Limits, State, Violation};
+use mcpjoin::proto::session::{CallError, CallRefused, CloseCause, EraChoice, Limits, State, Violation};
 use mcpjoin::proto::types::{LoggingLevel, PageParams};
 use mcpjoin::proto::{Era, ErrorObject, Message, Method, Raw, RequestId};
 use mcpjoin::transport::Link;
@@ -28,7 +28,7 @@ fn arguments(value: &serde_json::Value) -> Option<Raw> {
 #[tokio::test(start_paused = true)]
 async fn r13_ids_begin_at_one_grow_and_are_unique_among_many_tasks() {
     let (link, mut server) = Scripted::pair();
-    let connecting = tokio::spawn(builder().ask(Ask::Only(Era::Legacy)).connect(link));
+    let connecting = tokio::spawn(builder().era(EraChoice::Only(Era::Legacy)).connect(link));
     let first = server.request().await;
     assert_eq!(number(&first), 1);
     let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
@@ -344,7 +344,7 @@ async fn r83_an_answer_that_is_none_says_what_is_wrong_and_where() {
         (line().await, their_writer)
     });
     let link = Link::stream(reader, writer, "duplex");
-    let client = builder().ask(Ask::Only(Era::Legacy)).connect(link).await.expect("connects");
+    let client = builder().era(EraChoice::Only(Era::Legacy)).connect(link).await.expect("connects");
     let (bad, good) = tokio::join!(client.call_tool("a", None), client.call_tool("b", None));
     let bad = bad.expect_err("both a result and an error");
     assert!(

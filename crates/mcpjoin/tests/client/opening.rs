@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcpjoin::Client;
 use mcpjoin::client::{ConnectError, Phase};
-use mcpjoin::proto::session::{Ask, CloseCause, Limits, NegotiationFailure, State};
+use mcpjoin::proto::session::{CloseCause, EraChoice, Limits, NegotiationFailure, State};
 use mcpjoin::proto::types::{Implementation, Root};
 use mcpjoin::proto::{Era, ErrorObject, Message, Method, Raw, Version};
 use mcpjoin::transport::Link;
@@ -56,7 +56,7 @@ async fn r54_r66_f20_a_legacy_session_is_opened_once_and_in_order() {
 async fn r67_nothing_but_the_opening_is_sent_before_the_agreement() {
     let (link, mut server) = Scripted::pair();
     let connecting = tokio::spawn(async move {
-        let client = builder().ask(Ask::Only(Era::Legacy)).connect(link).await?;
+        let client = builder().era(EraChoice::Only(Era::Legacy)).connect(link).await?;
         let tools = client.list_tools().all().await;
         let resources = client.list_resources().all().await;
         let result = client.call_tool("t", None).await;
@@ -101,7 +101,7 @@ async fn r66_a_modern_server_is_discovered_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn c56_a_version_that_the_client_does_not_speak_ends_it_and_both_are_named() {
     let (link, mut server) = Scripted::pair();
-    let (error, ()) = tokio::join!(fails(link, builder().ask(Ask::Only(Era::Legacy))), async {
+    let (error, ()) = tokio::join!(fails(link, builder().era(EraChoice::Only(Era::Legacy))), async {
         let request = server.expect("initialize").await;
         let result = json!({"protocolVersion": "1999-01-01", "capabilities": {},
             "serverInfo": {"name": "s", "version": "1"}});
@@ -150,7 +150,7 @@ async fn one_version_alone_is_offered_and_accepted() {
 #[tokio::test(start_paused = true)]
 async fn r83_a_refused_or_unanswered_opening_says_which_part_and_how_long_it_took() {
     let (link, mut server) = Scripted::pair();
-    let (error, ()) = tokio::join!(fails(link, builder().ask(Ask::Only(Era::Legacy))), async {
+    let (error, ()) = tokio::join!(fails(link, builder().era(EraChoice::Only(Era::Legacy))), async {
         let request = server.expect("initialize").await;
         server.say(request.id, Err(ErrorObject::new(-32000, "licence expired"))).await;
     });
@@ -165,7 +165,7 @@ async fn r83_a_refused_or_unanswered_opening_says_which_part_and_how_long_it_too
     assert_eq!(error.took, limits.probe + limits.initialize);
 
     let (link, server) = Scripted::pair();
-    let error = fails(link, builder().ask(Ask::Only(Era::Modern))).await;
+    let error = fails(link, builder().era(EraChoice::Only(Era::Modern))).await;
     drop(server);
     assert_eq!(error.phase, Phase::Probe);
 

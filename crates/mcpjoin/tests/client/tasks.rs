@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mcpjoin::client::{ClientBuilder, ClientError, TaskHandle, TaskOutcome, ToolCall};
 use mcpjoin::connection::CallEvent;
-use mcpjoin::proto::session::{Ask, CallError, CallRefused};
+use mcpjoin::proto::session::{CallError, CallRefused, EraChoice};
 use mcpjoin::proto::types::{
     CallToolResult, ElicitFormParams, ElicitParams, ElicitResult, ElicitationSchema, ExtensionTask, Members,
     TaskStatus,
@@ -525,7 +525,7 @@ const BOTH_ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 async fn connect(server: &Server, era: Era) -> Client {
     let (ours, theirs) = Link::memory();
     server.connect(theirs);
-    taking().ask(Ask::Only(era)).connect(ours).await.expect("connects")
+    taking().era(EraChoice::Only(era)).connect(ours).await.expect("connects")
 }
 
 async fn begin(client: &Client, tool: &str) -> TaskHandle {

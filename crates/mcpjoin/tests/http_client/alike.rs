@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mcpjoin::client::{Client, ClientError};
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, CallError, TransportErrorKind};
+use mcpjoin::proto::session::{CallError, EraChoice, TransportErrorKind};
 use mcpjoin::server::{NoArguments, tool};
 use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin::{Link, Server};
@@ -27,7 +27,7 @@ fn server() -> Server {
 /// The whole use of a client over any link: it connects, lists, calls and closes. Returns the server's name, its tools,
 /// and the text of the tool's result.
 async fn all_of_it(link: Link, era: Era) -> (String, Vec<String>, String) {
-    let client = builder().ask(Ask::Only(era)).connect(link).await.unwrap();
+    let client = builder().era(EraChoice::Only(era)).connect(link).await.unwrap();
     let name = client.server_name().unwrap().to_owned();
     let tools = client.list_tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect();
     let said = client.call_tool("kind", None).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     ClientCapabilities, ElicitAction, ElicitFormParams, ElicitParams, ElicitResult, ElicitationSchema,
     InputRequests, InputRequired, ListRootsParams, ListRootsResult, Members, Prompt, Resource, Root,
@@ -85,14 +85,16 @@ fn server() -> Server {
 }
 
 fn answering(era: Era) -> ClientBuilder {
-    builder().ask(Ask::Only(era)).roots(vec![Root::new("file:///home")]).elicitation(|params| async move {
-        match params {
-            ElicitParams::Form(form) if form.message == "Refuse?" => {
-                Err(mcpjoin::proto::ErrorObject::internal("nobody is there"))
+    builder().era(EraChoice::Only(era)).roots(vec![Root::new("file:///home")]).elicitation(
+        |params| async move {
+            match params {
+                ElicitParams::Form(form) if form.message == "Refuse?" => {
+                    Err(mcpjoin::proto::ErrorObject::internal("nobody is there"))
+                }
+                _ => Ok(ElicitResult::new(ElicitAction::Accept)),
             }
-            _ => Ok(ElicitResult::new(ElicitAction::Accept)),
-        }
-    })
+        },
+    )
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn questions_by_hand_are_answered_in_both_eras() {
 fn a_legacy_client_is_asked_what_it_has_declared_and_no_more_than_ten_times() {
     run(async {
         let server = server();
-        let silent = connect(&server, builder().ask(Ask::Only(Era::Legacy))).await;
+        let silent = connect(&server, builder().era(EraChoice::Only(Era::Legacy))).await;
         let result = call(&silent, "who", json!({})).await.unwrap();
         assert_eq!(result["isError"], true);
         assert_eq!(text(&result), "the client does not declare the capability `elicitation`");
@@ -187,7 +189,7 @@ fn what_a_handler_needs_is_required_of_the_client() {
                 }
                 other => panic!("{other:?}"),
             }
-            let bare = connect(&server(), builder().ask(Ask::Only(era))).await;
+            let bare = connect(&server(), builder().era(EraChoice::Only(era))).await;
             assert_eq!(text(&call(&bare, "able", json!({})).await.unwrap()), "false");
         }
     });

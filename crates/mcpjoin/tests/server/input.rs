@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     ElicitAction, ElicitFormParams, ElicitParams, ElicitResult, ElicitUrlParams, ElicitationSchema, Members,
     Prompt, Resource, Root,
@@ -64,16 +64,18 @@ fn server() -> (Server, Arc<AtomicUsize>) {
 }
 
 fn answering(era: Era) -> ClientBuilder {
-    builder().ask(Ask::Only(era)).roots(vec![Root::new("file:///home")]).elicitation(|params| async move {
-        let ElicitParams::Form(params) = params else {
-            return Ok(ElicitResult::new(ElicitAction::Cancel));
-        };
-        match params.message.as_str() {
-            "Delete keep?" => Ok(ElicitResult::new(ElicitAction::Decline)),
-            "Delete fail?" => Err(ErrorObject::internal("nobody is there")),
-            _ => Ok(ElicitResult::new(ElicitAction::Accept)),
-        }
-    })
+    builder().era(EraChoice::Only(era)).roots(vec![Root::new("file:///home")]).elicitation(
+        |params| async move {
+            let ElicitParams::Form(params) = params else {
+                return Ok(ElicitResult::new(ElicitAction::Cancel));
+            };
+            match params.message.as_str() {
+                "Delete keep?" => Ok(ElicitResult::new(ElicitAction::Decline)),
+                "Delete fail?" => Err(ErrorObject::internal("nobody is there")),
+                _ => Ok(ElicitResult::new(ElicitAction::Accept)),
+            }
+        },
+    )
 }
 
 #[test]
@@ -104,7 +106,7 @@ fn raw_value(value: &impl serde::Serialize) -> Value {
 fn what_the_client_has_not_declared_is_not_asked() {
     run(async {
         let (server, _) = server();
-        let legacy = connect(&server, builder().ask(Ask::Only(Era::Legacy))).await;
+        let legacy = connect(&server, builder().era(EraChoice::Only(Era::Legacy))).await;
         let result = call(&legacy, "delete", json!({ "path": "it" })).await.unwrap();
         assert_eq!(result["isError"], true);
         assert_eq!(text(&result), "the client does not declare the capability `roots`");
@@ -114,7 +116,7 @@ fn what_the_client_has_not_declared_is_not_asked() {
         let url = connect(&server, answering(Era::Legacy).elicitation_url(true)).await;
         assert_eq!(text(&call(&url, "visit", json!({ "path": "it" })).await.unwrap()), "cancel");
 
-        let modern = connect(&server, builder().ask(Ask::Only(Era::Modern))).await;
+        let modern = connect(&server, builder().era(EraChoice::Only(Era::Modern))).await;
         let error = call(&modern, "delete", json!({ "path": "it" })).await.unwrap_err();
         assert_eq!(error.code, -32021);
         assert_eq!(crate::value(&error.data.unwrap()), json!({ "requiredCapabilities": { "roots": {} } }));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     PageParams, Prompt, PromptArgument, PromptReference, Resource, ResourceTemplate,
     ResourceTemplateReference, SubscriptionFilter,
@@ -246,7 +246,7 @@ fn c63_exactly_what_was_registered_is_declared_and_everything_else_refused() {
 /// A client, and the notifications that it receives.
 async fn listening(server: &Server, era: Era) -> (Client, UnboundedReceiver<Notification>) {
     let (heard, hears) = mpsc::unbounded_channel();
-    let builder = builder().ask(Ask::Only(era)).on_notification(move |notification| {
+    let builder = builder().era(EraChoice::Only(era)).on_notification(move |notification| {
         // The test may have dropped the receiver.
         drop(heard.send(notification));
     });

@@ -15,7 +15,7 @@ use mcpjoin_test_support::events as told;
 use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::proto::session::{Ask, CloseCause};
+use mcpjoin::proto::session::{CloseCause, EraChoice};
 use mcpjoin::proto::{Era, ErrorObject, Raw, Version};
 use mcpjoin::{Client, Link, Server};
 use serde_json::{Value, json};
@@ -56,11 +56,11 @@ pub(crate) fn builder() -> ClientBuilder {
 }
 
 pub(crate) async fn in_era(server: &Server, era: Era) -> Client {
-    connect(server, builder().ask(Ask::Only(era))).await
+    connect(server, builder().era(EraChoice::Only(era))).await
 }
 
 pub(crate) async fn in_version(server: &Server, version: Version) -> Client {
-    connect(server, builder().protocol_version(version).ask(Ask::Only(Era::Legacy))).await
+    connect(server, builder().protocol_version(version).era(EraChoice::Only(Era::Legacy))).await
 }
 
 /// Calls a tool and returns its result as JSON, without the fields of the envelope.

@@ -438,7 +438,7 @@ fn log_messages_that_are_dropped_because_nobody_takes_them_are_told_of() {
             for era in BOTH_ERAS {
                 let (heard, mut hears) = mpsc::unbounded_channel();
                 let client =
-                    builder().ask(mcpjoin::proto::session::Ask::Only(era)).on_notification(move |_| {
+                    builder().era(mcpjoin::proto::session::EraChoice::Only(era)).on_notification(move |_| {
                         heard.send(()).unwrap();
                     });
                 let client = connect(&server, client).await;
@@ -483,9 +483,11 @@ fn progress_and_log_messages_go_with_their_request() {
             let (heard, mut hears) = mpsc::unbounded_channel();
             let client = connect(
                 &server,
-                builder().ask(mcpjoin::proto::session::Ask::Only(era)).on_notification(move |notification| {
-                    heard.send(notification).unwrap();
-                }),
+                builder().era(mcpjoin::proto::session::EraChoice::Only(era)).on_notification(
+                    move |notification| {
+                        heard.send(notification).unwrap();
+                    },
+                ),
             )
             .await;
             client.set_level(LoggingLevel::Error).await.unwrap();

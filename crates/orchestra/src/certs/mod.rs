@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use directory::Directory;
 use mcpjoin_quic::endpoint::{
-    Authorities, CertificateError, CertificateErrorKind, ClientTls, ClientsAre, Identity, ServerTls, Trust,
+    Authorities, CertificateError, CertificateErrorKind, ClientAuth, ClientTls, Identity, ServerTls, Trust,
 };
 
 pub use report::{CertificateFile, CertificateReport};
@@ -122,8 +122,8 @@ impl Certificates {
     pub fn server(&self, name: &str, required: bool, alpn: &str) -> Result<ServerTls, CertificateError> {
         let (authorities, identity) = self.authorities_and_identity(name)?;
         let clients = match required {
-            true => ClientsAre::Required(authorities),
-            false => ClientsAre::CheckedIfGiven(authorities),
+            true => ClientAuth::Required(authorities),
+            false => ClientAuth::CheckedIfGiven(authorities),
         };
         ServerTls::new(identity, &clients, alpn)
     }

@@ -167,30 +167,11 @@ fn name_of(facts: &CertificateFacts) -> Result<DistinguishedName> {
             0x1e => DnValue::BmpString(BmpString::from_utf16be(text.clone()).map_err(|_| unknown())?),
             _ => return Err(unknown()),
         };
-        let kind = DnType::from_oid(&object(kind).ok_or_else(unknown)?);
+        let kind = DnType::from_oid(kind);
         if name.get(&kind).is_some() {
             return Err(unknown());
         }
         name.push(kind, value);
     }
     Ok(name)
-}
-
-/// The components of an object identifier.
-fn object(der: &[u8]) -> Option<Vec<u64>> {
-    let mut numbers = Vec::new();
-    let mut number = 0_u64;
-    for byte in der {
-        number = number.checked_mul(128)? + u64::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            if numbers.is_empty() {
-                let first = (number / 40).min(2);
-                numbers.push(first);
-                number -= first * 40;
-            }
-            numbers.push(number);
-            number = 0;
-        }
-    }
-    Some(numbers)
 }

@@ -263,7 +263,7 @@ impl Orchestrator {
     /// The error of the last attempt to connect, while there is no connection. `None` before the first attempt has
     /// ended, and over TCP.
     #[must_use]
-    pub fn away(&self) -> Option<String> {
+    pub fn last_connect_error(&self) -> Option<String> {
         let (reconnector, _) = self.0.reconnector.as_ref()?;
         match &*reconnector.watch().borrow() {
             State::Disconnected(why) => why.clone(),

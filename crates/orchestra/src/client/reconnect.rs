@@ -294,7 +294,7 @@ impl Reconnector {
     pub(super) async fn close(&self, limit: Duration) {
         if let State::Open(connection, _) = self.state.send_replace(State::Closed) {
             connection.close(0, "client closed");
-            connection.settled(limit).await;
+            connection.close_sent(limit).await;
         }
     }
 

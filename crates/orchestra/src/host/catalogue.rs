@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use mcpjoin_proto::types::{Prompt, Resource, ServerCapabilities, Tool};
+use parking_lot::Mutex;
 
 use super::error::RequestError;
 use super::offer::Offer;
@@ -150,13 +151,13 @@ impl<T: Item> Catalogue<T> {
 
     /// The last server that is known to have this name.
     fn known(&self, name: &str) -> Option<&Offer> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let has = |names: &Option<BTreeSet<String>>| names.as_ref().is_some_and(|names| names.contains(name));
         self.offers.iter().zip(known.iter()).rev().find(|(_, names)| has(names)).map(|(offer, _)| offer)
     }
 
     fn remember(&self, index: usize, names: BTreeSet<String>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(known) = known.get_mut(index) {
             *known = Some(names);
         }

@@ -10,7 +10,7 @@ use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::{Orchestrator, OrchestratorOptions, SetupError};
 use mcpjoin_orchestra::{ALPN, CLIENT_NAME, SERVER_NAME};
 use mcpjoin_quic::endpoint::{
-    self as quic, Authorities, ClientTls, ClientsAre, Identity, Listener, QuicError, QuicErrorKind,
+    self as quic, Authorities, ClientAuth, ClientTls, Identity, Listener, QuicError, QuicErrorKind,
     QuicOptions, ServerTls, Trust,
 };
 use rcgen::{
@@ -145,7 +145,7 @@ fn the_bridge_gives_up(shown: &Shown, trusted: &Authority, server: ServerTls, sa
 fn client_is_refused(shown: Option<Shown>, trusted: &Authority, reason: &str, heard: &str) {
     let server = trusted.signs(|_| {}).identity();
     let identity = shown.as_ref().map(Shown::identity);
-    let server = ServerTls::new(server, &ClientsAre::Required(trusted.trusted()), ALPN).unwrap();
+    let server = ServerTls::new(server, &ClientAuth::Required(trusted.trusted()), ALPN).unwrap();
     let client = ClientTls::new(&Trust::Authorities(trusted.trusted()), identity, ALPN).unwrap();
     let (ours, theirs) = refused(&client, server.clone());
     assert!(theirs.to_string().contains(reason), "the server says: {theirs}");
@@ -162,7 +162,7 @@ fn server_is_refused(server: &Shown, trusted: &Authority, reason: &str, heard: &
     let shown = trusted.signs(|_| {});
     let client = Some(shown.identity());
     let client = ClientTls::new(&Trust::Authorities(trusted.trusted()), client, ALPN).unwrap();
-    let server = ServerTls::new(server.identity(), &ClientsAre::Required(trusted.trusted()), ALPN).unwrap();
+    let server = ServerTls::new(server.identity(), &ClientAuth::Required(trusted.trusted()), ALPN).unwrap();
     let (ours, theirs) = refused(&client, server.clone());
     assert!(matches!(ours.kind, QuicErrorKind::Refused(_)), "the client says: {ours}");
     assert!(ours.to_string().contains(reason), "the client says: {ours}");
@@ -241,7 +241,7 @@ fn h148_a_server_of_another_name_is_refused() {
     // Under the name in the certificate it is accepted.
     let client =
         ClientTls::new(&Trust::Authorities(ca.trusted()), Some(ca.signs(|_| {}).identity()), ALPN).unwrap();
-    let server = ServerTls::new(identity.identity(), &ClientsAre::Required(ca.trusted()), ALPN).unwrap();
+    let server = ServerTls::new(identity.identity(), &ClientAuth::Required(ca.trusted()), ALPN).unwrap();
     run(async {
         let listener =
             Listener::bind("127.0.0.1:0", move || Ok(server.clone()), QuicOptions::default()).await.unwrap();
@@ -315,7 +315,7 @@ fn a_pinned_key_is_taken_whoever_has_signed_it_and_no_other() {
     let ca = Authority::new("one");
     let identity = ca.signs(|params| params.subject_alt_names.clear()).identity();
     let hash = identity.facts().unwrap().key_hash;
-    let server = ServerTls::new(identity, &ClientsAre::Anybody, "mcp").unwrap();
+    let server = ServerTls::new(identity, &ClientAuth::Anybody, "mcp").unwrap();
     let wrong = ClientTls::new(&Trust::Key([7; 32]), None, "mcp").unwrap();
     let (ours, _) = refused(&wrong, server.clone());
     assert!(ours.to_string().contains("its public key is not the one that was pinned"), "{ours}");

@@ -69,7 +69,7 @@ fn frames_cross_in_both_directions_on_as_many_streams_as_are_opened() {
             });
             futures_util::future::join_all(all).await;
             connection.close(0, "client closed");
-            connection.settled(Duration::from_secs(5)).await;
+            connection.close_sent(Duration::from_secs(5)).await;
             assert!(matches!(connection.closed().await.kind, QuicErrorKind::ClosedByUs));
         };
         tokio::select! { () = serve(&listener) => panic!("the listener ended"), () = connected => {} }
@@ -118,7 +118,7 @@ fn the_peer_of_a_process_that_ends_hears_of_it_once_the_connection_is_settled() 
             runtime.block_on(async {
                 let connection = quic::connect(&address, &client, &QuicOptions::default()).await.unwrap();
                 connection.close(0, "client closed");
-                connection.settled(Duration::from_secs(5)).await;
+                connection.close_sent(Duration::from_secs(5)).await;
             });
             // The sending task ends with it.
             drop(runtime);

@@ -159,7 +159,7 @@ fn more_connections_than_may_be_are_refused_and_those_that_are_there_go_on() {
         stage.ask(Request::Health(HealthRequest {})).await;
         // After the first client has gone there is room again.
         stage.connection.close(0, "client closed");
-        stage.connection.settled(Duration::from_secs(5)).await;
+        stage.connection.close_sent(Duration::from_secs(5)).await;
         let connected = async {
             loop {
                 if let Ok(connection) = mcpjoin_quic::endpoint::connect(&stage.address, &tls, &options).await

@@ -22,7 +22,7 @@ pub enum LineEvent {
     /// A line longer than the limit. Reported once, as soon as the limit is exceeded. The rest of the line is dropped,
     /// and the next line is read as usual.
     TooLong {
-        /// The start of the line, at most [`HEAD_BYTES`]; see [`salvage`](super::salvage::salvage).
+        /// The start of the line, at most [`HEAD_BYTES`]; see [`read_start`](super::oversized::read_start).
         head: Bytes,
         /// The number of bytes received so far. The line may be longer.
         length: usize,

@@ -11,8 +11,8 @@
 //! | [`prefixed`] | 32 bit length, big-endian | Orchestra |
 
 pub mod lines;
+pub mod oversized;
 pub mod prefixed;
-pub mod salvage;
 pub mod sse;
 
 use core::mem;

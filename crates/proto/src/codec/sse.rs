@@ -42,7 +42,7 @@ pub enum SseEvent {
     /// An event with data or a line above the limit. Reported once, as soon as the limit is exceeded. The rest is
     /// dropped up to the blank line, and the next event is read as usual.
     TooLong {
-        /// The start of the data, at most [`HEAD_BYTES`]; see [`salvage`](super::salvage::salvage).
+        /// The start of the data, at most [`HEAD_BYTES`]; see [`read_start`](super::oversized::read_start).
         head: Bytes,
         /// The id of the event, if it precedes the data. It counts as received: a resume before it would return the
         /// same event again.

@@ -11,5 +11,5 @@ pub mod classify;
 pub mod headers;
 pub mod origin;
 pub mod params;
-pub mod reply;
 pub mod resource;
+pub mod response_head;

@@ -251,7 +251,7 @@ fn is_loopback(host: &Host) -> bool {
 
 /// The hosts that a request may address, and the origins of web pages that may send it.
 #[derive(Clone, Debug, Default)]
-pub struct Guard {
+pub struct OriginPolicy {
     hosts: Vec<(Host, Option<u16>)>,
     origins: Vec<Origin>,
     loopback: bool,
@@ -260,7 +260,7 @@ pub struct Guard {
 /// Why a request is rejected with 403.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Denied {
+pub enum OriginDenied {
     /// `Host` is absent, repeated, invalid or not allowed.
     #[error("the Host header is missing or not allowed")]
     Host,
@@ -269,7 +269,7 @@ pub enum Denied {
     Origin,
 }
 
-impl Guard {
+impl OriginPolicy {
     /// Allows no host and no origin. A request without `Origin` is not from a web page and passes the second check.
     #[must_use]
     pub fn new() -> Self {
@@ -305,20 +305,23 @@ impl Guard {
     ///
     /// # Errors
     /// When the request must be rejected with status 403.
-    pub fn check(&self, headers: &(impl Headers + ?Sized)) -> Result<(), Denied> {
-        let host = only(headers, name::HOST).ok().flatten().ok_or(Denied::Host)?;
-        let (host, port) = text(host).and_then(|host| authority(host).ok()).ok_or(Denied::Host)?;
+    pub fn check(&self, headers: &(impl Headers + ?Sized)) -> Result<(), OriginDenied> {
+        let host = only(headers, name::HOST).ok().flatten().ok_or(OriginDenied::Host)?;
+        let (host, port) = text(host).and_then(|host| authority(host).ok()).ok_or(OriginDenied::Host)?;
         let listed = |(allowed, on): &(Host, Option<u16>)| *allowed == host && (on.is_none() || *on == port);
         let allowed = (self.loopback && is_local(&host)) || self.hosts.iter().any(listed);
         if !allowed {
-            return Err(Denied::Host);
+            return Err(OriginDenied::Host);
         }
-        let Some(origin) = only(headers, name::ORIGIN).map_err(|()| Denied::Origin)? else { return Ok(()) };
-        let origin = text(origin).and_then(|origin| Origin::parse(origin).ok()).ok_or(Denied::Origin)?;
+        let Some(origin) = only(headers, name::ORIGIN).map_err(|()| OriginDenied::Origin)? else {
+            return Ok(());
+        };
+        let origin =
+            text(origin).and_then(|origin| Origin::parse(origin).ok()).ok_or(OriginDenied::Origin)?;
         if (self.loopback && is_local(&origin.host)) || self.origins.contains(&origin) {
             Ok(())
         } else {
-            Err(Denied::Origin)
+            Err(OriginDenied::Origin)
         }
     }
 }

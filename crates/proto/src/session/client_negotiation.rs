@@ -14,7 +14,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::calls::{Call, Expired, Purpose};
-use super::event::{Ask, Asker, CloseCause, Event, NegotiationFailure, Peer, PeerCapabilities};
+use super::event::{ClientInfo, CloseCause, EraChoice, Event, NegotiationFailure, Peer, PeerCapabilities};
 use super::foreign::foreign_protocol;
 use super::legacy::Legacy;
 use super::modern::{self, Modern};
@@ -76,12 +76,12 @@ impl ClientNegotiation {
             probe_repeated: false,
             client,
         };
-        let decision = match negotiation.client.ask {
-            Ask::Auto | Ask::Only(Era::Modern) => {
+        let decision = match negotiation.client.era {
+            EraChoice::Auto | EraChoice::Only(Era::Modern) => {
                 let timeout = negotiation.probe_timeout(shared);
                 negotiation.send_probe(shared, now, timeout)
             }
-            Ask::Only(Era::Legacy) => negotiation.send_initialize(shared, now),
+            EraChoice::Only(Era::Legacy) => negotiation.send_initialize(shared, now),
         };
         (negotiation, decision)
     }
@@ -96,9 +96,9 @@ impl ClientNegotiation {
 
     /// The timeout of a probe. It is shorter where there is a fallback.
     fn probe_timeout(&self, shared: &Shared) -> Duration {
-        match self.client.ask {
-            Ask::Auto => shared.limits.probe,
-            Ask::Only(_) => shared.limits.initialize,
+        match self.client.era {
+            EraChoice::Auto => shared.limits.probe,
+            EraChoice::Only(_) => shared.limits.initialize,
         }
     }
 
@@ -187,7 +187,7 @@ impl ClientNegotiation {
         now: Time,
         outcome: Result<Payload, ErrorObject>,
     ) -> Option<EraDecision> {
-        let only_modern = self.client.ask == Ask::Only(Era::Modern);
+        let only_modern = self.client.era == EraChoice::Only(Era::Modern);
         match outcome {
             Ok(result) => match result.raw().decode::<DiscoverResult>() {
                 Ok(discovered) => {
@@ -277,7 +277,7 @@ impl ClientNegotiation {
             only => only.as_ref().filter(|only| supported.contains(only)),
         };
         match newest {
-            Some(version) if self.client.ask == Ask::Auto && self.initialize.is_none() => {
+            Some(version) if self.client.era == EraChoice::Auto && self.initialize.is_none() => {
                 if self.initialize_error.is_none() {
                     self.offered = version.clone();
                 }
@@ -314,7 +314,7 @@ impl ClientNegotiation {
             Ok(result) => result,
             // A modern-only server that did not receive the probe lists its versions in the error to `initialize`.
             Err(NegotiationFailure::Refused { error, .. })
-                if self.client.ask == Ask::Auto
+                if self.client.era == EraChoice::Auto
                     && error.code == code::UNSUPPORTED_PROTOCOL_VERSION
                     && supported_versions(&error).contains(&modern::newest().version) =>
             {
@@ -353,7 +353,7 @@ impl ClientNegotiation {
         let initialized = Notification { method: Method::Initialized, params: None };
         shared.queue.push_own(Message::Notification(initialized), Route::Session);
         shared.events.push_back(Event::Opened);
-        Some(EraDecision::Legacy(Legacy::new(profile, Arc::new(Asker::default()), true)))
+        Some(EraDecision::Legacy(Legacy::new(profile, Arc::new(ClientInfo::default()), true)))
     }
 
     /// A request of the server before the era is known. Responds to `ping` and rejects every other method. A method that
@@ -388,9 +388,9 @@ impl ClientNegotiation {
         if let Some(probe) = id.filter(|id| self.probe == Some(*id)) {
             self.probe = None;
             shared.calls.take(probe);
-            return match self.client.ask {
-                Ask::Only(_) => Some(bad(Method::Discover)),
-                Ask::Auto => self.fall_back(shared, now),
+            return match self.client.era {
+                EraChoice::Only(_) => Some(bad(Method::Discover)),
+                EraChoice::Auto => self.fall_back(shared, now),
             };
         }
         self.garbage += 1;
@@ -423,7 +423,7 @@ impl ClientNegotiation {
             return None;
         }
         shared.calls.take(id);
-        if probed && self.client.ask == Ask::Auto {
+        if probed && self.client.era == EraChoice::Auto {
             self.probe = None;
             return self.fall_back(shared, now);
         }
@@ -450,7 +450,7 @@ impl ClientNegotiation {
         now: Time,
         expired: Expired,
     ) -> Option<EraDecision> {
-        if self.probe == Some(expired.id) && self.client.ask == Ask::Auto {
+        if self.probe == Some(expired.id) && self.client.era == EraChoice::Auto {
             // The probe stays pending: a modern-only server may start slowly and respond later.
             return self.fall_back(shared, now);
         }
@@ -466,7 +466,7 @@ impl ClientNegotiation {
 
     /// The link ended. After a probe, reconnects once and tries without the probe.
     pub(super) fn ended(&mut self, shared: &mut Shared, end: TransportEnd) -> Option<EraDecision> {
-        let probed = self.client.ask == Ask::Auto && self.probe_end.is_none();
+        let probed = self.client.era == EraChoice::Auto && self.probe_end.is_none();
         if shared.caps.reopens && probed {
             for id in [self.probe.take(), self.initialize.take()].into_iter().flatten() {
                 shared.calls.take(id);

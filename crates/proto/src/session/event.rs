@@ -102,7 +102,7 @@ pub struct RequestContext {
     /// The minimum level of log messages that its sender wants; `None`: no messages.
     pub log_level: Option<LoggingLevel>,
     /// The client. In the modern era as this request describes it.
-    pub asker: Arc<Asker>,
+    pub client: Arc<ClientInfo>,
     /// The link on which it arrived.
     pub origin: Arc<Origin>,
     /// The number of the request in its session. It distinguishes two requests with the same id.
@@ -111,7 +111,7 @@ pub struct RequestContext {
 
 /// A client as it describes itself.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asker {
+pub struct ClientInfo {
     /// Its name and version, for display only.
     pub info: Option<Arc<Implementation>>,
     /// Its capabilities.
@@ -141,8 +141,8 @@ pub struct Peer {
 pub enum PeerCapabilities {
     /// The peer is a server.
     Server(Box<ServerCapabilities>),
-    /// The peer is a client. In the modern era each request has its own ([`RequestContext::asker`]).
-    Client(Arc<Asker>),
+    /// The peer is a client. In the modern era each request has its own ([`RequestContext::client`]).
+    Client(Arc<ClientInfo>),
 }
 
 impl Peer {
@@ -370,7 +370,7 @@ pub enum NegotiationFailure {
 
 /// The era that a client requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ask {
+pub enum EraChoice {
     /// Probe with `server/discover`, and fall back to `initialize`.
     #[default]
     Auto,

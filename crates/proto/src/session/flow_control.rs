@@ -36,7 +36,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::event::{Asker, Event, RequestContext};
+use super::event::{ClientInfo, Event, RequestContext};
 use super::limits::Limits;
 use super::pending_requests::{RequestDetails, WAITING_OVERHEAD_BYTES};
 use super::queue::request_size;
@@ -55,7 +55,7 @@ impl Shared {
         request: Request,
         mut context: RequestContext,
         batch: Option<u64>,
-        asker: Option<Arc<Asker>>,
+        client: Option<Arc<ClientInfo>>,
     ) {
         let size = request_size(&request);
         let must_wait = !self.may_dispatch();
@@ -84,7 +84,7 @@ impl Shared {
         let details = RequestDetails {
             progress_token: context.progress_token.clone(),
             log_level: context.log_level,
-            asker,
+            client,
             batch,
             uri,
             ..RequestDetails::default()

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::NotifyRefused;
 use super::calls::{Call, Purpose};
-use super::event::{Asker, CallRefused, Event, Reply, RequestContext};
+use super::event::{CallRefused, ClientInfo, Event, Reply, RequestContext};
 use super::limits::Limits;
 use super::shared::Shared;
 use super::shared::{log_level, result_object, too_long_subscription, too_many_subscriptions};
@@ -28,7 +28,7 @@ use crate::{
 pub(super) struct Legacy {
     profile: &'static Profile,
     /// The client, when we are the server.
-    asker: Arc<Asker>,
+    client: Arc<ClientInfo>,
     /// The client has sent `initialized`. Until then a server queues its notifications.
     ready: bool,
     queued: Vec<Notification>,
@@ -37,8 +37,8 @@ pub(super) struct Legacy {
 }
 
 impl Legacy {
-    pub(super) fn new(profile: &'static Profile, asker: Arc<Asker>, ready: bool) -> Self {
-        Self { profile, asker, ready, queued: Vec::new(), log_level: None, subscribed: BTreeSet::new() }
+    pub(super) fn new(profile: &'static Profile, client: Arc<ClientInfo>, ready: bool) -> Self {
+        Self { profile, client, ready, queued: Vec::new(), log_level: None, subscribed: BTreeSet::new() }
     }
 
     pub(super) const fn profile(&self) -> &'static Profile {
@@ -175,7 +175,7 @@ impl Legacy {
             profile: self.profile,
             progress_token: progress_token(request.params.as_ref()),
             log_level: self.log_level,
-            asker: self.asker.clone(),
+            client: self.client.clone(),
             origin,
             number: 0,
         }

@@ -44,8 +44,8 @@ use bytes::Bytes;
 pub use calls::Call;
 pub use envelope::{ResultEnvelope, WrappedResult};
 pub use event::{
-    Ask, Asker, CallError, CallRefused, CloseCause, Event, NegotiationFailure, Peer, PeerCapabilities, Reply,
-    RequestContext,
+    CallError, CallRefused, ClientInfo, CloseCause, EraChoice, Event, NegotiationFailure, Peer,
+    PeerCapabilities, Reply, RequestContext,
 };
 pub use foreign::foreign_protocol;
 pub use limits::Limits;

@@ -17,7 +17,7 @@ use super::capabilities::{
     declares_tasks, missing_capability, missing_tasks_capability, supported_in, undeclared_input,
 };
 use super::envelope::{self, ResultEnvelope};
-use super::event::{Asker, CallRefused, Reply, RequestContext};
+use super::event::{CallRefused, ClientInfo, Reply, RequestContext};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::{Shared, read};
 use super::shared::{log_level, result_object};
@@ -46,14 +46,14 @@ pub(super) struct Modern {
 struct CachedClient {
     capabilities: Raw,
     info: Option<Raw>,
-    asker: Arc<Asker>,
+    client: Arc<ClientInfo>,
 }
 
 /// The decoded `_meta` of a request.
 struct RequestMeta {
     progress_token: Option<ProgressToken>,
     log_level: Option<LoggingLevel>,
-    asker: Arc<Asker>,
+    client: Arc<ClientInfo>,
 }
 
 impl Modern {
@@ -162,18 +162,18 @@ impl Modern {
                 shared.reply(request.id, None, outcome);
             }
             Method::Listen if !relays => {
-                self.listen(shared, request, &meta.asker, origin.principal.clone());
+                self.listen(shared, request, &meta.client, origin.principal.clone());
             }
             _ => {
                 let context = RequestContext {
                     profile: self.profile,
                     progress_token: meta.progress_token,
                     log_level: meta.log_level,
-                    asker: meta.asker.clone(),
+                    client: meta.client.clone(),
                     origin,
                     number: 0,
                 };
-                shared.admit(request, context, None, Some(meta.asker));
+                shared.admit(request, context, None, Some(meta.client));
             }
         }
     }
@@ -212,8 +212,8 @@ impl Modern {
             return Err((unsupported_version(server, &version), Violation::UnsupportedVersion { requested }));
         }
         let capabilities = capabilities.ok_or_else(|| missing(key::CLIENT_CAPABILITIES))?;
-        let asker = self
-            .asker(meta.slice(capabilities), info.map(|info| meta.slice(info)))
+        let client = self
+            .client(meta.slice(capabilities), info.map(|info| meta.slice(info)))
             .ok_or_else(|| bad(key::CLIENT_CAPABILITIES))?;
         let log_level = match level {
             None => None,
@@ -223,19 +223,19 @@ impl Modern {
             None => None,
             Some(token) => Some(meta.slice(token).decode().map_err(|_| bad("progressToken"))?),
         };
-        Ok(RequestMeta { progress_token, log_level, asker })
+        Ok(RequestMeta { progress_token, log_level, client })
     }
 
     /// The client as this request describes it. Reuses the last description if the text is the same; the request still
     /// stands for itself.
-    fn asker(&mut self, capabilities: Raw, info: Option<Raw>) -> Option<Arc<Asker>> {
+    fn client(&mut self, capabilities: Raw, info: Option<Raw>) -> Option<Arc<ClientInfo>> {
         if let Some(last) = &self.cached_client
             && last.capabilities == capabilities
             && last.info == info
         {
-            return Some(last.asker.clone());
+            return Some(last.client.clone());
         }
-        let asker = Arc::new(Asker {
+        let client = Arc::new(ClientInfo {
             // For display only, so invalid information is omitted.
             info: info.as_ref().and_then(|info| info.decode().ok()).map(Arc::new),
             capabilities: capabilities.decode().ok()?,
@@ -243,8 +243,8 @@ impl Modern {
         // A long text shares the buffer of its message and would keep it alive.
         let is_short = |text: &Raw| text.len() < Raw::SHARED_FROM;
         self.cached_client = (is_short(&capabilities) && info.as_ref().is_none_or(is_short))
-            .then(|| Box::new(CachedClient { capabilities, info, asker: asker.clone() }));
-        Some(asker)
+            .then(|| Box::new(CachedClient { capabilities, info, client: client.clone() }));
+        Some(client)
     }
 
     /// The response to `server/discover`.
@@ -318,13 +318,15 @@ impl Modern {
     pub(super) fn respond(&self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         let relays = shared.relays();
         shared.finish_request(id, |pending| {
-            let (method, asker) =
-                (&pending.method, pending.details().and_then(|details| details.asker.as_deref()));
+            let (method, client) =
+                (&pending.method, pending.details().and_then(|details| details.client.as_deref()));
             match reply {
                 Ok(Reply::Complete(result)) => result_object(result)
                     .map(|result| envelope::complete(&self.meta(), method, &result.indexed())),
-                Ok(Reply::NeedInput(input)) => self.need_input(method, asker, &input),
-                Ok(Reply::Task(task)) if asker.is_some_and(|asker| declares_tasks(&asker.capabilities)) => {
+                Ok(Reply::NeedInput(input)) => self.need_input(method, client, &input),
+                Ok(Reply::Task(task))
+                    if client.is_some_and(|client| declares_tasks(&client.capabilities)) =>
+                {
                     result_object(task)
                         .map(|task| envelope::enclose(&self.meta(), "\"resultType\":\"task\",", "", &task))
                 }
@@ -342,7 +344,7 @@ impl Modern {
     fn need_input(
         &self,
         method: &Method,
-        asker: Option<&Asker>,
+        client: Option<&ClientInfo>,
         input: &InputRequired,
     ) -> Result<Payload, ErrorObject> {
         if !method.may_need_input() {
@@ -350,7 +352,7 @@ impl Modern {
                 "{method} may not be answered with a request for input"
             )));
         }
-        let declared = asker.map(|asker| &asker.capabilities);
+        let declared = client.map(|client| &client.capabilities);
         for request in input.input_requests.iter().flat_map(|requests| requests.values()) {
             if let Some(missing) = declared.and_then(|declared| undeclared_input(request, declared)) {
                 return Err(missing_capability(missing));

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::batch::Batches;
-use super::event::{Asker, RequestContext};
+use super::event::{ClientInfo, RequestContext};
 use super::queue::Position;
 use crate::types::LoggingLevel;
 use crate::{Method, ProgressToken, Request, RequestId};
@@ -37,7 +37,7 @@ pub(super) struct RequestDetails {
     /// The minimum level of log messages that its sender wants; `None`: no messages.
     pub(super) log_level: Option<LoggingLevel>,
     /// The client, in the era where each request describes it.
-    pub(super) asker: Option<Arc<Asker>>,
+    pub(super) client: Option<Arc<ClientInfo>>,
     /// The batch of the request.
     pub(super) batch: Option<u64>,
     /// The resource that the request subscribes to or unsubscribes from.
@@ -130,7 +130,7 @@ impl PendingRequests {
 
     /// Whether the request describes its client, as requests of the modern era do.
     pub(super) fn is_modern(&self, id: &RequestId) -> bool {
-        self.get(id).and_then(PendingRequest::details).is_some_and(|details| details.asker.is_some())
+        self.get(id).and_then(PendingRequest::details).is_some_and(|details| details.client.is_some())
     }
 
     /// The method of the request, if a handler works on it.

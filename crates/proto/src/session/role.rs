@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::event::Ask;
+use super::event::EraChoice;
 use crate::types::{ClientCapabilities, Implementation, ServerCapabilities};
 use crate::{Era, Raw, Version};
 
@@ -26,7 +26,7 @@ pub struct ClientRole {
     /// The capabilities.
     pub capabilities: ClientCapabilities,
     /// The era to request.
-    pub ask: Ask,
+    pub era: EraChoice,
     /// The only legacy version to offer and accept; `None`: offer the newest, accept every known one.
     pub version: Option<Version>,
     /// The session relays for another client, as one side of a gateway. Undeclared capabilities and methods outside the
@@ -80,7 +80,7 @@ impl ClientRole {
     /// A client that supports every version and accepts the era of the server.
     #[must_use]
     pub fn new(info: Implementation, capabilities: ClientCapabilities) -> Self {
-        Self { info, capabilities, ask: Ask::Auto, version: None, relays: false, presents: None }
+        Self { info, capabilities, era: EraChoice::Auto, version: None, relays: false, presents: None }
     }
 }
 

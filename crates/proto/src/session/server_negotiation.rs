@@ -8,7 +8,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 
 use super::capabilities::supported_in;
-use super::event::{Asker, Peer, PeerCapabilities};
+use super::event::{ClientInfo, Peer, PeerCapabilities};
 use super::legacy::Legacy;
 use super::modern::{self, Modern};
 use super::role::ServerRole;
@@ -76,7 +76,7 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
     let asked_for = Profile::of(&version)
         .filter(|profile| profile.initialize && server.versions.contains(&profile.version));
     let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
-    let asker = Arc::new(Asker { info: info.map(Arc::new), capabilities });
+    let client = Arc::new(ClientInfo { info: info.map(Arc::new), capabilities });
     let result = match &server.presents {
         Some(result) => Payload::from_raw(result.clone()),
         None => {
@@ -88,13 +88,13 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
     };
     let peer = Peer {
         profile,
-        info: asker.info.clone(),
-        capabilities: PeerCapabilities::Client(asker.clone()),
+        info: client.info.clone(),
+        capabilities: PeerCapabilities::Client(client.clone()),
         instructions: None,
         supported_versions: alloc::vec![profile.version.clone()],
         presented: None,
     };
-    Ok((Legacy::new(profile, asker, false), peer, result))
+    Ok((Legacy::new(profile, client, false), peer, result))
 }
 
 /// The version, the name and the capabilities that a client presents.
@@ -119,7 +119,7 @@ pub(super) fn unknown_client() -> Peer {
     Peer {
         profile: modern::newest(),
         info: None,
-        capabilities: PeerCapabilities::Client(Arc::new(Asker::default())),
+        capabilities: PeerCapabilities::Client(Arc::new(ClientInfo::default())),
         instructions: None,
         supported_versions: alloc::vec![modern::newest().version.clone()],
         presented: None,

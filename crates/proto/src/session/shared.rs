@@ -143,7 +143,7 @@ impl Shared {
                 matches!(peer, Some(PeerCapabilities::Server(server)) if server_declares(server, path))
             }
             (Needs::Client(_), Role::Server(_)) => {
-                matches!(peer, Some(PeerCapabilities::Client(asker)) if client_declares(&asker.capabilities, path))
+                matches!(peer, Some(PeerCapabilities::Client(client)) if client_declares(&client.capabilities, path))
             }
         }
     }

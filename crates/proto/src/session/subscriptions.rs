@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use super::NotifyRefused;
 use super::capabilities::{declares_tasks, missing_tasks_capability};
 use super::envelope::{self, Additions};
-use super::event::Asker;
+use super::event::ClientInfo;
 use super::modern::Modern;
 use super::role::Role;
 use super::shared::{Shared, too_long_subscription, too_many_subscriptions};
@@ -72,10 +72,10 @@ impl Modern {
         &mut self,
         shared: &mut Shared,
         request: Request,
-        asker: &Asker,
+        client: &ClientInfo,
         principal: Option<Box<str>>,
     ) {
-        let filter = match self.read_filter(shared, request.params.as_ref(), asker) {
+        let filter = match self.read_filter(shared, request.params.as_ref(), client) {
             Ok(filter) => self.supported_filter(shared, filter),
             Err(error) => return shared.reply(request.id, None, Err(error)),
         };
@@ -96,12 +96,12 @@ impl Modern {
         &self,
         shared: &Shared,
         params: Option<&Payload>,
-        asker: &Asker,
+        client: &ClientInfo,
     ) -> Result<SubscriptionFilter, ErrorObject> {
         let params = params.map(|params| params.raw().decode::<ListenParams>()).transpose();
         let params = params.map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
         let filter = params.map(|params| params.notifications).unwrap_or_default();
-        if filter.task_ids.is_some() && !declares_tasks(&asker.capabilities) {
+        if filter.task_ids.is_some() && !declares_tasks(&client.capabilities) {
             return Err(missing_tasks_capability());
         }
         let limit = shared.limits.subscriptions;

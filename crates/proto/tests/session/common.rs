@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
-    Ask, Call, CallError, ClientRole, Event, Inbound, Limits, Origin, Outbound, Reply, Role, ServerRole,
-    Session, TransportCaps,
+    Call, CallError, ClientRole, EraChoice, Event, Inbound, Limits, Origin, Outbound, Reply, Role,
+    ServerRole, Session, TransportCaps,
 };
 use mcpjoin_proto::types::Implementation;
 use mcpjoin_proto::{Era, Method, Raw, RequestId, Time, Version, encode};
@@ -23,15 +23,15 @@ pub(crate) fn at(seconds: u64) -> Time {
     Time::from_epoch(Duration::from_secs(seconds))
 }
 
-pub(crate) fn client(ask: Ask, limits: Limits) -> Session {
+pub(crate) fn client(era: EraChoice, limits: Limits) -> Session {
     let mut role = ClientRole::new(Implementation::new("c", "1"), raw(CLIENT).decode().unwrap());
-    role.ask = ask;
+    role.era = era;
     Session::new(Role::Client(role.into()), TransportCaps::default(), limits)
 }
 
 pub(crate) fn client_of(version: &Version, limits: Limits) -> Session {
     let mut role = ClientRole::new(Implementation::new("c", "1"), raw(CLIENT).decode().unwrap());
-    role.ask = Ask::Only(version.era().unwrap());
+    role.era = EraChoice::Only(version.era().unwrap());
     role.version = (version.era() == Some(Era::Legacy)).then(|| version.clone());
     Session::new(Role::Client(role.into()), TransportCaps::default(), limits)
 }
@@ -67,7 +67,7 @@ pub(crate) fn opened_server_over(caps: TransportCaps, version: &str, limits: Lim
 
 /// An open legacy client; the test acts as the server.
 pub(crate) fn opened_client(limits: Limits) -> Session {
-    let mut client = client(Ask::Only(Era::Legacy), limits);
+    let mut client = client(EraChoice::Only(Era::Legacy), limits);
     client.open(Time::ZERO);
     say(
         &mut client,

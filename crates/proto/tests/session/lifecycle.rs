@@ -1,7 +1,7 @@
 //! Tests of group C of the catalogue: the negotiation and declared capabilities.
 
 use mcpjoin_proto::session::{
-    Ask, Call, CallRefused, CloseCause, Event, Limits, NegotiationFailure, NotifyRefused, Role, Route,
+    Call, CallRefused, CloseCause, EraChoice, Event, Limits, NegotiationFailure, NotifyRefused, Role, Route,
     ServerRole, Session, State, TransportCaps, TransportEnd,
 };
 use mcpjoin_proto::types::Implementation;
@@ -58,7 +58,7 @@ fn c56_versions_are_negotiated_and_a_mismatch_names_both() {
         assert_eq!(server.profile().unwrap().version.as_str(), answered, "asked for {asked}");
     }
     for answered in ["1999-01-01", "2026-07-28", "2099-01-01"] {
-        let mut client = client(Ask::Only(Era::Legacy), Limits::default());
+        let mut client = client(EraChoice::Only(Era::Legacy), Limits::default());
         client.open(Time::ZERO);
         say(
             &mut client,
@@ -75,7 +75,7 @@ fn c56_versions_are_negotiated_and_a_mismatch_names_both() {
 
 #[test]
 fn c57_no_answer_to_initialize_ends_after_its_time() {
-    let mut client = client(Ask::Only(Era::Legacy), Limits::default());
+    let mut client = client(EraChoice::Only(Era::Legacy), Limits::default());
     client.open(Time::ZERO);
     assert_eq!(client.poll_timeout(), Some(at(30)));
     client.handle_timeout(at(29));
@@ -87,14 +87,14 @@ fn c57_no_answer_to_initialize_ends_after_its_time() {
 
 #[test]
 fn c58_garbage_instead_of_an_answer_is_shown_escaped() {
-    let mut client = client(Ask::Only(Era::Legacy), Limits::default());
+    let mut client = client(EraChoice::Only(Era::Legacy), Limits::default());
     client.open(Time::ZERO);
     say(&mut client, "\u{1b}[31mfatal\u{1b}[0m");
     client.handle_timeout(at(30));
     let text = closed(&mut client).unwrap().to_string();
     assert!(text.contains(r"\x1b[31mfatal"), "{text}");
 
-    let mut client = crate::common::client(Ask::Auto, Limits::default());
+    let mut client = crate::common::client(EraChoice::Auto, Limits::default());
     client.open(Time::ZERO);
     for _ in 0..20 {
         say(&mut client, "Starting...");
@@ -105,7 +105,7 @@ fn c58_garbage_instead_of_an_answer_is_shown_escaped() {
 
 #[test]
 fn c58_garbage_before_a_death_is_shown_too() {
-    let mut client = client(Ask::Only(Era::Legacy), Limits::default());
+    let mut client = client(EraChoice::Only(Era::Legacy), Limits::default());
     client.open(Time::ZERO);
     say(&mut client, "usage: server [options]");
     client
@@ -116,7 +116,7 @@ fn c58_garbage_before_a_death_is_shown_too() {
 
 #[test]
 fn c63_what_was_not_declared_is_refused_before_it_is_sent() {
-    let mut client = client(Ask::Only(Era::Legacy), Limits::default());
+    let mut client = client(EraChoice::Only(Era::Legacy), Limits::default());
     client.open(Time::ZERO);
     say(
         &mut client,

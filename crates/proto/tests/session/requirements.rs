@@ -1,7 +1,7 @@
 //! Tests of the requirements of the project's source documents for a session, by number.
 
 use mcpjoin_proto::session::{
-    Ask, Call, CallError, CallRefused, Event, Inbound, Limits, Reply, State, TransportEnd,
+    Call, CallError, CallRefused, EraChoice, Event, Inbound, Limits, Reply, State, TransportEnd,
 };
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, RequestId, Time, Version};
 
@@ -42,7 +42,7 @@ fn r12_a_malformed_line_is_reported_and_harms_no_request() {
 
 #[test]
 fn r13_ids_begin_at_one_and_grow() {
-    let mut client = client(Ask::Auto, Limits::default());
+    let mut client = client(EraChoice::Auto, Limits::default());
     client.open(Time::ZERO);
     assert!(sent(&mut client)[0].contains(r#""id":1,"#));
     let mut client = opened_client(Limits::default());
@@ -166,7 +166,7 @@ fn r46_a_server_is_silent_until_it_is_asked() {
 
 #[test]
 fn r54_the_five_states_and_what_each_allows() {
-    let mut client = client(Ask::Only(Era::Legacy), Limits::default());
+    let mut client = client(EraChoice::Only(Era::Legacy), Limits::default());
     let mut server = server(Limits::default());
     assert_eq!((client.state(), server.state()), (State::Disconnected, State::Disconnected));
     client.open(Time::ZERO);
@@ -202,7 +202,7 @@ fn r55_a_session_knows_version_capabilities_and_pending_requests() {
 
 #[test]
 fn r66_initializing_sends_who_we_are_and_confirms() {
-    let mut client = client(Ask::Only(Era::Legacy), Limits::default());
+    let mut client = client(EraChoice::Only(Era::Legacy), Limits::default());
     client.open(Time::ZERO);
     let request = &sent(&mut client)[0];
     for part in
@@ -221,7 +221,7 @@ fn r66_initializing_sends_who_we_are_and_confirms() {
 #[test]
 fn r67_lists_and_calls_fail_before_ready_and_work_after() {
     let methods = [Method::ListTools, Method::CallTool, Method::ListResources];
-    let mut early = client(Ask::Auto, Limits::default());
+    let mut early = client(EraChoice::Auto, Limits::default());
     early.open(Time::ZERO);
     let mut ready = opened_client(Limits::default());
     for method in methods {

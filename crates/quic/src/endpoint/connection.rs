@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quinn::{Endpoint, RecvStream, SendStream, VarInt};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -18,7 +19,7 @@ use super::tls::CertificateFacts;
 pub(super) type Rejection = Arc<Mutex<Option<String>>>;
 
 pub(super) fn rejection_in(slot: &Rejection) -> Option<String> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    slot.lock().clone()
 }
 
 /// A connection whose handshake is complete on both sides. Cheap to clone. Dropping the last of its clones and streams
@@ -103,7 +104,7 @@ impl Connection {
     /// Waits until the close frame is sent, at most `limit`. The peer does not acknowledge it and it is not repeated;
     /// if it is lost, the peer's idle timeout ends the connection. Call this after [`Connection::close`]. It returns at
     /// once for incoming connections, where the listener waits instead.
-    pub async fn settled(&self, limit: Duration) {
+    pub async fn close_sent(&self, limit: Duration) {
         let Shared { endpoint: Some(endpoint), closed_after, .. } = &*self.shared else { return };
         let Some(before) = closed_after.get() else { return };
         let left = async {

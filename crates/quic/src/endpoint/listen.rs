@@ -3,9 +3,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quinn::{Endpoint, VarInt};
 use tokio::net::lookup_host;
 use tokio::runtime::Handle;
@@ -115,7 +116,7 @@ impl Listener {
 
     /// Rejects new peers from now on. Existing connections continue.
     pub fn stop(&self) {
-        let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusing = self.refusing.lock();
         if refusing.is_none() {
             let (sender, gone) = oneshot::channel();
             *refusing = Some(sender);

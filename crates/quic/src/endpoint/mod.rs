@@ -24,7 +24,7 @@ pub use error::{QuicAttempt, QuicError, QuicErrorKind};
 pub use listen::{Incoming, Listener};
 pub use quinn::{RecvStream, SendStream};
 pub use tls::{
-    Authorities, CertificateError, CertificateErrorKind, CertificateFacts, ClientTls, ClientsAre, Identity,
+    Authorities, CertificateError, CertificateErrorKind, CertificateFacts, ClientAuth, ClientTls, Identity,
     ServerTls, Trust,
 };
 

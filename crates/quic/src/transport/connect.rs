@@ -41,11 +41,11 @@ pub struct QuicConnect {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use mcpjoin::{Client, Server};
-/// use mcpjoin_quic::{ClientsAre, Identity, Trust};
+/// use mcpjoin_quic::{ClientAuth, Identity, Trust};
 ///
 /// let identity = Identity::self_signed(["localhost"])?;
 /// let pin = identity.facts().expect("a certificate that we made").key_hash;
-/// let listener = mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientsAre::Anybody))).await?;
+/// let listener = mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody))).await?;
 /// let address = listener.address().port().expect("a port");
 /// let server = Server::builder("example", "1.0.0").build()?;
 /// tokio::spawn(async move { server.serve_all(listener, std::future::pending()).await });

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{ALPN, CLOSE_TIMEOUT, Peer, QuicLink, code, options};
 use crate::endpoint::{
-    self as quic, CertificateError, ClientsAre, Connection, Identity, Incoming, QuicError, ServerTls,
+    self as quic, CertificateError, ClientAuth, Connection, Identity, Incoming, QuicError, ServerTls,
 };
 use mcpjoin::transport::{Accept, Link, ListenAddress, Listener};
 
@@ -22,7 +22,7 @@ const MAX_STREAMS: u32 = 256;
 /// room.
 const MAX_HANDSHAKES: usize = 128;
 
-type Certificates = dyn Fn() -> Result<(Identity, ClientsAre), CertificateError> + Send + Sync;
+type Certificates = dyn Fn() -> Result<(Identity, ClientAuth), CertificateError> + Send + Sync;
 
 /// Builds a listener. Await it to listen.
 #[must_use = "nobody listens before it is awaited"]
@@ -48,7 +48,7 @@ pub struct QuicListen {
 /// If awaited outside of a tokio runtime with I/O and time enabled.
 pub fn listen(
     address: impl Into<String>,
-    certificates: impl Fn() -> Result<(Identity, ClientsAre), CertificateError> + Send + Sync + 'static,
+    certificates: impl Fn() -> Result<(Identity, ClientAuth), CertificateError> + Send + Sync + 'static,
 ) -> QuicListen {
     QuicListen {
         address: address.into(),
@@ -193,7 +193,7 @@ mod tests {
             if !std::mem::take(&mut waiting.0) {
                 let _ = waiting.1.recv();
             }
-            ServerTls::new(identity.clone(), &ClientsAre::Anybody, ALPN)
+            ServerTls::new(identity.clone(), &ClientAuth::Anybody, ALPN)
         };
         let inner = quic::Listener::bind("127.0.0.1:0", tls, options(MAX_STREAMS)).await.expect("a port");
         let mut listener = QuicListener::new(Arc::new(inner));

@@ -398,7 +398,7 @@ impl Transport for QuicLink {
             }
             self.connection.close(code::NO_ERROR, "");
             let connection = self.connection.clone();
-            closing.settling = Some(Box::pin(async move { connection.settled(CLOSE_TIMEOUT).await }));
+            closing.settling = Some(Box::pin(async move { connection.close_sent(CLOSE_TIMEOUT).await }));
         }
         let settled = closing.settling.as_mut().is_none_or(|settling| settling.as_mut().poll(cx).is_ready());
         if !settled && !late {

@@ -1,12 +1,13 @@
 //! Outgoing lines, and the count of bytes that wait to be written, shared by the link and its stream tasks.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use mcpjoin_proto::session::Outbound;
 use mcpjoin_proto::{Message, encode};
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
 /// Byte counts of one link.
@@ -36,7 +37,7 @@ impl WriteBuffer {
 
     /// Sets the task to wake when there is room again.
     pub(super) fn set_waker(&self, new: &Waker) {
-        let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waker = self.waker.lock();
         match &mut *waker {
             Some(current) => current.clone_from(new),
             None => *waker = Some(new.clone()),
@@ -47,7 +48,7 @@ impl WriteBuffer {
         let limit = self.limit.load(Ordering::Relaxed);
         let before = self.buffered.fetch_sub(bytes, Ordering::Relaxed);
         if before > limit && before - bytes <= limit {
-            let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let waker = self.waker.lock().take();
             if let Some(waker) = waker {
                 waker.wake();
             }

@@ -8,10 +8,10 @@ use std::task::Poll;
 
 use mcpjoin::Client;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin_quic::ALPN;
 use mcpjoin_quic::endpoint::{
-    self as quic, ClientTls, ClientsAre, Connection, Identity, Listener, QuicOptions, RecvStream, SendStream,
+    self as quic, ClientAuth, ClientTls, Connection, Identity, Listener, QuicOptions, RecvStream, SendStream,
     ServerTls, Trust,
 };
 use serde_json::{Value, json};
@@ -215,7 +215,7 @@ fn a_modern_request_is_cancelled_by_either_half() {
 async fn served(era: Era) -> (Client, Arc<Connection>, Wire, Listener) {
     let identity = Identity::self_signed(["localhost"]).unwrap();
     let pin = identity.facts().unwrap().key_hash;
-    let tls = ServerTls::new(identity, &ClientsAre::Anybody, ALPN).unwrap();
+    let tls = ServerTls::new(identity, &ClientAuth::Anybody, ALPN).unwrap();
     let listener =
         Listener::bind("127.0.0.1:0", move || Ok(tls.clone()), QuicOptions::default()).await.unwrap();
     let address = listener.address().to_string();
@@ -223,7 +223,7 @@ async fn served(era: Era) -> (Client, Arc<Connection>, Wire, Listener) {
     let (link, connection) =
         tokio::join!(mcpjoin_quic::connect(&address, Trust::Key(pin)).into_future(), accept);
     let connection = Arc::new(connection);
-    let builder = Client::builder("c", "1").ask(Ask::Only(era));
+    let builder = Client::builder("c", "1").era(EraChoice::Only(era));
     let opening = tokio::spawn(async move { builder.connect(link.unwrap()).await });
     let mut session = Wire::new(connection.accept().await.unwrap());
     assert_eq!(session.send.id().index(), 0);

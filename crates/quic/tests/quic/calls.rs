@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcpjoin::Client;
 use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, CloseCause};
+use mcpjoin::proto::session::{CloseCause, EraChoice};
 use mcpjoin::proto::types::{LoggingLevel, SubscriptionFilter};
 use mcpjoin::server::{NoArguments, tool};
 use serde_json::json;
@@ -285,7 +285,7 @@ fn a_server_that_dies_on_the_probe_is_connected_to_afresh() {
         link.reopen().await.unwrap();
         drop(link);
         let link = up.link().await.unwrap();
-        let client = Client::builder("c", "1").ask(Ask::Only(Era::Legacy)).connect(link).await.unwrap();
+        let client = Client::builder("c", "1").era(EraChoice::Only(Era::Legacy)).connect(link).await.unwrap();
         client.close().await;
         let gone = up.link();
         up.end().await;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use mcpjoin::Client;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::{Server, server::NoArguments, server::tool};
 use mcpjoin_diagnostics::doctor::{Check, Doctor, Outcome, Report};
-use mcpjoin_quic::endpoint::{self as quic, ClientsAre, Identity, QuicOptions, ServerTls, Trust};
+use mcpjoin_quic::endpoint::{self as quic, ClientAuth, Identity, QuicOptions, ServerTls, Trust};
 use mcpjoin_quic::{ALPN, QuicConnect};
 use tokio::net::UdpSocket;
 
@@ -40,7 +40,7 @@ fn a_server_without_fault_is_told_part_by_part() {
     run(async {
         for era in BOTH {
             let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
-            let client = Client::builder("doctor", "1").ask(Ask::Only(era));
+            let client = Client::builder("doctor", "1").era(EraChoice::Only(era));
             let report = Doctor::new(up.link(), client).examine().await;
             assert!(report.is_healthy(), "{:?}", report.findings);
             let parts: Vec<_> = report.steps.iter().map(|step| step.phase.as_str()).collect();
@@ -106,7 +106,7 @@ fn a_server_that_asks_who_we_are_is_told_apart() {
         let authority = Authority::new("a");
         let (theirs, trusted) = (authority.signs("s", &["127.0.0.1"]), authority.trusted());
         let listener = mcpjoin_quic::listen("127.0.0.1:0", move || {
-            Ok((theirs.clone(), ClientsAre::Required(trusted.clone())))
+            Ok((theirs.clone(), ClientAuth::Required(trusted.clone())))
         })
         .await
         .unwrap();
@@ -130,7 +130,7 @@ fn another_protocol_a_mute_server_and_one_that_has_nothing_are_told_apart() {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let pin = identity.facts().unwrap().key_hash;
         for (alpn, expected) in [("h3", "other-protocol"), (ALPN, "silent")] {
-            let tls = ServerTls::new(identity.clone(), &ClientsAre::Anybody, alpn).unwrap();
+            let tls = ServerTls::new(identity.clone(), &ClientAuth::Anybody, alpn).unwrap();
             let listener =
                 quic::Listener::bind("127.0.0.1:0", move || Ok(tls.clone()), QuicOptions::default());
             let listener = listener.await.unwrap();
@@ -152,7 +152,7 @@ fn another_protocol_a_mute_server_and_one_that_has_nothing_are_told_apart() {
             Server::builder("one", "1").tool(tool("t"), |_: NoArguments, _| async { "x" }).build().unwrap(),
         )
         .await;
-        let client = Client::builder("doctor", "1").ask(Ask::Only(Era::Modern));
+        let client = Client::builder("doctor", "1").era(EraChoice::Only(Era::Modern));
         assert!(Doctor::new(up.link(), client).examine().await.is_healthy());
     });
 }

@@ -11,7 +11,7 @@ use mcpjoin::proto::Era;
 use mcpjoin::transport::ListenerHandle;
 use mcpjoin_quic::ALPN;
 use mcpjoin_quic::endpoint::{
-    self as quic, ClientTls, ClientsAre, Identity, QuicErrorKind, QuicOptions, ServerTls, Trust,
+    self as quic, ClientAuth, ClientTls, Identity, QuicErrorKind, QuicOptions, ServerTls, Trust,
 };
 use quinn::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use quinn::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -200,7 +200,7 @@ fn h155_a_peer_that_opens_every_stream_and_is_silent_is_gone_when_it_is_idle_for
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let pin = identity.facts().unwrap().key_hash;
         let listener =
-            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientsAre::Anybody)))
+            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody)))
                 .await
                 .unwrap();
         let (address, handle): (_, ListenerHandle) = (listener.address().port().unwrap(), listener.handle());
@@ -449,7 +449,7 @@ fn a_closed_port_refuses_and_is_nobody_elses() {
 
 /// Listens on this address as soon as it is free.
 async fn listen(address: SocketAddr, identity: &Identity) -> quic::Listener {
-    let tls = ServerTls::new(identity.clone(), &ClientsAre::Anybody, ALPN).unwrap();
+    let tls = ServerTls::new(identity.clone(), &ClientAuth::Anybody, ALPN).unwrap();
     loop {
         let tls = tls.clone();
         let address = address.to_string();
@@ -567,7 +567,7 @@ fn a_connection_is_settled_when_its_end_has_left_and_nothing_that_is_still_on_it
         let (ours, theirs) = connected(&listener, relay.address, &tls).await;
         let since = Instant::now();
         ours.close(7, "that is all");
-        ours.settled(Duration::from_secs(60)).await;
+        ours.close_sent(Duration::from_secs(60)).await;
         assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
         let ended = theirs.closed().await;
         assert!(matches!(ended.kind, QuicErrorKind::Closed { code: 7, .. }), "{ended}");
@@ -577,7 +577,7 @@ fn a_connection_is_settled_when_its_end_has_left_and_nothing_that_is_still_on_it
         ours.closed().await;
         let since = Instant::now();
         ours.close(0, "");
-        ours.settled(Duration::from_secs(60)).await;
+        ours.close_sent(Duration::from_secs(60)).await;
         assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
     });
 }

@@ -2,7 +2,7 @@
 
 use mcpjoin::proto::session::Limits;
 use mcpjoin_quic::ALPN;
-use mcpjoin_quic::endpoint::{self as quic, ClientTls, ClientsAre, Identity, QuicOptions, Trust};
+use mcpjoin_quic::endpoint::{self as quic, ClientAuth, ClientTls, Identity, QuicOptions, Trust};
 use serde_json::{Value, json};
 
 use crate::by_hand::{Wire, call, connect, initialize, modern, note};
@@ -209,7 +209,7 @@ fn connections_beyond_the_limit_are_turned_away_with_the_reason() {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let pin = identity.facts().unwrap().key_hash;
         let listener =
-            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientsAre::Anybody)))
+            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody)))
                 .await
                 .unwrap();
         let listener = listener.max_connections(1);

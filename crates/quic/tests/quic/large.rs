@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::Client;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use serde_json::json;
 
 use crate::{DEADLINE, Gate, Up, arguments, builder, limits, text};
@@ -65,7 +65,7 @@ fn a_50_mib_answer_does_not_stand_before_small_ones() {
 async fn beside_a_large_answer(era: Era, size: usize) -> (Duration, String) {
     let bounds = || limits(|limits| limits.message = 64 * 1024 * 1024);
     let up = Up::new(builder(&Gate::default()).limits(bounds()).build().unwrap()).await;
-    let builder = Client::builder("c", "1").ask(Ask::Only(era)).limits(bounds());
+    let builder = Client::builder("c", "1").era(EraChoice::Only(era)).limits(bounds());
     let client = builder.connect(up.link().await.unwrap()).await.unwrap();
     let mut alone = Vec::new();
     for _ in 0..50 {

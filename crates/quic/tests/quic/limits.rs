@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use mcpjoin::Client;
-use mcpjoin::proto::session::{Ask, Limits, Outbound, Route};
+use mcpjoin::proto::session::{EraChoice, Limits, Outbound, Route};
 use mcpjoin::proto::{Era, Message, Method, Payload, Raw, Request, encode};
 use mcpjoin_quic::ALPN;
-use mcpjoin_quic::endpoint::{self as quic, ClientTls, ClientsAre, Identity, QuicOptions, ServerTls, Trust};
+use mcpjoin_quic::endpoint::{self as quic, ClientAuth, ClientTls, Identity, QuicOptions, ServerTls, Trust};
 use serde_json::json;
 use tokio::net::UdpSocket;
 
@@ -23,7 +23,7 @@ fn with_one_stream_for_requests_they_go_one_after_the_other() {
         for era in BOTH {
             let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
             let link = up.link().streams(1).await.unwrap();
-            let client = Client::builder("c", "1").ask(Ask::Only(era)).connect(link).await.unwrap();
+            let client = Client::builder("c", "1").era(EraChoice::Only(era)).connect(link).await.unwrap();
             let calls: Vec<_> = (0..50)
                 .map(|n| {
                     let client = client.clone();
@@ -59,7 +59,7 @@ fn an_answer_above_the_limit_of_the_client_fails_its_call_and_no_other() {
         for era in BOTH {
             let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
             let builder =
-                Client::builder("c", "1").ask(Ask::Only(era)).limits(limits(|l| l.message = 20_000));
+                Client::builder("c", "1").era(EraChoice::Only(era)).limits(limits(|l| l.message = 20_000));
             let client = builder.connect(up.link().await.unwrap()).await.unwrap();
             let error = client.call_tool("size", arguments(&json!({"bytes": 500_000}))).await.unwrap_err();
             assert!(error.to_string().contains("20000"), "{era:?}: {error}");
@@ -105,7 +105,7 @@ fn every_bound_of_a_session_that_concerns_the_transport_may_be_1() {
     endpoint::run(async {
         for (era, change) in BOTH.into_iter().flat_map(|era| bounds.map(|change| (era, change))) {
             let up = Up::new(builder(&Gate::default()).limits(limits(change)).build().unwrap()).await;
-            let builder = Client::builder("c", "1").ask(Ask::Only(era)).limits(limits(change));
+            let builder = Client::builder("c", "1").era(EraChoice::Only(era)).limits(limits(change));
             let client = builder.connect(up.link().await.unwrap()).await.unwrap();
             let calls: Vec<_> = (0..20)
                 .map(|n| {
@@ -172,7 +172,7 @@ fn windows_of_a_byte_and_one_stream_carry_what_there_is() {
     endpoint::run(async {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let tls = ClientTls::new(&Trust::Key(identity.facts().unwrap().key_hash), None, ALPN).unwrap();
-        let server = ServerTls::new(identity, &ClientsAre::Anybody, ALPN).unwrap();
+        let server = ServerTls::new(identity, &ClientAuth::Anybody, ALPN).unwrap();
         let mut options = QuicOptions::default();
         (options.streams, options.stream_window, options.connection_window) = (1, 1, 1);
         let listener = quic::Listener::bind("127.0.0.1:0", move || Ok(server.clone()), options.clone());
@@ -234,7 +234,7 @@ fn calls_wait_to_be_sent_up_to_eight_mib() {
 fn so_many_peers_wait_for_a_handshake_and_one_more_is_not_heard() {
     run(async {
         let identity = Identity::self_signed(["localhost"]).unwrap();
-        let tls = ServerTls::new(identity, &ClientsAre::Anybody, ALPN).unwrap();
+        let tls = ServerTls::new(identity, &ClientAuth::Anybody, ALPN).unwrap();
         let listener = quic::Listener::bind("127.0.0.1:0", move || Ok(tls.clone()), QuicOptions::default());
         let listener = listener.await.unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();

@@ -20,14 +20,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::proto::types::{
     CallToolResult, ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, LoggingLevel, Members,
 };
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, blocking, tool};
 use mcpjoin::{Client, Server};
-use mcpjoin_quic::endpoint::{ClientsAre, Identity, Trust};
+use mcpjoin_quic::endpoint::{ClientAuth, Identity, Trust};
 use mcpjoin_quic::{QuicConnect, QuicListen};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;
@@ -153,7 +153,7 @@ impl Up {
     async fn with(server: Server, change: impl FnOnce(QuicListen) -> QuicListen) -> Self {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let pin = identity.facts().unwrap().key_hash;
-        let listen = mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientsAre::Anybody)));
+        let listen = mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody)));
         let listener = change(listen).await.unwrap();
         let address = listener.address().port().unwrap();
         assert_eq!(listener.address().to_string(), format!("quic://{address}"));
@@ -181,7 +181,7 @@ impl Up {
 
 fn client(era: Era) -> ClientBuilder {
     Client::builder("quic", "1")
-        .ask(Ask::Only(era))
+        .era(EraChoice::Only(era))
         .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcpjoin::{Client, Server};
 use mcpjoin_quic::endpoint::{
-    self as quic, Authorities, ClientTls, ClientsAre, Identity, QuicError, QuicErrorKind, QuicOptions,
+    self as quic, Authorities, ClientAuth, ClientTls, Identity, QuicError, QuicErrorKind, QuicOptions,
     ServerTls, Trust,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -54,7 +54,7 @@ fn both_sides_show_certificates_and_the_server_knows_its_client() {
         let (ours, theirs) = (authority.signs("ada", &[]), authority.signs("s", &["127.0.0.1"]));
         let trusted = authority.trusted();
         let listener = mcpjoin_quic::listen("127.0.0.1:0", move || {
-            Ok((theirs.clone(), ClientsAre::Required(trusted.clone())))
+            Ok((theirs.clone(), ClientAuth::Required(trusted.clone())))
         })
         .await
         .unwrap();
@@ -72,7 +72,7 @@ fn both_sides_show_certificates_and_the_server_knows_its_client() {
 }
 
 /// The error of a client that is rejected, or that rejects.
-async fn told(server: (Identity, ClientsAre), trust: Trust, ours: Option<Identity>) -> QuicError {
+async fn told(server: (Identity, ClientAuth), trust: Trust, ours: Option<Identity>) -> QuicError {
     let listener = mcpjoin_quic::listen("127.0.0.1:0", move || Ok(server.clone())).await.unwrap();
     let address = listener.address().port().unwrap().to_string();
     tokio::spawn(async move { self::server().serve_all(listener, std::future::pending()).await });
@@ -88,7 +88,7 @@ fn a_server_that_is_not_the_one_is_refused_with_the_reason() {
     run(async {
         let (one, other) = (Authority::new("one"), Authority::new("other"));
         let theirs = one.signs("s", &["127.0.0.1"]);
-        let anybody = || (theirs.clone(), ClientsAre::Anybody);
+        let anybody = || (theirs.clone(), ClientAuth::Anybody);
 
         let error = told(anybody(), Trust::Key([7; 32]), None).await;
         assert!(matches!(error.kind, QuicErrorKind::Refused(_)), "{error}");
@@ -97,7 +97,7 @@ fn a_server_that_is_not_the_one_is_refused_with_the_reason() {
         let error = told(anybody(), Trust::Authorities(other.trusted()), None).await;
         assert!(matches!(error.kind, QuicErrorKind::Refused(_)), "{error}");
 
-        let elsewhere = (one.signs("s", &["example.org"]), ClientsAre::Anybody);
+        let elsewhere = (one.signs("s", &["example.org"]), ClientAuth::Anybody);
         let error = told(elsewhere, Trust::Authorities(one.trusted()), None).await;
         assert!(matches!(error.kind, QuicErrorKind::Refused(_)), "{error}");
         assert!(error.to_string().contains("example.org"), "{error}");
@@ -109,7 +109,7 @@ fn a_client_that_may_not_come_in_is_told_why() {
     run(async {
         let (one, other) = (Authority::new("one"), Authority::new("other"));
         let theirs = one.signs("s", &["127.0.0.1"]);
-        let required = || (theirs.clone(), ClientsAre::Required(one.trusted()));
+        let required = || (theirs.clone(), ClientAuth::Required(one.trusted()));
         let trust = || Trust::Authorities(one.trusted());
 
         let error = told(required(), trust(), None).await;
@@ -127,7 +127,7 @@ fn a_peer_with_another_protocol_is_refused_on_both_ends() {
     run(async {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let pin = identity.facts().unwrap().key_hash;
-        let tls = ServerTls::new(identity, &ClientsAre::Anybody, "orchestra-plugin").unwrap();
+        let tls = ServerTls::new(identity, &ClientAuth::Anybody, "orchestra-plugin").unwrap();
         let listener = quic::Listener::bind("127.0.0.1:0", move || Ok(tls.clone()), QuicOptions::default())
             .await
             .unwrap();
@@ -143,7 +143,7 @@ fn a_peer_with_another_protocol_is_refused_on_both_ends() {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let pin = identity.facts().unwrap().key_hash;
         let listener =
-            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientsAre::Anybody)))
+            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody)))
                 .await
                 .unwrap();
         let address = listener.address().port().unwrap().to_string();
@@ -161,7 +161,7 @@ fn certificates_that_have_changed_count_from_the_next_connection_on() {
         let pins = identities.clone().map(|identity| identity.facts().unwrap().key_hash);
         let shown = std::sync::Arc::new(std::sync::Mutex::new(identities[0].clone()));
         let asked = shown.clone();
-        let who = move || Ok((asked.lock().unwrap().clone(), ClientsAre::Anybody));
+        let who = move || Ok((asked.lock().unwrap().clone(), ClientAuth::Anybody));
         let listener = mcpjoin_quic::listen("127.0.0.1:0", who).await.unwrap();
         let address = listener.address().port().unwrap().to_string();
         tokio::spawn(async move { server().serve_all(listener, std::future::pending()).await });

@@ -230,7 +230,7 @@ fn sends_initialized(view: &ClientView<'_>) -> Outcome {
         );
     }
     let mut later = view.requests.iter().filter(|request| request.place > response.place);
-    let has_waited = view.last_event.saturating_sub(response.at) >= view.trace.answer_within;
+    let has_waited = view.last_event.saturating_sub(response.at) >= view.trace.respond_within;
     if !has_waited && later.all(|request| request.what.method == Method::Ping) {
         return Outcome::Skipped("the client left at once");
     }

@@ -253,7 +253,7 @@ impl Batches {
 /// Whether a request of ours has a response, or needed one and the client had the time for it.
 fn is_due(view: &ClientView<'_>, request: &OurRequest<'_>) -> bool {
     request.response.is_some()
-        || request.cancelled.is_none() && view.has_waited(request.at, view.trace.answer_within)
+        || request.cancelled.is_none() && view.has_waited(request.at, view.trace.respond_within)
 }
 
 /// A finding if a request has no response, and no other message may be its response.

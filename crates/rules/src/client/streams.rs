@@ -98,7 +98,7 @@ rules! {
                 if resumed.by(post).is_some() {
                     return Some(None);
                 }
-                let wait = post.retry.unwrap_or_default() + view.trace.answer_within;
+                let wait = post.retry.unwrap_or_default() + view.trace.respond_within;
                 let problem = "the stream of its answer was closed, and nobody has come back for it";
                 (!cancelled.contains_key(&request.what.id) && view.has_waited(at, wait))
                     .then(|| Some(request.finding(problem)))
@@ -151,7 +151,7 @@ rules! {
                     return Some(None);
                 }
                 // A client that leaves the server does not have to cancel.
-                (last.saturating_sub(at) >= view.trace.answer_within / 2)
+                (last.saturating_sub(at) >= view.trace.respond_within / 2)
                     .then(|| Some(request.finding("its stream was left, and it was not cancelled")))
             })
         };

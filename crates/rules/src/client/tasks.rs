@@ -127,7 +127,7 @@ rules! {
             if task.is_over {
                 return None;
             }
-            let wanted = interval(now).unwrap_or_default().saturating_mul(10).max(view.trace.answer_within);
+            let wanted = interval(now).unwrap_or_default().saturating_mul(10).max(view.trace.respond_within);
             let quiet = view.last_present.saturating_sub(last.at);
             let problem = || format!("nobody has asked for {} s since, and it was working", quiet.as_secs());
             (quiet >= wanted).then(|| Some(last.finding(problem())))

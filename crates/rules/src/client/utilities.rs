@@ -225,7 +225,7 @@ pub(super) fn goes_on(view: &ClientView<'_>, ping: Probe, what: &str) -> Outcome
         });
         let sent = before.unwrap_or(request.line).bytes();
         let problem = || format!("it answers no ping after {what}");
-        view.has_waited(request.at, view.trace.answer_within)
+        view.has_waited(request.at, view.trace.respond_within)
             .then(|| Some(Finding::new(problem(), Some(sent), None)))
     });
     Outcome::of(findings, "the client was not told so, or it was gone too soon")

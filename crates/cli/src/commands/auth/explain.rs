@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use mcpjoin_auth::{
-    ClientIdentity, Discovered, ExplainOptions, Ladder, OnStep, Rule, Rung, Step, Verdict, explain,
+    ClientIdentity, Discovered, DiscoveryReport, ExplainOptions, OnStep, Rule, Step, StepResult, StepSubject,
+    explain,
 };
 use serde_json::{Value, json};
 
@@ -34,27 +35,31 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
                 watched.line(&format::step(step));
             }
         };
-        let ladder = of(access, identity, Some(Arc::new(on_step))).await?;
+        let report = of(access, identity, Some(Arc::new(on_step))).await?;
         ui.line_over();
-        if let Some(failure) = connect_failure(&ladder) {
+        if let Some(failure) = connect_failure(&report) {
             return Err(failure);
         }
         let text = if ui.json {
-            let mut document = document(access.url(), &ladder);
+            let mut document = document(access.url(), &report);
             ui.hide_in(&mut document);
             visible::json(&document.to_string())
         } else {
-            ui.hidden(&page(access, &ladder, ui.verbosity() > 0)).into_owned()
+            ui.hidden(&page(access, &report, ui.verbosity() > 0)).into_owned()
         };
         match print_page(ui, text).await {
-            Exit::Done if is_broken(&ladder) => Ok(Exit::Faults),
+            Exit::Done if is_broken(&report) => Ok(Exit::Faults),
             exit => Ok(exit),
         }
     })
 }
 
 /// Runs discovery at the server.
-async fn of(access: &Access, client: ClientIdentity, on_step: Option<OnStep>) -> Result<Ladder, Failure> {
+async fn of(
+    access: &Access,
+    client: ClientIdentity,
+    on_step: Option<OnStep>,
+) -> Result<DiscoveryReport, Failure> {
     let mut options = ExplainOptions {
         client,
         on_step,
@@ -66,9 +71,9 @@ async fn of(access: &Access, client: ClientIdentity, on_step: Option<OnStep>) ->
 }
 
 /// The failure of a server that could not be reached.
-fn connect_failure(ladder: &Ladder) -> Option<Failure> {
-    let (Err(error), [step]) = (&ladder.outcome, &*ladder.steps) else { return None };
-    let is_silent = step.rung == Rung::Server && step.tried.is_some() && step.status.is_none();
+fn connect_failure(report: &DiscoveryReport) -> Option<Failure> {
+    let (Err(error), [step]) = (&report.outcome, &*report.steps) else { return None };
+    let is_silent = step.subject == StepSubject::Server && step.tried.is_some() && step.status.is_none();
     is_silent.then(|| {
         Failure::new("E_CONNECT", Exit::Connection, Phase::Authorize, error.message.clone())
             .hint("does a server listen there, and may you reach it?")
@@ -76,32 +81,32 @@ fn connect_failure(ladder: &Ladder) -> Option<Failure> {
 }
 
 /// Whether a broken rule makes a login impossible.
-fn is_broken(ladder: &Ladder) -> bool {
-    if needs_no_login(ladder) {
+fn is_broken(report: &DiscoveryReport) -> bool {
+    if needs_no_login(report) {
         return false;
     }
-    ladder.outcome.is_err() || broken_registration(ladder).is_some()
+    report.outcome.is_err() || broken_registration(report).is_some()
 }
 
 /// Whether the server accepts requests without a token, and does not describe a login.
-fn needs_no_login(ladder: &Ladder) -> bool {
+fn needs_no_login(report: &DiscoveryReport) -> bool {
     let is_open = |step: &Step| {
-        step.rung == Rung::Server && step.status.is_some_and(|status| (200..300).contains(&status))
+        step.subject == StepSubject::Server && step.status.is_some_and(|status| (200..300).contains(&status))
     };
-    ladder.outcome.is_err() && ladder.steps.first().is_some_and(is_open)
+    report.outcome.is_err() && report.steps.first().is_some_and(is_open)
 }
 
 /// The broken step behind discovery: no client could get an id.
-fn broken_registration(ladder: &Ladder) -> Option<(&Step, &str)> {
-    let ends = |step: &&Step| step.rung == Rung::Registration;
-    ladder.steps.iter().filter(ends).find_map(|step| match &step.verdict {
-        Verdict::Broken(why) => Some((step, why.as_str())),
+fn broken_registration(report: &DiscoveryReport) -> Option<(&Step, &str)> {
+    let ends = |step: &&Step| step.subject == StepSubject::Registration;
+    report.steps.iter().filter(ends).find_map(|step| match &step.result {
+        StepResult::Failed(why) => Some((step, why.as_str())),
         _ => None,
     })
 }
 
 /// For a person: each step with its request, its response and its rule, then the conclusion.
-fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
+fn page(access: &Access, report: &DiscoveryReport, links: bool) -> String {
     let mut out = String::new();
     let below = |out: &mut String, label: &str, text: &str| {
         let text = visible::line(text);
@@ -109,30 +114,30 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
     };
     // The last step of a server without login is the conclusion.
     let is_said_below =
-        |at: usize, step: &Step| at > 0 && step.rung == Rung::Server && needs_no_login(ladder);
-    for (at, step) in ladder.steps.iter().enumerate() {
+        |at: usize, step: &Step| at > 0 && step.subject == StepSubject::Server && needs_no_login(report);
+    for (at, step) in report.steps.iter().enumerate() {
         if is_said_below(at, step) {
             continue;
         }
-        let (style, found) = match &step.verdict {
-            Verdict::Held => (HEADING, step.found.clone()),
-            Verdict::Skipped(why) => (FAINT, format!("skipped: {why}")),
+        let (style, found) = match &step.result {
+            StepResult::Passed => (HEADING, step.found.clone()),
+            StepResult::Skipped(why) => (FAINT, format!("skipped: {why}")),
             // The reason is printed once.
-            Verdict::Broken(why) if *why == step.found => (BAD, String::new()),
-            Verdict::Broken(_) => (BAD, step.found.clone()),
+            StepResult::Failed(why) if *why == step.found => (BAD, String::new()),
+            StepResult::Failed(_) => (BAD, step.found.clone()),
         };
         let asked = format::asked(step);
         let mut lines: Vec<String> = asked.into_iter().chain(Some(found)).collect();
         lines.retain(|line| !line.is_empty());
         lines.iter_mut().for_each(|line| *line = visible::line(line).into_owned());
-        if let Verdict::Broken(why) = &step.verdict {
+        if let StepResult::Failed(why) = &step.result {
             lines.push(format!("{BAD}broken{BAD:#} {}", visible::line(why)));
         }
         for (place, line) in lines.iter().enumerate() {
-            let name = if place == 0 { step.rung.as_str() } else { "" };
+            let name = if place == 0 { step.subject.as_str() } else { "" };
             let _ = writeln!(out, "{style}{name:<STEP_COLUMNS$}{style:#} {line}");
         }
-        if !matches!(step.verdict, Verdict::Skipped(_)) {
+        if !matches!(step.result, StepResult::Skipped(_)) {
             below(&mut out, "rule", &rule(&step.rule, links));
         }
         if let Some(advice) = &step.advice {
@@ -140,33 +145,33 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
         }
     }
     out.push('\n');
-    out.push_str(&verdict(access, ladder, links));
+    out.push_str(&verdict(access, report, links));
     out
 }
 
 /// The conclusion.
-fn verdict(access: &Access, ladder: &Ladder, links: bool) -> String {
-    if needs_no_login(ladder) {
+fn verdict(access: &Access, report: &DiscoveryReport, links: bool) -> String {
+    if needs_no_login(report) {
         return format!("{HEADING}no login is needed{HEADING:#}: the server lets in whoever asks");
     }
     // The server itself fails, which says nothing about logins.
-    let fails = ladder.steps.first().is_some_and(|step| step.status >= Some(500));
+    let fails = report.steps.first().is_some_and(|step| step.status >= Some(500));
     let so = if fails { "nobody knows yet whether a client can log in" } else { "no client can log in" };
-    let broken = |rung: Rung, message: &str, of: &Rule, advice: Option<&str>| {
+    let broken = |subject: StepSubject, message: &str, of: &Rule, advice: Option<&str>| {
         format!(
             "{BAD}{so}{BAD:#}: {}\n  {FAINT}rule{FAINT:#} {}\n  {FAINT}try{FAINT:#}  {}",
-            visible::line(&format!("{}: {message}", rung.as_str())),
+            visible::line(&format!("{}: {message}", subject.as_str())),
             visible::line(&rule(of, links)),
             visible::line(advice.unwrap_or("tell those who run the server"))
         )
     };
-    match (&ladder.outcome, broken_registration(ladder)) {
-        (Err(error), _) => broken(error.rung, &error.message, &error.rule, error.advice.as_deref()),
-        (Ok(_), Some((step, why))) => broken(step.rung, why, &step.rule, step.advice.as_deref()),
+    match (&report.outcome, broken_registration(report)) {
+        (Err(error), _) => broken(error.subject, &error.message, &error.rule, error.advice.as_deref()),
+        (Ok(_), Some((step, why))) => broken(step.subject, why, &step.rule, step.advice.as_deref()),
         (Ok(discovered), None) => {
             let scopes = scopes(discovered).map(|scopes| format!(", for {scopes}")).unwrap_or_default();
-            let is_broken = |step: &&Step| matches!(step.verdict, Verdict::Broken(_));
-            let although = match ladder.steps.iter().filter(is_broken).count() {
+            let is_broken = |step: &&Step| matches!(step.result, StepResult::Failed(_));
+            let although = match report.steps.iter().filter(is_broken).count() {
                 0 => "",
                 1 => ", although a rule is broken, on which other clients may fail",
                 _ => ", although rules are broken, on which other clients may fail",
@@ -198,16 +203,16 @@ fn without_links(source: &str) -> String {
 }
 
 /// For a program. Unknown values are absent.
-fn document(server: &str, ladder: &Ladder) -> Value {
+fn document(server: &str, report: &DiscoveryReport) -> Value {
     let of_rule = |rule: &Rule| json!({ "text": rule.text, "source": rule.source });
-    let steps = ladder.steps.iter().map(|step| {
-        let (verdict, why) = match &step.verdict {
-            Verdict::Held => ("held", None),
-            Verdict::Skipped(why) => ("skipped", Some(why)),
-            Verdict::Broken(why) => ("broken", Some(why)),
+    let steps = report.steps.iter().map(|step| {
+        let (verdict, why) = match &step.result {
+            StepResult::Passed => ("held", None),
+            StepResult::Skipped(why) => ("skipped", Some(why)),
+            StepResult::Failed(why) => ("broken", Some(why)),
         };
         present(json!({
-            "rung": step.rung.as_str(),
+            "rung": step.subject.as_str(),
             "verdict": verdict,
             "found": step.found,
             "rule": of_rule(&step.rule),
@@ -219,16 +224,18 @@ fn document(server: &str, ladder: &Ladder) -> Value {
             "advice": step.advice,
         }))
     });
-    let discovered = ladder.outcome.as_ref().ok();
-    let ways = |discovered: &Discovered| discovered.ways().iter().map(|way| way.as_str()).collect::<Value>();
-    let broken = match (&ladder.outcome, broken_registration(ladder)) {
-        _ if !is_broken(ladder) => None,
-        (Err(error), _) => Some((error.rung, error.message.as_str(), &error.rule, &error.advice)),
-        (Ok(_), broken) => broken.map(|(step, why)| (step.rung, why, &step.rule, &step.advice)),
+    let discovered = report.outcome.as_ref().ok();
+    let ways = |discovered: &Discovered| {
+        discovered.ways().iter().map(|endpoint| endpoint.as_str()).collect::<Value>()
     };
-    let broken = broken.map(|(rung, message, rule, advice)| {
+    let broken = match (&report.outcome, broken_registration(report)) {
+        _ if !is_broken(report) => None,
+        (Err(error), _) => Some((error.subject, error.message.as_str(), &error.rule, &error.advice)),
+        (Ok(_), broken) => broken.map(|(step, why)| (step.subject, why, &step.rule, &step.advice)),
+    };
+    let broken = broken.map(|(subject, message, rule, advice)| {
         present(json!({
-            "rung": rung.as_str(),
+            "rung": subject.as_str(),
             "message": message,
             "rule": of_rule(rule),
             "advice": advice,
@@ -236,9 +243,9 @@ fn document(server: &str, ladder: &Ladder) -> Value {
     });
     present(json!({
         "server": server,
-        "canLogIn": !is_broken(ladder),
+        "canLogIn": !is_broken(report),
         "steps": steps.collect::<Value>(),
-        "loginNeeded": !needs_no_login(ladder),
+        "loginNeeded": !needs_no_login(report),
         "resource": discovered.map(|discovered| &discovered.resource),
         "issuer": discovered.map(|discovered| &discovered.issuer),
         "registration": discovered.map(ways),

@@ -1,7 +1,7 @@
 //! Failures of logins: from the errors of the library to messages, exit codes and hints.
 
 use mcpjoin::proto::http::origin::Origin;
-use mcpjoin_auth::{AuthError, RegistrationError, Rung, StoreError, UserAgentError};
+use mcpjoin_auth::{AuthError, RegistrationError, StepSubject, StoreError, UserAgentError};
 
 use crate::connect::Access;
 use crate::exit::Exit;
@@ -69,7 +69,7 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
             let advice = found.advice.clone();
             let shows = format!("{explain} shows every step");
             let hint = advice.map_or_else(|| shows.clone(), |advice| format!("{advice}; {shows}"));
-            if found.rung == Rung::Server {
+            if found.subject == StepSubject::Server {
                 new("E_CONNECT", Exit::Connection, &hint)
             } else {
                 new("E_AUTH_DISCOVERY", Exit::Authorization, &hint)

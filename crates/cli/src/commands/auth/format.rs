@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use mcpjoin_auth::{Login, Step, Verdict};
+use mcpjoin_auth::{Login, Step, StepResult};
 use serde_json::{Value, json};
 
 use crate::connect::stamp;
@@ -18,12 +18,12 @@ const DAY: u64 = 24 * HOUR;
 /// The outcome of a step, in one line.
 pub(super) fn step(step: &Step) -> String {
     let asked = asked(step).map(|asked| format!("{asked}: ")).unwrap_or_default();
-    let outcome = match &step.verdict {
-        Verdict::Held => step.found.clone(),
-        Verdict::Skipped(why) => format!("skipped: {why}"),
-        Verdict::Broken(why) => format!("broken: {why}"),
+    let outcome = match &step.result {
+        StepResult::Passed => step.found.clone(),
+        StepResult::Skipped(why) => format!("skipped: {why}"),
+        StepResult::Failed(why) => format!("broken: {why}"),
     };
-    visible::line(&format!("{}: {asked}{outcome}", step.rung.as_str())).into_owned()
+    visible::line(&format!("{}: {asked}{outcome}", step.subject.as_str())).into_owned()
 }
 
 /// The request of a step, and the status of the response.

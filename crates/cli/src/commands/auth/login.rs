@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcpjoin_auth::{
-    AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, LoopbackHost, OAuthBuilder, PrivateKey, Rung,
-    Secret, Step,
+    AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, LoopbackHost, OAuthBuilder, PrivateKey,
+    Secret, Step, StepSubject,
 };
 
 use super::no_browser::NoBrowser;
@@ -91,7 +91,7 @@ fn report_steps(ui: &Ui, open: Arc<AtomicBool>) -> impl Fn(&Step) + Send + Sync 
     let ui = ui.clone();
     move |step| {
         let lets_in = step.status.is_some_and(|status| (200..300).contains(&status));
-        if step.rung == Rung::Server && lets_in {
+        if step.subject == StepSubject::Server && lets_in {
             open.store(true, Ordering::Relaxed);
         }
         ui.note(&format::step(step));

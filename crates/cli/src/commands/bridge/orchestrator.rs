@@ -133,7 +133,7 @@ fn refused(error: &SetupError) -> Failure {
 async fn report_connection(ui: Ui, orchestrator: Orchestrator) {
     let address = visible::line(orchestrator.address()).into_owned();
     if timeout(QUIET_CONNECT_TIME, orchestrator.connected(0)).await.is_err()
-        && let Some(why) = orchestrator.away()
+        && let Some(why) = orchestrator.last_connect_error()
     {
         let hint = if orchestrator.address() == CLIENT_ADDRESS {
             format!("; orchestrators listen on {LISTEN_ADDRESS} when they are not told otherwise")

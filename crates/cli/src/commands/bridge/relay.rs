@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
 use mcpjoin::proto::http::origin::OriginError;
-use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 
@@ -128,7 +128,7 @@ impl Relay {
                 move |text| ui.hidden(text).into_owned()
             });
         if let Some(era) = args.connect.era.asked() {
-            gateway = gateway.ask(Ask::Only(era));
+            gateway = gateway.era(EraChoice::Only(era));
         }
         if let Some(version) = &args.connect.protocol_version {
             gateway = gateway.protocol_version(version.clone());

@@ -148,7 +148,7 @@ async fn serve(ui: &Ui, args: &Validate) -> Result<ClientRun, Failure> {
     let look = &args.client;
     let mut validator = ClientValidator::new(server).limits(limits);
     if let Some(time) = args.connect.timeout {
-        validator = validator.answer_within(time);
+        validator = validator.respond_within(time);
     }
     if look.refuse_version {
         validator = validator.refusing();

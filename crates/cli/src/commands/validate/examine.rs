@@ -236,7 +236,7 @@ fn without_query(address: &str) -> &str {
 fn with_options(connect: &Connect, validator: Validator, first: Phase) -> Validator {
     let mut validator = validator.limits(limits(connect));
     if let Some(time) = connect.timeout {
-        validator = validator.answer_within(time);
+        validator = validator.respond_within(time);
     }
     let (mut legacy, mut modern) = (connect.era.has_legacy(), connect.era.has_modern());
     if let Some(version) = &connect.protocol_version {

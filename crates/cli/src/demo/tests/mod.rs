@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::proto::types::{
     CallToolResult, Content, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Members, Role,
     Root, SamplingContent,
@@ -53,7 +53,7 @@ pub(super) fn value(value: &impl serde::Serialize) -> Value {
 }
 
 pub(super) fn builder(era: Era) -> ClientBuilder {
-    Client::builder("test", "1").ask(Ask::Only(era))
+    Client::builder("test", "1").era(EraChoice::Only(era))
 }
 
 pub(super) async fn connect(server: &Server, builder: ClientBuilder) -> Client {

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::header::{self, HeaderMap, HeaderName};
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::http::reply::date;
+use mcpjoin_proto::http::response_head::date;
 use mcpjoin_proto::session::TransportErrorKind;
 use url::Url;
 

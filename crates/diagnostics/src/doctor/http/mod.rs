@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use http::header;
 use mcpjoin_proto::Era;
-use mcpjoin_proto::session::{Ask, CloseCause};
+use mcpjoin_proto::session::{CloseCause, EraChoice};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use url::Url;
@@ -83,7 +83,7 @@ pub(super) async fn examine(exam: &mut Examination, connect: HttpConnect, client
         Err(error) => return exam.fail(unusable(&error)),
     };
     // Servers of HTTP+SSE know the legacy era only.
-    let client = if destination.sse { client.ask(Ask::Only(Era::Legacy)) } else { client };
+    let client = if destination.sse { client.era(EraChoice::Only(Era::Legacy)) } else { client };
     match exam.open(link, client, began, None).await {
         Ok(client) => {
             exam.pass([Check::Protocol, Check::Authorization, Check::Headers, Check::Size, Check::Capacity]);

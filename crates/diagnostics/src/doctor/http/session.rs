@@ -11,7 +11,7 @@ use super::super::report::{Check, Finding, Phase};
 use super::exchanges::{Exchange, MAX_SHOWN_EXCHANGES};
 use super::responses;
 use mcpjoin::transport::HttpConnect;
-use mcpjoin_auth::{ExplainOptions, Ladder, Step, Verdict, explain};
+use mcpjoin_auth::{DiscoveryReport, ExplainOptions, Step, StepResult, explain};
 
 /// How far apart the clocks may be, in seconds: the leeway for a token is "no more than a few minutes"
 /// (<https://www.rfc-editor.org/rfc/rfc7519#section-4.1.4>).
@@ -176,7 +176,7 @@ pub(super) async fn check_login(exam: &mut Examination, connect: &HttpConnect, s
         Err(error) => {
             let advice = error.advice.as_deref().unwrap_or("tell those who run the server");
             let values = [("rule", error.rule.text), ("source", error.rule.source), ("advice", advice)];
-            let seen = format!("{}: {}", error.rung, error.message);
+            let seen = format!("{}: {}", error.subject, error.message);
             let mut finding = LOGIN_BROKEN.with(Phase::Authorization, seen, &values);
             finding.evidence.requests = discovery_requests(&discovery);
             exam.fail(finding);
@@ -185,12 +185,12 @@ pub(super) async fn check_login(exam: &mut Examination, connect: &HttpConnect, s
 }
 
 /// The requests of the discovery, with the outcome of each.
-fn discovery_requests(discovery: &Ladder) -> Vec<String> {
+fn discovery_requests(discovery: &DiscoveryReport) -> Vec<String> {
     let shown = |step: &Step| {
         let tried = step.tried.as_ref()?;
-        let what = match &step.verdict {
-            Verdict::Held => &step.found,
-            Verdict::Skipped(why) | Verdict::Broken(why) => why,
+        let what = match &step.result {
+            StepResult::Passed => &step.found,
+            StepResult::Skipped(why) | StepResult::Failed(why) => why,
         };
         let status = step.status.map(|status| format!(" {status}")).unwrap_or_default();
         Some(format!("{} {}{status}: {what}", tried.method, tried.url))
@@ -200,7 +200,7 @@ fn discovery_requests(discovery: &Ladder) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use mcpjoin_proto::http::reply::date;
+    use mcpjoin_proto::http::response_head::date;
 
     use super::span;
 

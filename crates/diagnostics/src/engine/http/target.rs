@@ -36,8 +36,8 @@ const RECORDED_HEADERS: [&str; 7] = [
 /// The proof of possession for a token, and the nonce that a server wants in it.
 const DPOP: HeaderName = HeaderName::from_static("dpop");
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
-/// The longest nonce that is accepted.
-const MAX_NONCE_BYTES: usize = 4096;
+/// The longest `DPoP-Nonce` header that is passed to the credentials.
+const MAX_NONCE_HEADER_BYTES: usize = 4096;
 
 /// Called with each message that is sent or received.
 pub(crate) type Inspector = Box<dyn FnMut(Direction, Inspected<'_>) + Send>;
@@ -116,9 +116,9 @@ impl Target {
     }
 
     /// Shows a message to the inspector.
-    pub(super) fn inspect(&self, way: Direction, line: &[u8]) {
+    pub(super) fn inspect(&self, direction: Direction, line: &[u8]) {
         if let Some(inspector) = &self.inspector {
-            (inspector.lock().unwrap_or_else(PoisonError::into_inner))(way, Inspected::Line(line));
+            (inspector.lock().unwrap_or_else(PoisonError::into_inner))(direction, Inspected::Line(line));
         }
     }
 
@@ -204,7 +204,7 @@ impl Target {
     /// Gives the nonce in a response to the credentials.
     fn record_nonce(&self, head: &Head, response: &Response) {
         let nonce = response.headers().get(DPOP_NONCE).and_then(|nonce| nonce.to_str().ok());
-        let nonce = nonce.filter(|nonce| nonce.len() <= MAX_NONCE_BYTES);
+        let nonce = nonce.filter(|nonce| nonce.len() <= MAX_NONCE_HEADER_BYTES);
         if let (Some(credentials), Some(nonce)) = (&self.credentials, nonce) {
             credentials.answered(head.url.as_str(), nonce);
         }

@@ -83,7 +83,7 @@ impl ClientValidator {
     /// Validates clients of this server.
     #[must_use]
     pub fn new(server: Server) -> Self {
-        let answer = Trace::default().answer_within;
+        let answer = Trace::default().respond_within;
         Self { server, limits: Limits::default(), answer, refuse: false, disturb: false }
     }
 
@@ -97,7 +97,7 @@ impl ClientValidator {
     /// Sets how long a response may take. Default: 10 s. A client that has disconnected before is not checked for
     /// missing responses.
     #[must_use]
-    pub const fn answer_within(mut self, time: Duration) -> Self {
+    pub const fn respond_within(mut self, time: Duration) -> Self {
         self.answer = time;
         self
     }

@@ -60,7 +60,7 @@ impl Recorder {
 
     pub(super) fn into_trace(self) -> Trace {
         let runs = self.runs.into_iter().map(|recorded| recorded.run).collect();
-        Trace { runs, answer_within: self.answer, ..Trace::default() }
+        Trace { runs, respond_within: self.answer, ..Trace::default() }
     }
 
     /// Whether a limit of the recording is reached.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     ElicitAction, ElicitFormParams, ElicitParams, ElicitResult, ElicitationSchema, LoggingLevel, Members,
 };
@@ -71,10 +71,11 @@ async fn client(url: String, number: usize, mut choices: Choices, heard: Arc<Mut
         link = link.header("x-user", principal);
     }
     let era = choices.pick(&[Era::Legacy, Era::Modern, Era::Modern]);
-    let mut builder = Client::builder("near", "1").ask(Ask::Only(era)).on_notification(move |notification| {
-        note(&told, format!("{notification:?}"));
-        told.lock().unwrap().logs += 1;
-    });
+    let mut builder =
+        Client::builder("near", "1").era(EraChoice::Only(era)).on_notification(move |notification| {
+            note(&told, format!("{notification:?}"));
+            told.lock().unwrap().logs += 1;
+        });
     if choices.percent(50) {
         builder = builder.elicitation(move |params| {
             let ElicitParams::Form(params) = params else { panic!("a page") };

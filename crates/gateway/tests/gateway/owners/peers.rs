@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use mcpjoin::Link;
-use mcpjoin::proto::session::{Ask, Inbound, Origin, Outbound, TransportCaps};
+use mcpjoin::proto::session::{EraChoice, Inbound, Origin, Outbound, TransportCaps};
 use mcpjoin::proto::{Era, RequestId, decode, encode};
 use mcpjoin::transport::ChannelDriver;
 use mcpjoin_gateway::{Gateway, GatewayBuilder};
@@ -146,7 +146,7 @@ impl Farm {
             tokio::spawn(server(era, number, raw, said, events.clone()));
             std::future::ready(Ok::<_, std::io::Error>(link))
         });
-        Self { gateway: build(builder.ask(Ask::Only(era))).build(), says }
+        Self { gateway: build(builder.era(EraChoice::Only(era))).build(), says }
     }
 
     pub(super) fn say(&self, server: usize, text: String) {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use futures_util::FutureExt as _;
 use mcpjoin_proto::session::CallError;
 use mcpjoin_proto::types::{ExtensionTask, InputRequests, TaskStatus};
 use mcpjoin_proto::{Method, Raw, code};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::{Client, ClientError};
@@ -66,11 +67,11 @@ struct Events(Mutex<Option<ExtensionTask>>);
 
 impl Events {
     fn set(&self, task: &ExtensionTask) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.clone());
+        *self.0.lock() = Some(task.clone());
     }
 
     fn take(&self) -> Option<ExtensionTask> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

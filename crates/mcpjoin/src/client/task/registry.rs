@@ -4,10 +4,11 @@
 //! followed tasks and by [`KnownTools`].
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mcpjoin_proto::types::{ExtensionTask, TaskSupport};
 use mcpjoin_proto::{Method, Notification};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::super::Client;
@@ -34,7 +35,7 @@ impl TaskUpdates {
     pub(super) fn publish(&self, task: Option<ExtensionTask>, id: &str) {
         match task {
             Some(task) if task.task_id == id => {
-                *lock(&self.latest) = Some(task);
+                *self.latest.lock() = Some(task);
                 self.published.notify_one();
             }
             Some(_) => {}
@@ -55,7 +56,7 @@ impl TaskUpdates {
     /// Returns the newest state. Cancel-safe.
     pub(super) async fn next(&self) -> ExtensionTask {
         loop {
-            if let Some(task) = lock(&self.latest).take() {
+            if let Some(task) = self.latest.lock().take() {
                 return task;
             }
             self.published.notified().await;
@@ -90,14 +91,14 @@ impl TaskRegistry {
     pub(in super::super) fn handle_notification(&self, notification: &Notification) {
         match notification.method {
             Method::ToolListChanged => {
-                let mut tools = lock(&self.tools);
+                let mut tools = self.tools.lock();
                 tools.changes += 1;
                 tools.known = None;
             }
             Method::TaskStatus => {
                 let Some(params) = &notification.params else { return };
                 let Ok(task) = Dialect::Core.read(&Method::TaskStatus, params.raw()) else { return };
-                let mut subscribers = lock(&self.subscribers);
+                let mut subscribers = self.subscribers.lock();
                 let mut early = true;
                 for (id, updates) in subscribers.waiting.iter().filter(|(id, _)| *id == task.task_id) {
                     updates.publish(Some(task.clone()), id);
@@ -114,7 +115,7 @@ impl TaskRegistry {
 
     /// Passes the updates of a task to `updates` until the returned guard is dropped.
     pub(super) fn watch<'a>(&'a self, id: &str, updates: &'a Arc<TaskUpdates>) -> Watch<'a> {
-        let mut subscribers = lock(&self.subscribers);
+        let mut subscribers = self.subscribers.lock();
         if let Some(place) = subscribers.early.iter().position(|task| task.task_id == id) {
             updates.publish(subscribers.early.remove(place), id);
         }
@@ -126,7 +127,7 @@ impl TaskRegistry {
     /// if it was not done before or if they have changed since.
     pub(super) async fn support(&self, client: &Client, tool: &str) -> Option<TaskSupport> {
         let changes = {
-            let tools = lock(&self.tools);
+            let tools = self.tools.lock();
             if let Some(known) = &tools.known {
                 return known.get(tool).cloned();
             }
@@ -151,7 +152,7 @@ impl TaskRegistry {
             let bytes = support.as_str().len();
             all &= known.insert(&listed.name, support, bytes);
         }
-        let mut tools = lock(&self.tools);
+        let mut tools = self.tools.lock();
         if tools.changes == changes && all {
             tools.known = Some(known);
         }
@@ -167,12 +168,8 @@ pub(super) struct Watch<'a> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        lock(&self.registry.subscribers).waiting.retain(|(_, updates)| !Arc::ptr_eq(updates, self.updates));
+        self.registry.subscribers.lock().waiting.retain(|(_, updates)| !Arc::ptr_eq(updates, self.updates));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -190,7 +187,7 @@ mod tests {
     }
 
     fn early(registry: &TaskRegistry) -> Vec<String> {
-        lock(&registry.subscribers).early.iter().map(|task| task.task_id.clone()).collect()
+        registry.subscribers.lock().early.iter().map(|task| task.task_id.clone()).collect()
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mcpjoin_proto::session::{Asker, Reply};
+use mcpjoin_proto::session::{ClientInfo, Reply};
 use mcpjoin_proto::types::{ExtensionTask, TaskParams, UpdateTaskParams, task};
 use mcpjoin_proto::{ErrorObject, Method, Raw};
 
@@ -15,8 +15,8 @@ use super::super::{Context, Shared, capability, decode_params, encode};
 use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, find, start};
 
 /// Whether the client declares the extension.
-pub(in super::super) fn is_declared(asker: &Asker) -> bool {
-    asker.capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(task::EXTENSION))
+pub(in super::super) fn is_declared(client: &ClientInfo) -> bool {
+    client.capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(task::EXTENSION))
 }
 
 /// Returns the error for a client that does not.
@@ -36,7 +36,7 @@ pub(super) fn call(
     if !entry.tasks.any() {
         return Ok(None);
     }
-    let declared = cx.asker().is_some_and(|asker| is_declared(asker));
+    let declared = cx.client().is_some_and(|client| is_declared(client));
     if entry.tasks.required && !declared {
         return Err(undeclared());
     }
@@ -48,7 +48,7 @@ pub(super) fn call(
 
 /// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
 pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject> {
-    if !cx.asker().is_some_and(|asker| is_declared(asker)) {
+    if !cx.client().is_some_and(|client| is_declared(client)) {
         return Err(undeclared());
     }
     let scope = Protocol::Extension.scope(cx);

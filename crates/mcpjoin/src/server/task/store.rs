@@ -1,11 +1,12 @@
 //! The tasks of a server, and their states.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::types::{InputRequest, InputRequests, TaskStatus};
 use mcpjoin_proto::{ErrorObject, Raw};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -125,18 +126,14 @@ impl TaskTable {
 }
 
 impl Tasks {
-    fn lock(&self) -> MutexGuard<'_, TaskTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Removes expired tasks.
     pub(super) fn purge(&self) {
-        self.lock().purge();
+        self.table.lock().purge();
     }
 
     /// Removes expired tasks. Returns when the next task expires; `None` if there are no tasks, and the caller ends.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.purge();
         let next = table.tasks.iter().map(|(_, task)| task.expires).min();
         table.has_expiry_task = next.is_some();
@@ -150,7 +147,7 @@ impl Tasks {
 
     /// Adds a task. Returns whether no task removes expired tasks yet.
     pub(super) fn insert(&self, task: &Arc<Task>) -> Result<bool, ErrorObject> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.purge();
         table.make_room_for(task)?;
         table.last += 1;
@@ -164,7 +161,7 @@ impl Tasks {
 
     /// A task has ended. Its result takes the room of older ones.
     pub(super) fn keep_result(&self, task: &Task) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if table.tasks.iter().any(|(_, other)| other.id == task.id) {
             // Running tasks hold no more than before, so the result is kept in any case.
             let _ = table.make_room_for(task);
@@ -173,7 +170,7 @@ impl Tasks {
 
     /// Returns the task with this id, if it is in scope.
     pub(super) fn find(&self, id: &str, scope: &TaskScope) -> Option<Arc<Task>> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.purge();
         let found = table.tasks.iter().find(|(_, task)| task.id == id && task.scope == *scope);
         found.map(|(_, task)| task.clone())
@@ -181,7 +178,7 @@ impl Tasks {
 
     /// Returns the tasks in scope, in the order of their creation, and the last number so far.
     pub(super) fn of(&self, scope: &TaskScope) -> (Vec<(u64, Arc<Task>)>, u64) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.purge();
         let tasks = table.tasks.iter().filter(|(_, task)| task.scope == *scope).cloned().collect();
         (tasks, table.last)
@@ -189,7 +186,7 @@ impl Tasks {
 
     /// There is neither a handle of the server nor a connection left, so no client can ask for a task.
     pub(in super::super) fn server_ended(&self) {
-        for (_, task) in self.lock().tasks.drain(..) {
+        for (_, task) in self.table.lock().tasks.drain(..) {
             task.end(Outcome::Cancelled("the server of this task is gone"));
         }
         self.expiry_changed.notify_one();
@@ -197,7 +194,7 @@ impl Tasks {
 
     /// A session has ended, and nothing can ask for its tasks any more.
     pub(in super::super) fn session_ended(&self, session: u64) {
-        self.lock().tasks.retain(|(_, task)| {
+        self.table.lock().tasks.retain(|(_, task)| {
             let keep = task.scope.owner != Owner::Session(session);
             if !keep {
                 task.end(Outcome::Cancelled("the session of this task is over"));
@@ -317,14 +314,14 @@ impl Task {
 
     /// Sets the handle that aborts the work when the task ends. Aborts immediately if the task has ended.
     pub(super) fn set_abort_handle(&self, work: AbortHandle) {
-        *self.abort.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        *self.abort.lock() = Some(work);
         if self.is_over() {
             self.abort_work();
         }
     }
 
     fn abort_work(&self) {
-        if let Some(work) = self.abort.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(work) = self.abort.lock().take() {
             work.abort();
         }
     }
@@ -349,7 +346,7 @@ impl Task {
 
     /// Records progress. Returns whether it is greater than before.
     pub(super) fn record_progress(&self, progress: f64) -> bool {
-        let mut last = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.progress.lock();
         let grows = progress.is_finite() && last.is_none_or(|last| progress > last);
         if grows {
             *last = Some(progress);

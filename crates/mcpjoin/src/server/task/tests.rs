@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use mcpjoin_proto::session::Ask;
+use mcpjoin_proto::session::EraChoice;
 use mcpjoin_proto::{Era, Raw};
 use tokio::sync::oneshot;
 
@@ -32,7 +32,7 @@ async fn a_task_that_ends_while_its_handler_begins_is_aborted() {
     shared.set(Arc::downgrade(&server.0)).expect("once");
     let (ours, theirs) = Link::memory();
     server.connect(theirs);
-    let builder = Client::builder("c", "1").ask(Ask::Only(Era::Modern)).tasks(true);
+    let builder = Client::builder("c", "1").era(EraChoice::Only(Era::Modern)).tasks(true);
     let client = builder.connect(ours).await.expect("a connection");
     client.call_tool("held", None).start().await.expect("a task");
     let dropped = tokio::time::timeout(Duration::from_secs(60), released).await;

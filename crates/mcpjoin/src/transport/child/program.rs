@@ -4,8 +4,8 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,7 +55,7 @@ impl ChildCommand {
         };
         let (stdout, stderr) = (reading(stdout)?, reading(stderr)?);
         let (printed, tail) = (StderrTail::default(), StderrTail::default());
-        *self.handle.0.lock().unwrap_or_else(PoisonError::into_inner) =
+        *self.handle.0.lock() =
             Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
         let over = async {
             let mut reported = pin!(process::reported(process.observe()));

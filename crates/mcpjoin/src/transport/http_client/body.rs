@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http::Version;
 use http::header::{self, HeaderValue};
-use mcpjoin_proto::codec::salvage::{Salvaged, SalvagedKind, salvage};
+use mcpjoin_proto::codec::oversized::{OversizedKind, OversizedMessage, read_start};
 use mcpjoin_proto::decode::{Decoded, Shape, decode};
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::session::{Inbound, Origin};
@@ -20,7 +20,7 @@ use super::response_error::MAX_EXCERPT_BYTES;
 use crate::http::{Response, root};
 
 /// How much of a body that is too long is kept, to learn the id of its message.
-const MAX_SALVAGE_BYTES: usize = 4 * 1024;
+const MAX_START_BYTES: usize = 4 * 1024;
 
 /// Decodes one text. `pending`: the request that waits for it, which an error without an id belongs to.
 pub(super) fn decode_message(
@@ -48,12 +48,12 @@ pub(super) fn too_long(
     origin: &Arc<Origin>,
     pending: Option<&RequestId>,
 ) -> Inbound {
-    let (id, shape) = match salvage(head) {
-        Some(Salvaged { id, kind: SalvagedKind::Request }) => {
+    let (id, shape) = match read_start(head) {
+        Some(OversizedMessage { id, kind: OversizedKind::Request }) => {
             let shape = if id.is_some() { Shape::Request } else { Shape::Unknown };
             (id, shape)
         }
-        Some(Salvaged { id, .. }) => (id.or_else(|| pending.cloned()), Shape::Response),
+        Some(OversizedMessage { id, .. }) => (id.or_else(|| pending.cloned()), Shape::Response),
         None => (pending.cloned(), Shape::Response),
     };
     let kind = DecodeErrorKind::TooLarge { limit, length };
@@ -132,10 +132,10 @@ pub(super) async fn read_body(mut response: Response, limit: usize) -> Content {
         };
         let length = first.len() + text.len() + chunk.len();
         if length > limit {
-            let mut head = BytesMut::from(&first[..first.len().min(MAX_SALVAGE_BYTES)]);
+            let mut head = BytesMut::from(&first[..first.len().min(MAX_START_BYTES)]);
             for piece in [&text[..], &chunk[..]] {
                 head.extend_from_slice(
-                    &piece[..piece.len().min(MAX_SALVAGE_BYTES - head.len().min(MAX_SALVAGE_BYTES))],
+                    &piece[..piece.len().min(MAX_START_BYTES - head.len().min(MAX_START_BYTES))],
                 );
             }
             return Content::TooLong { head: head.freeze(), length };

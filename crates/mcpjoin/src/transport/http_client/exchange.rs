@@ -16,7 +16,7 @@ use http::header::HeaderMap;
 use mcpjoin_proto::http::classify::{Probe, ProbeBody, ProbeVerdict, verdict};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::http::reply::forgets_session;
+use mcpjoin_proto::http::response_head::forgets_session;
 use mcpjoin_proto::session::{Inbound, Outbound, TransportEnd, TransportError, TransportErrorKind};
 use mcpjoin_proto::{ErrorObject, Message, RequestId, code};
 use tokio::sync::mpsc::Sender;

@@ -29,8 +29,8 @@ const MAX_REDIRECTS: usize = 5;
 /// ([RFC 9449, 4 and 8](https://www.rfc-editor.org/rfc/rfc9449#section-4)).
 const DPOP: HeaderName = HeaderName::from_static("dpop");
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
-/// The longest nonce that is accepted: it is sent back in a header of each request.
-const MAX_NONCE_BYTES: usize = 4096;
+/// The longest `DPoP-Nonce` header that is passed to the credentials, which may use shorter nonces only.
+const MAX_NONCE_HEADER_BYTES: usize = 4096;
 
 /// A request that was made, and its response.
 #[cfg(unix)]
@@ -235,7 +235,7 @@ impl Requester {
         let mut values = response.headers().get_all(DPOP_NONCE).iter();
         let (Some(nonce), None) = (values.next(), values.next()) else { return None };
         let nonce =
-            nonce.to_str().ok().filter(|nonce| !nonce.is_empty() && nonce.len() <= MAX_NONCE_BYTES)?;
+            nonce.to_str().ok().filter(|nonce| !nonce.is_empty() && nonce.len() <= MAX_NONCE_HEADER_BYTES)?;
         credentials.answered(url.as_str(), nonce);
         Some(nonce.to_owned())
     }
@@ -378,8 +378,8 @@ mod tests {
             let response = http::Response::builder().header(DPOP_NONCE, "n".repeat(bytes)).body(Bytes::new());
             link.requester.nonce(&link.requester.url, &Response::from(response.expect("a response")))
         };
-        assert_eq!([MAX_NONCE_BYTES + 1, 0].map(nonce), [None, None]);
-        assert_eq!(nonce(MAX_NONCE_BYTES), Some("n".repeat(MAX_NONCE_BYTES)));
-        assert_eq!(*recorded.lock().expect("not poisoned"), ["n".repeat(MAX_NONCE_BYTES)]);
+        assert_eq!([MAX_NONCE_HEADER_BYTES + 1, 0].map(nonce), [None, None]);
+        assert_eq!(nonce(MAX_NONCE_HEADER_BYTES), Some("n".repeat(MAX_NONCE_HEADER_BYTES)));
+        assert_eq!(*recorded.lock().expect("not poisoned"), ["n".repeat(MAX_NONCE_HEADER_BYTES)]);
     }
 }

@@ -13,7 +13,7 @@ use mcpjoin_proto::RequestId;
 use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::http::reply::forgets_session;
+use mcpjoin_proto::http::response_head::forgets_session;
 use mcpjoin_proto::session::TransportError;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -9,7 +9,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use mcpjoin_proto::Message;
 use mcpjoin_proto::Method;
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::http::reply::retry_after;
+use mcpjoin_proto::http::response_head::retry_after;
 use mcpjoin_proto::session::Outbound;
 
 /// How often an urgent message is sent again if the server does not say when.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::Method as HttpMethod;
 use http::header::{HeaderMap, HeaderValue};
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::http::reply::is_session_id;
+use mcpjoin_proto::http::response_head::is_session_id;
 use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportError};
 use mcpjoin_proto::{Message, Method, Notification, Payload, Profile, Request, RequestId, Version};
 use tokio::sync::mpsc::Sender;

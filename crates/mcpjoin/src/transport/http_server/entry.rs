@@ -8,11 +8,12 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Wake, Waker};
 
 use mcpjoin_proto::Version;
 use mcpjoin_proto::http::params::HeaderMark;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::wire::Wire;
@@ -128,10 +129,6 @@ impl Entry {
         &*self.served
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Serving>> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Polls the connection. If another caller polls it, that one polls it once more.
     pub(super) fn run(&self) {
         let state = &self.rouse.state;
@@ -145,7 +142,7 @@ impl Entry {
             _ => return,
         }
         for _ in 0..MAX_POLLS {
-            let mut serving = self.lock();
+            let mut serving = self.serving.lock();
             let over = match serving.as_mut() {
                 Some(future) => future.as_mut().poll(&mut Context::from_waker(&self.waker)).is_ready(),
                 None => true,
@@ -163,7 +160,7 @@ impl Entry {
             let more = state.compare_exchange(AGAIN, RUNNING, Ordering::AcqRel, Ordering::Acquire);
             if more.is_err() {
                 // Stopped meanwhile.
-                let ended = self.lock().take();
+                let ended = self.serving.lock().take();
                 self.ended(ended);
                 return;
             }
@@ -172,7 +169,7 @@ impl Entry {
         if state.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).is_ok() {
             self.rouse.schedule();
         } else {
-            let ended = self.lock().take();
+            let ended = self.serving.lock().take();
             self.ended(ended);
         }
     }
@@ -183,7 +180,7 @@ impl Entry {
         self.wire.close();
         // A caller that polls it right now finds that it was stopped, and drops it.
         if !matches!(before, RUNNING | AGAIN) {
-            let serving = self.lock().take();
+            let serving = self.serving.lock().take();
             self.ended(serving);
         }
     }
@@ -201,7 +198,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let serving = self.lock().take();
+        let serving = self.serving.lock().take();
         self.ended(serving);
     }
 }

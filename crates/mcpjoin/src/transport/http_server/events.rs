@@ -8,9 +8,9 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 /// Bytes of events that [`MemoryEvents`] keeps for one session: 1 MiB. The newest event may be larger.
 const MAX_SESSION_BYTES: usize = 1024 * 1024;
@@ -207,11 +207,7 @@ impl MemoryEvents {
     /// The number of bytes that are stored now.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().bytes
     }
 }
 
@@ -224,7 +220,7 @@ impl Default for MemoryEvents {
 impl EventStore for MemoryEvents {
     fn append(&self, session: &SessionId, event: Event) {
         let cost = cost(&event);
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         let mut dropped = Vec::new();
         while kept.bytes_of(session) + cost > self.session_bytes
             && let Some(event) = kept.drop_oldest(session)
@@ -245,7 +241,7 @@ impl EventStore for MemoryEvents {
     }
 
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a> {
-        let kept = self.lock();
+        let kept = self.kept.lock();
         let log =
             || kept.sessions.get(session).into_iter().flat_map(|log| &log.events).map(|(_, event)| event);
         let wanted = |event: &&Event| {
@@ -265,7 +261,7 @@ impl EventStore for MemoryEvents {
     }
 
     fn forget(&self, session: &SessionId) {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         let log = kept.sessions.remove(session);
         if let Some(log) = &log {
             kept.bytes -= log.bytes;
@@ -334,7 +330,7 @@ mod tests {
         for session in [a, b, c] {
             store.forget(&session);
         }
-        let kept = store.lock();
+        let kept = store.kept.lock();
         assert_eq!((kept.bytes, kept.sessions.len(), kept.oldest.len()), (0, 0, 0));
     }
 

@@ -18,6 +18,9 @@ use super::reply;
 /// A response that is made before a message is delivered.
 pub(super) type Refusal = Box<Response<HttpBody>>;
 
+/// The response to a request: `Err` if the request was refused.
+pub(super) type Answer = Result<Response<HttpBody>, Refusal>;
+
 /// The largest number of headers of a request.
 pub(super) const MAX_HEADERS: usize = 100;
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use http::Method as HttpMethod;
 use http::request::Parts;
-use http::{Method as HttpMethod, Response};
 use http_body::Body;
 use mcpjoin_proto::codec::sse::OutgoingEvent;
 use mcpjoin_proto::decode::{Decoded, decode};
@@ -15,10 +15,10 @@ use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::session::Origin;
 use mcpjoin_proto::{Message, Method};
 
-use super::body::{HttpBody, read};
+use super::body::HttpBody;
 use super::events::SessionId;
 use super::exchange::{Exchange, Owner};
-use super::head::RequestHead;
+use super::head::{Answer, RequestHead};
 use super::legacy::inbound;
 use super::memory::Account;
 use super::wire::Routing;
@@ -34,25 +34,16 @@ pub(super) fn stream(
     origin: &Origin,
     admitted: Option<Admitted>,
     account: Arc<Account>,
-) -> Response<HttpBody> {
+) -> Answer {
     if parts.method != HttpMethod::GET {
-        return reply::not_allowed("GET");
+        return Err(reply::not_allowed("GET").into());
     }
-    if let Err(refused) = RequestHead::new(parts).check_accept(&[MediaType::EventStream]) {
-        return *refused;
-    }
-    let Some(place) = shared.sessions.reserve(&account) else {
-        return reply::unavailable("too many sessions");
-    };
-    let entry = match shared.open(Routing::Everything) {
-        Ok(entry) => entry,
-        Err(refused) => return *refused,
-    };
+    RequestHead::new(parts).check_accept(&[MediaType::EventStream])?;
+    let place = shared.reserve_session(&account)?;
+    let entry = shared.open(Routing::Everything)?;
     entry.wire.charge_to(account);
-    let Some(id) = SessionId::random() else {
-        return reply::refuse(500, "the system gave no random bytes");
-    };
-    let Some(reader) = entry.wire.open_get_stream() else { return reply::bare(500) };
+    let id = SessionId::random().ok_or_else(|| reply::refuse(500, "the system gave no random bytes"))?;
+    let reader = entry.wire.open_get_stream().ok_or_else(|| reply::bare(500))?;
     entry.run();
     let session = shared.sessions.insert(place, id, entry, None, origin.principal.clone());
     let exchange = Exchange::new(reader, Owner::Sse { session, shared: shared.clone() });
@@ -61,11 +52,10 @@ pub(super) fn stream(
     let mut first = BytesMut::new();
     let event =
         OutgoingEvent { name: Some("endpoint"), data: endpoint.as_bytes(), ..OutgoingEvent::default() };
-    if event.write(&mut first).is_err() {
-        return reply::bare(500);
-    }
+    event.write(&mut first).map_err(|_| reply::bare(500))?;
     let until = admitted.and_then(|admitted| admitted.until);
-    reply::stream(HttpBody::stream([first.freeze()], Some(exchange), shared.options.keep_alive).until(until))
+    let body = HttpBody::stream([first.freeze()], Some(exchange), shared.options.keep_alive);
+    Ok(reply::stream(body.until(until)))
 }
 
 /// Receives a message. The reply is sent on the stream.
@@ -76,43 +66,32 @@ pub(super) async fn message<B>(
     origin: Arc<Origin>,
     admitted: Option<Admitted>,
     account: Arc<Account>,
-) -> Response<HttpBody>
+) -> Answer
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
     if parts.method != HttpMethod::POST {
-        return reply::not_allowed("POST");
+        return Err(reply::not_allowed("POST").into());
     }
-    if let Err(refused) = RequestHead::new(parts).check_body() {
-        return *refused;
-    }
+    RequestHead::new(parts).check_body()?;
     let named = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
         let (key, value) = pair.split_once('=')?;
         (key == PARAMETER).then(|| SessionId::parse(value.as_bytes()))?
     });
     let session = named.and_then(|id| shared.sessions.find(&id, origin.principal.as_deref()));
-    let Some(session) = session.filter(|session| session.version.is_none()) else {
-        return reply::refuse(404, "no such session; open the stream first");
-    };
-    let body = match read(body, shared.limits.message, shared.options.body_time, &account).await {
-        Ok(body) => body,
-        Err(unread) => return shared.unread(unread),
-    };
-    let inbound = match decode(&body, &shared.limits.decode) {
-        Ok(decoded) if opens(&decoded) && body.len() > shared.options.initialize => {
-            return shared.too_long_initialize();
-        }
-        Ok(decoded) => match shared.allow(admitted.as_ref(), &decoded) {
-            Ok(()) => inbound(decoded, origin),
-            Err(refused) => return *refused,
-        },
-        Err(error) => return reply::error(400, error.id.clone(), error.to_error_object()),
-    };
-    if let Err(refused) = session.entry.wire.deliver(inbound, body.len()) {
-        return shared.refused(refused, None);
+    let session = session.filter(|session| session.version.is_none());
+    let session = session.ok_or_else(|| reply::refuse(404, "no such session; open the stream first"))?;
+    let body = shared.read(body, &account).await?;
+    let decoded = decode(&body, &shared.limits.decode)
+        .map_err(|error| reply::error(400, error.id.clone(), error.to_error_object()))?;
+    if opens(&decoded) && body.len() > shared.options.initialize {
+        return Err(shared.too_long_initialize().into());
     }
+    shared.allow(admitted.as_ref(), &decoded)?;
+    let delivered = session.entry.wire.deliver(inbound(decoded, origin), body.len());
+    delivered.map_err(|refused| shared.refused(refused, None))?;
     session.entry.run();
-    reply::bare(202)
+    Ok(reply::bare(202))
 }
 
 /// Whether the message opens a session.

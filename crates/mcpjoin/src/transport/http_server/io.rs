@@ -299,7 +299,7 @@ impl Transport for HttpIo {
         self.0.taken.load(Ordering::Relaxed)
     }
 
-    fn heard(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
+    fn has_listener(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
         let wire = self.0.clone();
         Some(Box::new(move || wire.has_get_reader()))
     }

@@ -6,7 +6,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Response};
+use http::HeaderValue;
 use mcpjoin_proto::decode::Decoded;
 use mcpjoin_proto::http::classify::LegacyKind;
 use mcpjoin_proto::http::headers::name;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::body::HttpBody;
 use super::events::{EventId, SessionId};
 use super::exchange::{Exchange, Owner};
-use super::head::RequestHead;
+use super::head::{Answer, RequestHead};
 use super::memory::Traffic;
 use super::sessions::Session;
 use super::wire::{GET_STREAM, Head, Negotiated, Routing};
@@ -35,7 +35,7 @@ pub(super) async fn answer(
     head: &RequestHead<'_>,
     session: Option<Arc<Session>>,
     received: Received,
-) -> Response<HttpBody> {
+) -> Answer {
     match (kind, session) {
         (LegacyKind::Initialize, None) => initialize(shared, received).await,
         (LegacyKind::Initialize | LegacyKind::Message, Some(session)) => {
@@ -47,62 +47,50 @@ pub(super) async fn answer(
         },
         (LegacyKind::End, Some(session)) => {
             shared.sessions.end(&session.id);
-            reply::bare(204)
+            Ok(reply::bare(204))
         }
         // `classify` refuses a message that needs a session and has none.
-        (_, None) => reply::error(400, None, gone()),
+        (_, None) => Err(reply::error(400, None, gone()).into()),
     }
 }
 
 /// Opens a session, once the server has accepted `initialize`.
-async fn initialize(shared: &Arc<Shared>, received: Received) -> Response<HttpBody> {
+async fn initialize(shared: &Arc<Shared>, received: Received) -> Answer {
     let account = received.account.clone();
-    let Some((Decoded::Message(message), size, origin)) = received.into_decoded() else {
-        return reply::bare(400);
+    let (Decoded::Message(message), size, origin) = received.into_decoded()? else {
+        return Err(reply::bare(400).into());
     };
-    let Some(id) = request_id(&message).cloned() else { return reply::bare(400) };
-    let Some(place) = shared.sessions.reserve(&account) else {
-        return reply::unavailable("too many sessions");
-    };
-    let entry = match shared.open(Routing::Session) {
-        Ok(entry) => entry,
-        Err(refused) => return *refused,
-    };
+    let id = request_id(&message).cloned().ok_or_else(|| reply::bare(400))?;
+    let place = shared.reserve_session(&account)?;
+    let entry = shared.open(Routing::Session)?;
     entry.wire.charge_to(account);
     let principal = origin.principal.clone();
     let inbound = Inbound::Message { message, origin };
-    let reader = match entry.wire.begin(std::slice::from_ref(&id), inbound, size) {
-        Ok(reader) => reader,
-        Err(refused) => return shared.refused(refused, Some(id)),
-    };
+    let reader = entry.wire.begin(std::slice::from_ref(&id), inbound, size);
+    let reader = reader.map_err(|refused| shared.refused(refused, Some(id.clone())))?;
     let exchange = Exchange::new(reader, Owner::Once(entry.clone()));
     entry.run();
-    let (status, body) = match exchange.head(None).await {
-        Head::Json { status, body } => (status, body),
-        Head::Stream | Head::Nothing | Head::Closed => {
-            return reply::error(500, Some(id), ErrorObject::internal("the session could not be opened"));
-        }
+    let failed = |text: &str| reply::error(500, Some(id.clone()), ErrorObject::internal(text));
+    let Head::Json { status, body } = exchange.head(None).await else {
+        return Err(failed("the session could not be opened").into());
     };
     drop(exchange);
     let mut response = reply::json(status, body);
     let agreed = entry.served().version().and_then(|version| Some((Profile::of(&version)?, version)));
     if let Some((profile, version)) = agreed {
-        let Some(session) = SessionId::random() else {
-            let text = "the system gave no random bytes";
-            return reply::error(500, Some(id), ErrorObject::internal(text));
-        };
-        let Ok(value) = HeaderValue::from_str(&session.to_string()) else { return reply::bare(500) };
+        let session = SessionId::random().ok_or_else(|| failed("the system gave no random bytes"))?;
+        let value = HeaderValue::from_str(&session.to_string()).map_err(|_| reply::bare(500))?;
         let events = shared.options.events.clone().filter(|_| profile.http_sessions);
         entry.wire.set_negotiated(Negotiated { profile, session, events, retry: shared.options.retry });
         shared.sessions.insert(place, session, entry, Some(version), principal);
         response.headers_mut().insert(name::SESSION_ID, value);
     }
-    response
+    Ok(response)
 }
 
 /// Receives a message or a batch in a session.
-async fn post(shared: &Arc<Shared>, session: Arc<Session>, received: Received) -> Response<HttpBody> {
-    let Some((decoded, size, origin)) = received.into_decoded() else { return reply::bare(400) };
+async fn post(shared: &Arc<Shared>, session: Arc<Session>, received: Received) -> Answer {
+    let (decoded, size, origin) = received.into_decoded()?;
     let cancelled: Vec<RequestId> = match &decoded {
         Decoded::Message(message) => cancels(message).into_iter().collect(),
         Decoded::Batch(parts) => parts.iter().flatten().filter_map(cancels).collect(),
@@ -112,29 +100,25 @@ async fn post(shared: &Arc<Shared>, session: Arc<Session>, received: Received) -
     let inbound = inbound(decoded, origin);
     let wire = &session.entry.wire;
     if ids.is_empty() && !batch {
-        if let Err(refused) = wire.deliver(inbound, size) {
-            return shared.refused(refused, None);
-        }
+        wire.deliver(inbound, size).map_err(|refused| shared.refused(refused, None))?;
         session.entry.run();
         cancelled.iter().for_each(|id| wire.cancelled(id));
-        return reply::bare(202);
+        return Ok(reply::bare(202));
     }
-    let reader = match wire.begin(&ids, inbound, size) {
-        Ok(reader) => reader,
-        Err(refused) => return shared.refused(refused, first),
-    };
+    let reader = wire.begin(&ids, inbound, size);
+    let reader = reader.map_err(|refused| shared.refused(refused, first.clone()))?;
     let resumable = wire.agreed().is_some_and(|agreed| agreed.events.is_some());
     let timeout = if resumable { STREAM_DELAY } else { shared.options.keep_alive };
     let exchange = Exchange::new(reader, Owner::Session(session.clone()));
     session.entry.run();
     cancelled.iter().for_each(|id| wire.cancelled(id));
     let timeout = (!shared.options.json_only).then_some(timeout);
-    match exchange.head(timeout).await {
+    Ok(match exchange.head(timeout).await {
         Head::Json { status, body } => reply::json(status, body),
         Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
         Head::Nothing => reply::stream(HttpBody::stream([], None, shared.options.keep_alive)),
         Head::Closed => reply::error(404, first, gone()),
-    }
+    })
 }
 
 /// The requests of a POST, and whether they are a batch.
@@ -172,44 +156,32 @@ pub(super) fn cancels(message: &Message) -> Option<RequestId> {
 }
 
 /// Opens the GET stream.
-fn stream(shared: &Arc<Shared>, session: Arc<Session>, until: Option<Instant>) -> Response<HttpBody> {
-    let Some(reader) = session.entry.wire.open_get_stream() else {
-        return reply::refuse(409, "the session has this stream open already");
-    };
+fn stream(shared: &Arc<Shared>, session: Arc<Session>, until: Option<Instant>) -> Answer {
+    let open = || reply::refuse(409, "the session has this stream open already");
+    let reader = session.entry.wire.open_get_stream().ok_or_else(open)?;
     let exchange = Exchange::new(reader, Owner::Session(session));
-    reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive).until(until))
+    Ok(reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive).until(until)))
 }
 
 /// Resumes a broken stream behind the event that the client has received last.
-async fn resume(
-    shared: &Arc<Shared>,
-    session: Arc<Session>,
-    after: &[u8],
-    received: &Received,
-) -> Response<HttpBody> {
+async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8], received: &Received) -> Answer {
     let after = std::str::from_utf8(after).ok().and_then(|after| EventId::from_str(after).ok());
-    let Some(after) = after else {
-        return reply::refuse(400, "Last-Event-ID is none of this session's");
-    };
+    let after = after.ok_or_else(|| reply::refuse(400, "Last-Event-ID is none of this session's"))?;
     let events = session.entry.wire.agreed().and_then(|agreed| agreed.events.clone());
-    let Some(events) = events else {
-        return reply::refuse(400, "streams of this session cannot be resumed");
-    };
+    let events = events.ok_or_else(|| reply::refuse(400, "streams of this session cannot be resumed"))?;
     // From here on, new events go to this reader: no event between them and those from the store is lost or sent twice.
     let resumed = session.entry.wire.resume(after.stream, after.number);
     let (exchange, before) = match resumed {
         Some((reader, next)) => (Some(Exchange::new(reader, Owner::Session(session.clone()))), next),
         None => (None, u64::MAX),
     };
-    let Some(missed) = events.replay(&session.id, after, before).await else {
-        return reply::refuse(400, "the events after Last-Event-ID are not kept any more");
-    };
+    let missed = events.replay(&session.id, after, before).await;
+    let missed =
+        missed.ok_or_else(|| reply::refuse(400, "the events after Last-Event-ID are not kept any more"))?;
     let held = missed.into_iter().map(|event| received.account.hold(Traffic::Responses, event.bytes));
-    let ahead: Vec<_> = match held.collect::<Result<_, _>>() {
-        Ok(ahead) => ahead,
-        Err(full) => return reply::unavailable(&full.to_string()),
-    };
+    let ahead: Vec<_> =
+        held.collect::<Result<_, _>>().map_err(|full| reply::unavailable(&full.to_string()))?;
     // The stream of a call ends with the call.
     let until = received.until.filter(|_| after.stream == GET_STREAM);
-    reply::stream(HttpBody::stream(ahead, exchange, shared.options.keep_alive).until(until))
+    Ok(reply::stream(HttpBody::stream(ahead, exchange, shared.options.keep_alive).until(until)))
 }

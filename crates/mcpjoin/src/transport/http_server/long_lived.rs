@@ -12,8 +12,8 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::buf::Chain;
@@ -25,6 +25,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::HttpBody;
@@ -52,10 +53,6 @@ struct LongLived {
 }
 
 impl Handover {
-    fn given(&self) -> MutexGuard<'_, Option<LongLived>> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Called when hyper flushes the connection below it, which it does only when its own buffer is empty.
     pub(super) fn flushed(&self) {
         if self.written.load(Ordering::Relaxed) {
@@ -65,7 +62,7 @@ impl Handover {
 
     /// Returns the stream once hyper is finished with the connection.
     fn take(&self) -> Option<LongLived> {
-        if self.sent.load(Ordering::Relaxed) { self.given().take() } else { None }
+        if self.sent.load(Ordering::Relaxed) { self.given.lock().take() } else { None }
     }
 }
 
@@ -112,7 +109,7 @@ pub(super) struct HandedOver(Arc<Activity>);
 impl Drop for HandedOver {
     /// hyper has dropped the response before its head was sent, or this module has taken the connection.
     fn drop(&mut self) {
-        let given = self.0.handover.given().take();
+        let given = self.0.handover.given.lock().take();
         drop(given);
     }
 }
@@ -136,7 +133,7 @@ impl ResponseBody {
         let connection = answering.connection().clone();
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response.map(|body| {
-            *connection.handover.given() = Some(LongLived { body, chunked, _answering: answering });
+            *connection.handover.given.lock() = Some(LongLived { body, chunked, _answering: answering });
             Self::HandedOver(HandedOver(connection))
         })
     }
@@ -342,9 +339,12 @@ mod tests {
         let body = HttpBody::stream([], None, Duration::from_secs(1));
         let response =
             ResponseBody::response(Response::new(body), asked, ActiveRequest::new(&connection, false));
-        assert!(connection.handover.given().is_some());
+        assert!(connection.handover.given.lock().is_some());
         drop(response);
-        assert!(connection.handover.given().is_none(), "the body keeps the connection, which keeps the body");
+        assert!(
+            connection.handover.given.lock().is_none(),
+            "the body keeps the connection, which keeps the body"
+        );
         assert_eq!(Arc::strong_count(&connection), 1);
     }
 }

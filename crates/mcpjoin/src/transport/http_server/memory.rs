@@ -9,11 +9,12 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::session::Origin;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -154,14 +155,10 @@ impl Memory {
         self.total(traffic).held.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Client, Weak<Account>>> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The account of the client that a request came from.
     pub(super) fn account(self: &Arc<Self>, origin: &Origin) -> Arc<Account> {
         let client = Client::of(origin);
-        let mut accounts = self.lock();
+        let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.get(&client).and_then(Weak::upgrade) {
             return account;
         }
@@ -179,7 +176,7 @@ impl Memory {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let mut accounts = self.memory.lock();
+        let mut accounts = self.memory.accounts.lock();
         // A concurrent request may have made a new account.
         if accounts.get(&self.client).is_some_and(|account| account.strong_count() == 0) {
             accounts.remove(&self.client);
@@ -324,7 +321,7 @@ mod tests {
         let kept = memory.account(&from("10.0.0.1:1", Some("a")));
         assert!(Arc::ptr_eq(&kept, &memory.account(&from("10.0.0.9:1", Some("a")))));
         drop(kept);
-        assert_eq!(memory.lock().len(), 0, "an account lasts as long as it is used");
+        assert_eq!(memory.accounts.lock().len(), 0, "an account lasts as long as it is used");
     }
 
     #[test]

@@ -45,7 +45,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -57,6 +57,7 @@ use mcpjoin_proto::http::classify::{Class, HttpMethod, LegacyKind, Offer, Sessio
 use mcpjoin_proto::session::{Limits, Origin};
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeError, Era, ErrorObject, Message, RequestId, Version, code};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -65,7 +66,7 @@ use super::Link;
 use body::{Unread, read};
 use entry::Entry;
 pub(crate) use entry::{Served, Serves, Serving};
-use head::{Place, Refusal, RequestHead};
+use head::{Answer, Place, Refusal, RequestHead};
 use io::HttpIo;
 use memory::{Account, Memory, Traffic};
 use sessions::{Session, Sessions};
@@ -224,21 +225,16 @@ where
             Ok(place) => place,
             Err(refused) => return *refused,
         };
-        let mut response = match shared.admit(&parts, origin).await {
-            Ok((admitted, origin)) => {
-                let account = shared.memory.account(&origin);
-                match place {
-                    Place::Endpoint => {
-                        endpoint(&shared, &parts, &head, body, origin, admitted, account).await
-                    }
-                    Place::Stream => http_sse::stream(&shared, &parts, &origin, admitted, account),
-                    Place::Messages => {
-                        http_sse::message(&shared, &parts, body, origin, admitted, account).await
-                    }
-                }
+        let answered = async {
+            let (admitted, origin) = shared.admit(&parts, origin).await?;
+            let account = shared.memory.account(&origin);
+            match place {
+                Place::Endpoint => endpoint(&shared, &parts, &head, body, origin, admitted, account).await,
+                Place::Stream => http_sse::stream(&shared, &parts, &origin, admitted, account),
+                Place::Messages => http_sse::message(&shared, &parts, body, origin, admitted, account).await,
             }
-            Err(refused) => *refused,
         };
+        let mut response = answered.await.unwrap_or_else(|refused| *refused);
         if shared.options.cors {
             head.expose(&mut response);
         }
@@ -255,14 +251,12 @@ async fn endpoint<B>(
     origin: Arc<Origin>,
     admitted: Option<Admitted>,
     account: Arc<Account>,
-) -> Response<HttpBody>
+) -> Answer
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
     let method = HttpMethod::parse(parts.method.as_str());
-    if let Err(refused) = head.check_types(method) {
-        return *refused;
-    }
+    head.check_types(method)?;
     let stateless = shared.options.stateless;
     let (lookup, session) = match stateless {
         true => (SessionLookup::Absent, None),
@@ -270,25 +264,20 @@ where
     };
     let offer = Offer { versions: &shared.versions, sessions: !stateless };
     let (decoded, size) = if method == HttpMethod::Post {
-        let body = match read(body, shared.limits.message, shared.options.body_time, &account).await {
-            Ok(body) => body,
-            Err(unread) => return shared.unread(unread),
-        };
+        let body = shared.read(body, &account).await?;
         (Some(decode(&body, &shared.limits.decode)).filter(|_| !body.is_empty()), body.len())
     } else {
         (None, 0)
     };
-    if let Some(Ok(decoded)) = &decoded
-        && let Err(refused) = shared.allow(admitted.as_ref(), decoded)
-    {
-        return *refused;
+    if let Some(Ok(decoded)) = &decoded {
+        shared.allow(admitted.as_ref(), decoded)?;
     }
     let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
     let until = admitted.and_then(|admitted| admitted.until);
     let received = Received { decoded, size, origin, until, account };
     match class {
         Class::Legacy { kind: LegacyKind::Initialize, .. } if size > shared.options.initialize => {
-            shared.too_long_initialize()
+            Err(shared.too_long_initialize().into())
         }
         Class::Modern { .. } => modern::post(shared, head, received).await,
         Class::Legacy { kind, version } if stateless => {
@@ -296,9 +285,10 @@ where
         }
         Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, received).await,
         Class::Reject(rejection) if rejection.status == 405 => {
-            reply::not_allowed(if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" })
+            let allowed = if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" };
+            Err(reply::not_allowed(allowed).into())
         }
-        Class::Reject(rejection) => reply::rejection(rejection),
+        Class::Reject(rejection) => Err(reply::rejection(rejection).into()),
     }
 }
 
@@ -315,8 +305,9 @@ struct Received {
 
 impl Received {
     /// The only message, or the messages of a batch.
-    fn into_decoded(self) -> Option<(Decoded, usize, Arc<Origin>)> {
-        Some((self.decoded?.ok()?, self.size, self.origin))
+    fn into_decoded(self) -> Result<(Decoded, usize, Arc<Origin>), Refusal> {
+        let decoded = self.decoded.and_then(Result::ok).ok_or_else(|| reply::bare(400))?;
+        Ok((decoded, self.size, self.origin))
     }
 }
 
@@ -325,13 +316,11 @@ impl Shared {
     fn check(&self, head: &RequestHead<'_>) -> Result<Place, Refusal> {
         head.check_size()?;
         head.check_host()?;
-        if let Err(denied) = self.options.guard.check(head) {
-            return Err(Box::new(reply::refuse(403, &denied.to_string())));
-        }
+        self.options.origin_policy.check(head).map_err(|denied| reply::refuse(403, &denied.to_string()))?;
         if let Some(document) = self.options.admission.as_ref().and_then(|who| who.document(head.path())) {
             return Err(Box::new(head.document(document)));
         }
-        let place = self.place(head.path()).ok_or_else(|| Box::new(self.no_place(head.path())))?;
+        let place = self.place(head.path()).ok_or_else(|| self.no_place(head.path()))?;
         if self.options.cors
             && let Some(preflight) = head.preflight()
         {
@@ -391,6 +380,15 @@ impl Shared {
         }
     }
 
+    /// Reads a body within its limits.
+    async fn read<B>(&self, body: B, account: &Arc<Account>) -> Result<Bytes, Refusal>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+    {
+        let body = read(body, self.limits.message, self.options.body_time, account).await;
+        Ok(body.map_err(|unread| self.unread(unread))?)
+    }
+
     fn unread(&self, unread: Unread) -> Response<HttpBody> {
         match unread {
             Unread::TooLarge => {
@@ -414,9 +412,14 @@ impl Shared {
         reply::refuse(413, &format!("the body is above the limit `initialize` of {limit} bytes"))
     }
 
+    /// Reserves the place of a session.
+    fn reserve_session(&self, account: &Arc<Account>) -> Result<sessions::Place, Refusal> {
+        Ok(self.sessions.reserve(account).ok_or_else(|| reply::unavailable("too many sessions"))?)
+    }
+
     /// Opens a connection, unless the shutdown has begun.
     fn open(self: &Arc<Self>, routing: Routing) -> Result<Arc<Entry>, Refusal> {
-        let outside = |_| Box::new(reply::refuse(500, "the service was called outside of a tokio runtime"));
+        let outside = |_| reply::refuse(500, "the service was called outside of a tokio runtime");
         let runtime = Handle::try_current().map_err(outside)?;
         let wire = Arc::new(Wire::new(routing, self.options.json_only));
         let (served, serving) = self.served.open(Link::new(HttpIo(wire.clone())));
@@ -427,19 +430,15 @@ impl Shared {
                 shared.forget(number);
             }
         });
-        self.entries().insert(number, Arc::downgrade(&entry));
+        self.entries.lock().insert(number, Arc::downgrade(&entry));
         // After the insertion: either `drain` has seen the entry, or this check sees that the shutdown has begun.
         self.check_open()?;
         Ok(entry)
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Weak<Entry>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn forget(&self, number: u64) {
         self.sessions.one_may_be_over();
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         entries.remove(&number);
         let none = entries.is_empty();
         drop(entries);
@@ -448,14 +447,10 @@ impl Shared {
         }
     }
 
-    fn pool(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a connection for one modern exchange from the pool, or opens one.
     fn take(self: &Arc<Self>) -> Result<Arc<Entry>, Refusal> {
         loop {
-            let pooled = self.pool().pop();
+            let pooled = self.pool.lock().pop();
             match pooled {
                 Some(entry) if entry.wire.is_closed() => {}
                 Some(entry) => return Ok(entry),
@@ -466,7 +461,7 @@ impl Shared {
 
     /// Returns a connection to the pool once its exchange is complete.
     fn give_back(&self, entry: &Arc<Entry>) {
-        let mut pool = self.pool();
+        let mut pool = self.pool.lock();
         if pool.len() < MAX_POOLED && !self.ending.load(Ordering::Acquire) {
             pool.push(entry.clone());
             return;
@@ -475,21 +470,17 @@ impl Shared {
         entry.stop();
     }
 
-    fn legacy_pool(&self) -> MutexGuard<'_, LegacyPool> {
-        self.legacy_pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn drain(&self) {
         self.ending.store(true, Ordering::Release);
-        let pooled = (std::mem::take(&mut *self.pool()), std::mem::take(&mut *self.legacy_pool()));
+        let pooled = (std::mem::take(&mut *self.pool.lock()), std::mem::take(&mut *self.legacy_pool.lock()));
         drop(pooled);
-        let open: Vec<_> = self.entries().values().filter_map(Weak::upgrade).collect();
+        let open: Vec<_> = self.entries.lock().values().filter_map(Weak::upgrade).collect();
         for entry in open {
             entry.served().drain();
         }
         loop {
             let ended = self.ended.notified();
-            if self.entries().is_empty() {
+            if self.entries.lock().is_empty() {
                 return;
             }
             ended.await;

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use http::Response;
 use mcpjoin_proto::decode::Decoded;
 use mcpjoin_proto::http::headers::HeaderMismatch;
 use mcpjoin_proto::http::params::check_param_headers;
@@ -13,44 +12,32 @@ use mcpjoin_proto::{Message, Method, Payload, Request};
 
 use super::body::HttpBody;
 use super::exchange::{Exchange, Owner};
-use super::head::RequestHead;
+use super::head::{Answer, RequestHead};
 use super::long_lived::Listens;
 use super::wire::Head;
 use super::{Received, Shared, gone, reply};
 
-pub(super) async fn post(
-    shared: &Arc<Shared>,
-    head: &RequestHead<'_>,
-    received: Received,
-) -> Response<HttpBody> {
+pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, received: Received) -> Answer {
     let (until, account) = (received.until, received.account.clone());
-    let (message, size, origin) = match received.into_decoded() {
-        Some((Decoded::Message(message @ Message::Request(_)), size, origin)) => (message, size, origin),
+    let (Decoded::Message(message @ Message::Request(_)), size, origin) = received.into_decoded()? else {
         // The core has no notification from client to server over HTTP: a client cancels by disconnecting. A notification of
         // an extension would reach a server that cannot know its sender.
-        Some(_) => return reply::bare(202),
-        None => return reply::bare(400),
+        return Ok(reply::bare(202));
     };
-    let Message::Request(request) = &message else { return reply::bare(202) };
+    let Message::Request(request) = &message else { return Ok(reply::bare(202)) };
     let (id, listens) = (request.id.clone(), request.method == Method::Listen);
-    if let Err(mismatch) = check_params(shared, head, request) {
-        return reply::error(400, Some(id), mismatch.to_error_object());
-    }
-    let entry = match shared.take() {
-        Ok(entry) => entry,
-        Err(refused) => return *refused,
-    };
+    check_params(shared, head, request)
+        .map_err(|mismatch| reply::error(400, Some(id.clone()), mismatch.to_error_object()))?;
+    let entry = shared.take()?;
     entry.wire.charge_to(account);
     let inbound = Inbound::Message { message, origin };
-    let reader = match entry.wire.begin_one(id.clone(), inbound, size) {
-        Ok(reader) => reader,
-        Err(refused) => return shared.refused(refused, Some(id)),
-    };
+    let reader = entry.wire.begin_one(id.clone(), inbound, size);
+    let reader = reader.map_err(|refused| shared.refused(refused, Some(id.clone())))?;
     let exchange = Exchange::new(reader, Owner::Modern { entry: entry.clone(), shared: shared.clone() });
     entry.run();
     drop(entry);
     let timeout = (!shared.options.json_only).then_some(shared.options.keep_alive);
-    match exchange.head(timeout).await {
+    Ok(match exchange.head(timeout).await {
         Head::Json { status, body } => reply::json(status, body),
         Head::Stream => {
             // The stream of a call ends with the call.
@@ -63,7 +50,7 @@ pub(super) async fn post(
             response
         }
         Head::Nothing | Head::Closed => reply::error(500, Some(id), gone()),
-    }
+    })
 }
 
 /// Checks the headers that repeat arguments of a tool.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
-use mcpjoin_proto::http::origin::{Guard, OriginError};
+use mcpjoin_proto::http::origin::{OriginError, OriginPolicy};
 
 use super::admission::Admission;
 use super::events::{EventStore, MemoryEvents};
@@ -41,7 +41,7 @@ pub struct HttpOptions {
     pub(super) path: Option<Box<str>>,
     pub(super) sse_path: Option<Box<str>>,
     pub(super) messages_path: Box<str>,
-    pub(super) guard: Guard,
+    pub(super) origin_policy: OriginPolicy,
     pub(super) cors: bool,
     pub(super) json_only: bool,
     pub(super) stateless: bool,
@@ -70,7 +70,7 @@ impl HttpOptions {
             path: Some("/mcp".into()),
             sse_path: Some("/sse".into()),
             messages_path: "/messages".into(),
-            guard: Guard::loopback(),
+            origin_policy: OriginPolicy::loopback(),
             cors: false,
             json_only: false,
             stateless: false,
@@ -126,7 +126,7 @@ impl HttpOptions {
     /// # Errors
     /// When the text has another form.
     pub fn allow_host(mut self, host: &str) -> Result<Self, OriginError> {
-        self.guard.allow_host(host)?;
+        self.origin_policy.allow_host(host)?;
         Ok(self)
     }
 
@@ -136,14 +136,14 @@ impl HttpOptions {
     /// # Errors
     /// When the text has another form.
     pub fn allow_origin(mut self, origin: &str) -> Result<Self, OriginError> {
-        self.guard.allow_origin(origin)?;
+        self.origin_policy.allow_origin(origin)?;
         Ok(self)
     }
 
-    /// Replaces the guard, which by default admits only this machine.
+    /// Replaces the hosts and origins that are allowed: by default those of this machine only.
     #[must_use]
-    pub fn guard(mut self, guard: Guard) -> Self {
-        self.guard = guard;
+    pub fn origin_policy(mut self, policy: OriginPolicy) -> Self {
+        self.origin_policy = policy;
         self
     }
 
@@ -332,7 +332,7 @@ impl fmt::Debug for HttpOptions {
         f.debug_struct("HttpOptions")
             .field("path", &self.path)
             .field("sse_path", &self.sse_path)
-            .field("guard", &self.guard)
+            .field("origin_policy", &self.origin_policy)
             .field("sessions", &self.sessions)
             .finish_non_exhaustive()
     }

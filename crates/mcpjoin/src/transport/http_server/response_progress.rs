@@ -7,12 +7,13 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use hyper::rt::Executor;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 tokio::task_local! {
@@ -39,16 +40,12 @@ impl ResponseProgress {
         CURRENT.try_with(Arc::clone).ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Flow> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn since(&self) -> Option<Instant> {
-        self.lock().since
+        self.0.lock().since
     }
 
     fn add(&self, bytes: usize) {
-        let mut flow = self.lock();
+        let mut flow = self.0.lock();
         flow.bytes += bytes;
         if bytes > 0 {
             flow.since.get_or_insert_with(Instant::now);
@@ -56,7 +53,7 @@ impl ResponseProgress {
     }
 
     fn remove(&self, bytes: usize) {
-        let mut flow = self.lock();
+        let mut flow = self.0.lock();
         flow.bytes -= bytes;
         let (since, waker) = match flow.bytes {
             0 => (None, flow.waker.take()),
@@ -70,13 +67,13 @@ impl ResponseProgress {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().bytes == 0
+        self.0.lock().bytes == 0
     }
 
     /// Ready when everything is sent. The end of a response waits for it: the HTTP library cannot reset a stream whose end it
     /// has received.
     pub(super) fn poll_empty(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut flow = self.lock();
+        let mut flow = self.0.lock();
         if flow.bytes == 0 {
             return Poll::Ready(());
         }

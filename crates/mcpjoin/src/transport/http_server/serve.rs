@@ -123,7 +123,7 @@ impl HttpListener {
         }
         if !self.address.ip().is_unspecified() {
             // `bind` has checked the host.
-            let _ = options.guard.allow_host(&self.host);
+            let _ = options.origin_policy.allow_host(&self.host);
         }
         options
     }

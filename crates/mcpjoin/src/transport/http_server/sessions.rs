@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mcpjoin_proto::Version;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::entry::Entry;
@@ -81,7 +82,7 @@ pub(super) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut table = self.sessions.lock();
+        let mut table = self.sessions.table.lock();
         table.reserved -= 1;
         if !self.taken {
             self.account.sessions.fetch_sub(1, Ordering::Relaxed);
@@ -134,13 +135,9 @@ impl Sessions {
         Arc::new(Self { limit, idle, epoch, events, stale, table: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The number of entries. A session whose connection has ended keeps its entry until the next lookup.
     pub(super) fn len(&self) -> usize {
-        self.lock().sessions.values().filter(|session| !session.is_over()).count()
+        self.table.lock().sessions.values().filter(|session| !session.is_over()).count()
     }
 
     /// Notes that a connection has ended, which may have been a session's.
@@ -167,7 +164,7 @@ impl Sessions {
     }
 
     fn place(self: &Arc<Self>, account: &Arc<Account>) -> Option<Place> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if table.sessions.len() + table.reserved >= self.limit {
             return None;
         }
@@ -178,7 +175,7 @@ impl Sessions {
 
     /// The session to end when a client needs a place and none is free.
     fn for_another(&self, account: &Arc<Account>) -> Option<SessionId> {
-        let table = self.lock();
+        let table = self.table.lock();
         let all = || table.sessions.values();
         let held = |account: &Account| account.sessions.load(Ordering::Relaxed);
         let most = all().map(|session| &session.account).max_by_key(|account| held(account))?;
@@ -230,7 +227,7 @@ impl Sessions {
             exchanges: AtomicUsize::new(0),
         });
         session.touch();
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.sessions.insert(id, session.clone());
         let watch = !std::mem::replace(&mut table.watched, true);
         drop(table);
@@ -243,7 +240,7 @@ impl Sessions {
 
     /// Finds a session by its id. `None` when it belongs to another principal.
     pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<Arc<Session>> {
-        let session = self.lock().sessions.get(id).cloned()?;
+        let session = self.table.lock().sessions.get(id).cloned()?;
         if session.principal.as_deref() != principal {
             return None;
         }
@@ -257,7 +254,7 @@ impl Sessions {
 
     /// Ends a session at once, with everything in progress in it.
     pub(super) fn end(&self, id: &SessionId) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let session = table.sessions.remove(id);
         if let Some(session) = &session {
             session.account.sessions.fetch_sub(1, Ordering::Relaxed);
@@ -272,14 +269,14 @@ impl Sessions {
     }
 
     fn end_idle(&self) {
-        for session in self.lock().sessions.values() {
+        for session in self.table.lock().sessions.values() {
             session.entry.wire.shrink();
         }
         self.end_those(|session| session.idle() >= self.idle || session.is_over());
     }
 
     fn end_those(&self, over: impl Fn(&Session) -> bool) {
-        let table = self.lock();
+        let table = self.table.lock();
         let ids: Vec<SessionId> =
             table.sessions.values().filter(|session| over(session)).map(|session| session.id).collect();
         drop(table);
@@ -296,7 +293,7 @@ async fn expire(sessions: Weak<Sessions>, idle: Duration) {
         sleep(turn).await;
         let Some(sessions) = sessions.upgrade() else { return };
         sessions.end_idle();
-        let mut table = sessions.lock();
+        let mut table = sessions.table.lock();
         if table.sessions.is_empty() {
             table.watched = false;
             return;
@@ -306,7 +303,7 @@ async fn expire(sessions: Weak<Sessions>, idle: Duration) {
 
 impl Drop for Sessions {
     fn drop(&mut self) {
-        let ids: Vec<SessionId> = self.lock().sessions.keys().copied().collect();
+        let ids: Vec<SessionId> = self.table.lock().sessions.keys().copied().collect();
         for id in ids {
             self.end(&id);
         }

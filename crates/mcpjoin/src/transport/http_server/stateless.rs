@@ -9,7 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Response;
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::classify::LegacyKind;
 use mcpjoin_proto::session::Origin;
@@ -18,7 +17,7 @@ use mcpjoin_proto::{ErrorObject, Message, Method, Version};
 use super::body::HttpBody;
 use super::entry::Entry;
 use super::exchange::{Exchange, Owner};
-use super::head::Refusal;
+use super::head::{Answer, Refusal};
 use super::legacy::{inbound, pending_requests};
 use super::wire::{Head, Routing};
 use super::{MAX_POOLED, Received, Shared, gone, reply};
@@ -51,32 +50,26 @@ pub(super) async fn answer(
     kind: LegacyKind,
     version: Version,
     received: Received,
-) -> Response<HttpBody> {
+) -> Answer {
     if matches!(kind, LegacyKind::Stream | LegacyKind::End) {
-        return reply::not_allowed("POST");
+        return Err(reply::not_allowed("POST").into());
     }
     let account = received.account.clone();
-    let Some((decoded, size, origin)) = received.into_decoded() else { return reply::bare(400) };
+    let (decoded, size, origin) = received.into_decoded()?;
     let (ids, batch) = pending_requests(&decoded);
     if ids.is_empty() && !batch {
         // No later request could be affected by it.
-        return reply::bare(202);
+        return Ok(reply::bare(202));
     }
     let first = ids.first().cloned();
     let (owner, entry) = if kind == LegacyKind::Initialize {
-        let entry = match shared.open(Routing::Session) {
-            Ok(entry) => entry,
-            Err(refused) => return *refused,
-        };
+        let entry = shared.open(Routing::Session)?;
         (Owner::Once(entry.clone()), entry)
     } else {
-        let entry = match take(shared, &version, &origin).await {
-            Ok(Some(entry)) => entry,
-            Ok(None) => {
-                return reply::error(500, first, ErrorObject::internal("no connection could be opened"));
-            }
-            Err(refused) => return *refused,
-        };
+        let entry = take(shared, &version, &origin).await?.ok_or_else(|| {
+            let error = ErrorObject::internal("no connection could be opened");
+            reply::error(500, first.clone(), error)
+        })?;
         let owner = match sets(&decoded) {
             true => Owner::Once(entry.clone()),
             false => {
@@ -87,19 +80,17 @@ pub(super) async fn answer(
         (owner, entry)
     };
     entry.wire.charge_to(account);
-    let reader = match entry.wire.begin(&ids, inbound(decoded, origin), size) {
-        Ok(reader) => reader,
-        Err(refused) => return shared.refused(refused, first),
-    };
+    let reader = entry.wire.begin(&ids, inbound(decoded, origin), size);
+    let reader = reader.map_err(|refused| shared.refused(refused, first.clone()))?;
     let exchange = Exchange::new(reader, owner);
     entry.run();
     drop(entry);
     let timeout = (!shared.options.json_only).then_some(shared.options.keep_alive);
-    match exchange.head(timeout).await {
+    Ok(match exchange.head(timeout).await {
         Head::Json { status, body } => reply::json(status, body),
         Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
         Head::Nothing | Head::Closed => reply::error(500, first, gone()),
-    }
+    })
 }
 
 /// Whether a message changes state that would affect later requests, which may be another client's.
@@ -135,7 +126,7 @@ async fn take(
 
 /// An idle connection for requests of that revision and principal.
 fn pooled(shared: &Shared, of: &Kind) -> Option<Arc<Entry>> {
-    let mut pool = shared.legacy_pool();
+    let mut pool = shared.legacy_pool.lock();
     let waiting = pool.get_mut(of)?;
     let entry = waiting.pop();
     if waiting.is_empty() {
@@ -166,7 +157,7 @@ async fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &
 
 /// Returns a connection to the pool once its exchange is complete.
 pub(super) fn give_back(shared: &Shared, entry: &Arc<Entry>, of: &Kind) {
-    let mut pool = shared.legacy_pool();
+    let mut pool = shared.legacy_pool.lock();
     let room = pool.values().map(Vec::len).sum::<usize>() < MAX_POOLED;
     if room && !shared.ending.load(std::sync::atomic::Ordering::Acquire) {
         pool.entry(of.clone()).or_default().push(entry.clone());

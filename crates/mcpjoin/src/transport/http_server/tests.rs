@@ -14,7 +14,7 @@ async fn so_many_connections_wait_for_the_next_exchange_and_one_more_is_ended() 
 
     let entries = open(|| Routing::Exchange);
     entries.iter().for_each(|entry| shared.give_back(entry));
-    assert_eq!((shared.pool().len(), waiting(&entries)), (MAX_POOLED, MAX_POOLED));
+    assert_eq!((shared.pool.lock().len(), waiting(&entries)), (MAX_POOLED, MAX_POOLED));
     assert!(entries[MAX_POOLED].wire.is_closed());
     let taken = shared.take().unwrap_or_else(|_| panic!("it waits"));
     shared.give_back(&taken);

@@ -7,7 +7,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use http::header::EXPECT;
 use http::{Request, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::body::MAX_UNCOUNTED_BYTES;
@@ -60,13 +61,9 @@ impl UnreadBody {
         for_room || early && !self.for_length
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Incoming>> {
-        self.body.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads and discards the rest. A body that is longer than the limit is left at once.
     pub(super) async fn discard(&self) {
-        let Some(mut body) = self.lock().take() else { return };
+        let Some(mut body) = self.body.lock().take() else { return };
         let mut left = MAX_DISCARDED_BYTES;
         let read = async {
             while body.size_hint().lower() <= left {
@@ -90,7 +87,7 @@ impl IncomingBody {
 impl Drop for IncomingBody {
     fn drop(&mut self) {
         if let Some(rest) = &self.rest {
-            *rest.lock() = self.body.take().filter(|body| !body.is_end_stream());
+            *rest.body.lock() = self.body.take().filter(|body| !body.is_end_stream());
         }
     }
 }

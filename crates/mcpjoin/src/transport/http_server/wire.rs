@@ -8,7 +8,7 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http>
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::codec::sse::OutgoingEvent;
 use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Profile, RequestId};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::events::{EventId, EventStore, SessionId};
 use super::exchange_state::{ExchangeState, Form, Reader, State, Wake, keep};
@@ -102,17 +103,17 @@ impl Wire {
 
     /// Locks the state. The lock is held for moments, and no foreign code runs under it.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Counts what is sent from now on against the share of a client.
     pub(super) fn charge_to(&self, account: Arc<Account>) {
-        *self.account.lock().unwrap_or_else(PoisonError::into_inner) = Some(account);
+        *self.account.lock() = Some(account);
     }
 
     /// Counts bytes until the client has taken them.
     pub(super) fn hold(&self, bytes: Bytes) -> Result<Bytes, Full> {
-        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = self.account.lock();
         match &*account {
             Some(account) => account.hold(Traffic::Responses, bytes),
             None => Ok(bytes),
@@ -121,7 +122,7 @@ impl Wire {
 
     /// Whether there is too little memory to keep events that no reader waits for.
     pub(super) fn is_crowded(&self) -> bool {
-        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = self.account.lock();
         account.as_ref().is_some_and(|account| account.is_crowded(Traffic::Responses))
     }
 

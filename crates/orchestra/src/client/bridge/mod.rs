@@ -35,12 +35,13 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::session::{CloseCause, Limits};
 use mcpjoin_proto::types::{PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::super::value::Numbers;
@@ -275,7 +276,7 @@ impl Shared {
             tool.as_str().hash(&mut digest);
         }
         let digest = digest.finish();
-        let before = self.sent_tools.lock().unwrap_or_else(PoisonError::into_inner).replace(digest);
+        let before = self.sent_tools.lock().replace(digest);
         before.is_some_and(|before| before != digest)
     }
 }

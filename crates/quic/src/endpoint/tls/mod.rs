@@ -59,7 +59,7 @@ pub enum Trust {
 
 /// What a server requires of its clients.
 #[derive(Clone, Debug)]
-pub enum ClientsAre {
+pub enum ClientAuth {
     /// A certificate of these authorities.
     Required(Authorities),
     /// A certificate of these authorities, or none.
@@ -306,11 +306,11 @@ impl ServerTls {
     ///
     /// # Errors
     /// [`CertificateError`] if an authority is invalid.
-    pub fn new(identity: Identity, clients: &ClientsAre, alpn: &str) -> Result<Self, CertificateError> {
+    pub fn new(identity: Identity, clients: &ClientAuth, alpn: &str) -> Result<Self, CertificateError> {
         let verifier = match clients {
-            ClientsAre::Required(authorities) => Some(authorities.client_verifier(true)?),
-            ClientsAre::CheckedIfGiven(authorities) => Some(authorities.client_verifier(false)?),
-            ClientsAre::Anybody => None,
+            ClientAuth::Required(authorities) => Some(authorities.client_verifier(true)?),
+            ClientAuth::CheckedIfGiven(authorities) => Some(authorities.client_verifier(false)?),
+            ClientAuth::Anybody => None,
         };
         Ok(Self { verifier, identity, alpn: alpn.into(), provider: provider() })
     }

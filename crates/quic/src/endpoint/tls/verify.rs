@@ -3,7 +3,7 @@
 //! webpki decides. This adds whose certificate it was, what is wrong with it, and what to do.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
@@ -28,7 +28,7 @@ impl<V: ?Sized> RecordingVerifier<V> {
 
     fn record(&self, certificate: &CertificateDer<'_>, error: &Error) {
         let reason = reason(certificate, error);
-        *self.rejection.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        *self.rejection.lock() = Some(reason);
     }
 }
 

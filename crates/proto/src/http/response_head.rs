@@ -22,7 +22,7 @@ pub fn is_session_id(value: &[u8]) -> bool {
 ///
 /// ```
 /// use mcpjoin_proto::ErrorObject;
-/// use mcpjoin_proto::http::reply::forgets_session;
+/// use mcpjoin_proto::http::response_head::forgets_session;
 ///
 /// assert!(forgets_session(404, None));
 /// assert!(!forgets_session(404, Some(&ErrorObject::method_not_found("x/y"))));
@@ -52,7 +52,7 @@ const SDK_BAD_REQUEST: i64 = -32000;
 /// ```
 /// use core::time::Duration;
 ///
-/// use mcpjoin_proto::http::reply::retry_after;
+/// use mcpjoin_proto::http::response_head::retry_after;
 ///
 /// assert_eq!(retry_after(b"120", None), Some(Duration::from_secs(120)));
 /// let date: &[u8] = b"Sun, 06 Nov 1994 08:49:30 GMT";
@@ -76,7 +76,7 @@ pub fn retry_after(value: &[u8], date_header: Option<&[u8]>) -> Option<Duration>
 /// 5.6.7](https://www.rfc-editor.org/rfc/rfc9110#section-5.6.7)), to seconds since 1970; `None` for anything else.
 ///
 /// ```
-/// use mcpjoin_proto::http::reply::date;
+/// use mcpjoin_proto::http::response_head::date;
 ///
 /// assert_eq!(date(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
 /// ```

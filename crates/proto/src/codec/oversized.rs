@@ -12,16 +12,16 @@ use crate::{Kind, Raw, RequestId};
 
 /// What is known from the start of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Salvaged {
+pub struct OversizedMessage {
     /// The id. `None` when it is not in the start, is not an integer or string, or is repeated.
     pub id: Option<RequestId>,
     /// The kind of the message.
-    pub kind: SalvagedKind,
+    pub kind: OversizedKind,
 }
 
 /// The kind of a message, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SalvagedKind {
+pub enum OversizedKind {
     /// It has a member `method`: a request, or a notification if there is no id.
     Request,
     /// It has a member `result` or `error`.
@@ -35,15 +35,15 @@ pub enum SalvagedKind {
 ///
 /// ```
 /// use mcpjoin_proto::RequestId;
-/// use mcpjoin_proto::codec::salvage::{SalvagedKind, salvage};
+/// use mcpjoin_proto::codec::oversized::{OversizedKind, read_start};
 ///
-/// let salvaged = salvage(br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"text":"AAAAAAA"#);
-/// let salvaged = salvaged.expect("an object");
-/// assert_eq!(salvaged.id, Some(RequestId::from(7)));
-/// assert_eq!(salvaged.kind, SalvagedKind::Response);
+/// let oversized = read_start(br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"text":"AAAAAAA"#);
+/// let oversized = oversized.expect("an object");
+/// assert_eq!(oversized.id, Some(RequestId::from(7)));
+/// assert_eq!(oversized.kind, OversizedKind::Response);
 /// ```
 #[must_use]
-pub fn salvage(head: &[u8]) -> Option<Salvaged> {
+pub fn read_start(head: &[u8]) -> Option<OversizedMessage> {
     let mut cursor = Cursor { rest: head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head) };
     cursor.expect(b'{')?;
     let mut ids = 0_u32;
@@ -75,11 +75,11 @@ pub fn salvage(head: &[u8]) -> Option<Salvaged> {
     })();
     let kind = match (asks, answers) {
         (true, true) => return None,
-        (true, false) => SalvagedKind::Request,
-        (false, true) => SalvagedKind::Response,
-        (false, false) => SalvagedKind::Unknown,
+        (true, false) => OversizedKind::Request,
+        (false, true) => OversizedKind::Response,
+        (false, false) => OversizedKind::Unknown,
     };
-    Some(Salvaged { id: if ids == 1 { id } else { None }, kind })
+    Some(OversizedMessage { id: if ids == 1 { id } else { None }, kind })
 }
 
 /// A position in a text that may end anywhere. Every step returns `None` at the end of the text or at invalid JSON. No
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn id(head: &str) -> Option<RequestId> {
-        salvage(head.as_bytes()).and_then(|salvaged| salvaged.id)
+        read_start(head.as_bytes()).and_then(|oversized| oversized.id)
     }
 
     #[test]
@@ -210,11 +210,11 @@ mod tests {
 
     #[test]
     fn what_it_is() {
-        let kind = |head: &str| salvage(head.as_bytes()).map(|salvaged| salvaged.kind);
-        assert_eq!(kind(r#"{"id":1,"method":"tools/call","params":{"a":"#), Some(SalvagedKind::Request));
-        assert_eq!(kind(r#"{"id":1,"result":{"method":1"#), Some(SalvagedKind::Response));
-        assert_eq!(kind(r#"{"id":1,"error":{"#), Some(SalvagedKind::Response));
-        assert_eq!(kind(r#"{"id":1,"params":{"#), Some(SalvagedKind::Unknown));
+        let kind = |head: &str| read_start(head.as_bytes()).map(|oversized| oversized.kind);
+        assert_eq!(kind(r#"{"id":1,"method":"tools/call","params":{"a":"#), Some(OversizedKind::Request));
+        assert_eq!(kind(r#"{"id":1,"result":{"method":1"#), Some(OversizedKind::Response));
+        assert_eq!(kind(r#"{"id":1,"error":{"#), Some(OversizedKind::Response));
+        assert_eq!(kind(r#"{"id":1,"params":{"#), Some(OversizedKind::Unknown));
         assert_eq!(kind(r#"{"method":"a","result":1}"#), None);
         assert_eq!(kind("AAAA"), None);
         assert_eq!(kind(""), None);
