@@ -371,7 +371,7 @@ fn our_own_rules_accuse_the_bridge_of_nothing() {
         let failed: Vec<_> = report.failed().map(|verdict| (verdict.rule.slug, &verdict.outcome)).collect();
         assert!(failed.is_empty(), "{failed:?}");
         let passed = |slug: &str| {
-            let verdict = report.verdicts.iter().find(|verdict| verdict.rule.slug == slug).unwrap();
+            let verdict = report.results.iter().find(|verdict| verdict.rule.slug == slug).unwrap();
             matches!(verdict.outcome, Outcome::Passed)
         };
         assert!(passed("resource-uri-valid"));
