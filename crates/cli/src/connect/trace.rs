@@ -87,7 +87,7 @@ impl Trace {
     pub(crate) fn inspect(&self) -> impl Fn(Direction, Inspected<'_>) + Send + Sync + 'static {
         let trace = self.clone();
         move |direction, crossed| {
-            trace.crossed(if direction == Direction::In { "received" } else { "sent" }, crossed)
+            trace.crossed(if direction == Direction::In { "received" } else { "sent" }, crossed);
         }
     }
 
