@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -109,7 +109,7 @@ pub(super) struct HandlerTasks {
     slots: Vec<HandlerSlot>,
     free: Vec<usize>,
     /// The slot of each request.
-    requests: HashMap<RequestId, usize>,
+    requests: BTreeMap<RequestId, usize>,
     wake_list: Arc<Mutex<WakeList>>,
     /// The slots to be polled in this round, and how many of them were polled.
     due: Vec<usize>,
@@ -161,7 +161,7 @@ impl HandlerTasks {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            requests: HashMap::new(),
+            requests: BTreeMap::new(),
             wake_list: Arc::default(),
             due: Vec::new(),
             polled: 0,
