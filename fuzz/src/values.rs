@@ -14,7 +14,7 @@ pub(crate) fn run(data: &[u8]) {
         (Ok(ours), Ok(theirs)) => assert!(is_same(ours, &theirs), "{ours:?} and {theirs:?}"),
         // Numbers outside machine words, and nesting: the limits of the two differ.
         (Ok(_), Err(error)) => {
-            assert!(error.to_string().contains("number") || error.to_string().contains("recursion"))
+            assert!(error.to_string().contains("number") || error.to_string().contains("recursion"));
         }
         // We do not round integers.
         (Err(error), Ok(_)) => {
