@@ -25,6 +25,7 @@ const SOAKED: [(&str, &str); 4] = [
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut steps = Steps::default();
     steps.step("oldest Rust", "cargo +VERSION check --workspace", || oldest_rust(root));
+    steps.step("clippy", "cargo clippy --manifest-path bench/Cargo.toml", || test::clippy_detached(root));
     steps.step("beside", "cargo xtask beside", || beside::run(root));
     steps.step("weight", "cargo xtask weight", || weight::run(root));
     steps.step("dist", "cargo xtask dist", || dist::run(root).map(drop));

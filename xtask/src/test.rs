@@ -126,14 +126,18 @@ fn format(root: &Path) -> Result<()> {
 }
 
 fn clippy(root: &Path) -> Result<()> {
-    let deny = ["--", "-D", "warnings"];
-    let mut command = cargo(root, &["clippy", "--quiet", "--workspace", "--all-targets"]);
-    succeed(command.args(deny))?;
+    succeed(
+        cargo(root, &["clippy", "--quiet", "--workspace", "--all-targets"]).args(["--", "-D", "warnings"]),
+    )
+}
+
+/// Runs clippy on the workspaces of peers and of libFuzzer, which have dependencies of their own: for `release-check`.
+pub(crate) fn clippy_detached(root: &Path) -> Result<()> {
     // In the target folder of the workspace, so that common dependencies are built once.
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| root.join("target").into());
-    for manifest in steps::detached(root)? {
-        let mut command = cargo(root, &["clippy", "--quiet", "--all-targets", "--manifest-path", &manifest]);
-        succeed(command.arg("--target-dir").arg(&target).args(deny))?;
+    for manifest in steps::detached(root)?.iter().map(String::as_str).chain([fuzz::MANIFEST]) {
+        let mut command = cargo(root, &["clippy", "--quiet", "--all-targets", "--manifest-path", manifest]);
+        succeed(command.arg("--target-dir").arg(&target).args(["--", "-D", "warnings"]))?;
     }
     Ok(())
 }
