@@ -1,7 +1,7 @@
 //! The interface of the fuzz target `consent`: for each entry of a file that was found, the question to the user, and what is started
 //! or reached after it. Neither the machine's variables nor its files are read.
 //!
-//! Public because the fuzz targets are a crate of their own, and hidden because nobody else should call it.
+//! Public for the crate of the fuzz targets. Hidden from the documentation, because no other crate calls it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -120,7 +120,7 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 /// The initial size of the buffer for a file. A line of `stat` has about 300 bytes.
 const FILE_BYTES: usize = 1024;
 
-/// Reads a file below `/proc/<pid>`; `None` when the process has exited.
+/// Reads a file below `/proc/<pid>`; `None` when there is no such file. For `stat` that proves that the process has exited.
 ///
 /// Such a file reports no size, so without an initial capacity it would be read in half a dozen pieces.
 fn read(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
@@ -177,6 +177,7 @@ impl Stat {
         self.take_tags(read(self.pid, "environ"));
     }
 
+    /// Takes the tags from the file `environ` as it was read.
     fn take_tags(&mut self, environment: io::Result<Option<Vec<u8>>>) {
         let environment = match environment {
             // Since Linux 6.16 a process that is exiting and has no memory any more is reported as if it did not exist.
