@@ -137,17 +137,20 @@ fn the_service_is_mounted_beside_another_route() {
 #[test]
 fn the_service_is_mounted_below_a_folder() {
     run(async {
-        let service = service(HttpOptions::new().any_path().without_sse());
-        let up = Application::serve(application().nest_service("/tools/mcp", service.clone())).await;
-        works(up.address, "/tools/mcp", &service).await;
-        up.end().await;
+        for options in [HttpOptions::new(), HttpOptions::new().any_path().without_sse()] {
+            let service = service(options);
+            let up = Application::serve(application().nest_service("/tools/mcp", service.clone())).await;
+            works(up.address, "/tools/mcp", &service).await;
+            up.end().await;
+        }
     });
 }
 
 #[test]
 fn a_service_that_misses_its_path_says_where_it_is_and_what_to_do() {
     run(async {
-        let up = Application::serve(application().nest_service("/mcp", service(HttpOptions::new()))).await;
+        let service = service(HttpOptions::new().path("/mcp"));
+        let up = Application::serve(application().nest_service("/mcp", service)).await;
         let answer = fetch(up.address, "/mcp").await;
         assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
         let said =

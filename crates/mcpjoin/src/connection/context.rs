@@ -14,6 +14,8 @@ use mcpjoin_proto::{Notification, Profile, Raw, RequestId};
 use super::core::{Core, TaskWaker};
 use super::offload::Permit;
 use super::{Calling, Connection};
+#[cfg(feature = "http-server")]
+use crate::transport::http_server::RequestParts;
 
 /// The request or notification that a handler works on, and the connection that it arrived on.
 ///
@@ -67,6 +69,59 @@ impl Context {
     #[must_use]
     pub fn origin(&self) -> Option<&Arc<Origin>> {
         self.request().map(|context| &context.origin)
+    }
+
+    /// Returns the head of the HTTP request that brought the message: its headers, its URI, its extensions. `None` on any other
+    /// transport, and for a notification.
+    ///
+    /// It is shared and not copied. Every header is present, those with credentials included (`Authorization`, `Cookie`): this
+    /// crate never logs them, and `Debug` of the head shows them as `Sensitive`. Work that continues as a task keeps the head.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Context, NoArguments, Server, tool};
+    ///
+    /// async fn agent(_: NoArguments, cx: Context) -> String {
+    ///     let header = cx.http().and_then(|parts| parts.headers.get("user-agent")?.to_str().ok());
+    ///     header.unwrap_or("no header").to_owned()
+    /// }
+    ///
+    /// let server = Server::builder("headers", "1.0.0").tool(tool("agent"), agent).build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    #[cfg(feature = "http-server")]
+    #[must_use]
+    pub fn http(&self) -> Option<&http::request::Parts> {
+        self.http_request().map(|request| &request.parts)
+    }
+
+    /// Returns the value of this type that stands beside the HTTP request: what the admission has added
+    /// ([`Admitted::extensions`](crate::transport::Admitted::extensions)), or what middleware of axum or tower has put into the
+    /// extensions of the request. `None` if there is none, and wherever [`http`](Self::http) returns none.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Context, HandlerError, NoArguments, Server, tool};
+    ///
+    /// /// Inserted by the middleware that authenticates.
+    /// #[derive(Clone)]
+    /// struct User { name: String }
+    ///
+    /// async fn greet(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
+    ///     let user = cx.extension::<User>().ok_or_else(|| HandlerError::new("nobody is logged in"))?;
+    ///     Ok(format!("Hello, {}", user.name))
+    /// }
+    ///
+    /// let server = Server::builder("greeter", "1.0.0").tool(tool("greet"), greet).build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    #[cfg(feature = "http-server")]
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.http_request()?.extension()
+    }
+
+    #[cfg(feature = "http-server")]
+    fn http_request(&self) -> Option<&RequestParts> {
+        self.origin()?.attachment.as_ref()?.downcast_ref()
     }
 
     /// Reports the progress of the request to its sender.

@@ -27,9 +27,12 @@ impl Server {
     /// # }
     /// ```
     ///
-    /// Clients of 2024-11-05 need routes to the same service at `/sse` and `/messages`. A router that removes the start
-    /// of the path, such as `nest_service` of axum, needs [`HttpOptions::any_path`]. To shut down in order, call
-    /// [`HttpService::drain`]: nothing else ends the streams of the service.
+    /// `nest_service("/mcp", service)` works as well: the service answers at `/`, too, unless
+    /// [`HttpOptions::path`] names another path. Clients of 2024-11-05 need routes to the same service at `/sse` and
+    /// `/messages`. To shut down in order, call [`HttpService::drain`]: nothing else ends the streams of the service.
+    ///
+    /// What middleware puts into the extensions of a request is at hand in handlers:
+    /// [`Context::extension`](crate::connection::Context::extension).
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
         let (limits, versions) = (self.0.limits.clone(), self.0.role.versions.clone());

@@ -54,7 +54,7 @@ pub use ring_map::RingMap;
 pub use role::{ClientRole, Presents, Role, ServerRole};
 pub use state::{NotifyRefused, State};
 pub use transport::{
-    Inbound, Origin, Outbound, ProcessExit, Route, TransportCaps, TransportEnd, TransportEndKind,
+    Attachment, Inbound, Origin, Outbound, ProcessExit, Route, TransportCaps, TransportEnd, TransportEndKind,
     TransportError, TransportErrorKind,
 };
 pub use violation::Violation;

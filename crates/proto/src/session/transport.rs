@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::fmt;
 
 use bytes::Bytes;
@@ -40,13 +41,48 @@ pub struct Origin {
     pub principal: Option<Box<str>>,
     /// The scopes of these credentials, with those that they imply. `None` when the message was not authenticated.
     pub scopes: Option<Arc<[Box<str>]>>,
+    /// What else the link knows about the message, for handlers: over HTTP the head of its request.
+    pub attachment: Option<Attachment>,
 }
 
 impl Origin {
     /// The origin on a link of this kind, with nothing else known.
     #[must_use]
     pub const fn new(link: &'static str) -> Self {
-        Self { link, peer: None, principal: None, scopes: None }
+        Self { link, peer: None, principal: None, scopes: None, attachment: None }
+    }
+}
+
+/// A value of the link that the session carries beside a message and does not read. Cheap to clone. It is equal only to its
+/// own clones, and `Debug` does not show it, because it may contain credentials.
+#[derive(Clone)]
+pub struct Attachment(Arc<dyn Any + Send + Sync>);
+
+impl Attachment {
+    /// An attachment with this value.
+    #[must_use]
+    pub fn new<T: Any + Send + Sync>(value: Arc<T>) -> Self {
+        Self(value)
+    }
+
+    /// The value, if it has this type.
+    #[must_use]
+    pub fn downcast_ref<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl PartialEq for Attachment {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Attachment {}
+
+impl fmt::Debug for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Attachment")
     }
 }
 

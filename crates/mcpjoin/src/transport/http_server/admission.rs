@@ -12,14 +12,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
-use http::{HeaderValue, Response};
+use http::{Extensions, HeaderValue, Response};
 use mcpjoin_proto::decode::Decoded;
-use mcpjoin_proto::session::Origin;
+use mcpjoin_proto::session::{Attachment, Origin};
 use mcpjoin_proto::{ErrorObject, Message, RequestId};
 use tokio::time::Instant;
 
 use super::body::HttpBody;
-use super::head::Refusal;
+use super::head::{Refusal, RequestParts};
 use super::{Shared, reply, request_id};
 
 /// Decides which HTTP requests are admitted. Given to [`HttpOptions::admission`](super::HttpOptions::admission).
@@ -62,13 +62,17 @@ pub struct Admitted {
     pub scopes: Arc<[Box<str>]>,
     /// When the admission expires. Streams without an end of their own are closed then. `None`: never.
     pub until: Option<Instant>,
+    /// What else is known about the client, by type: its account, the claims of its token. Handlers read them with
+    /// [`Context::extension`](crate::connection::Context::extension), before what stands in the extensions of the request.
+    pub extensions: Extensions,
 }
 
 impl Admitted {
     /// An admission without scopes that does not expire.
     #[must_use]
     pub fn new(principal: impl Into<Box<str>>) -> Self {
-        Self { principal: principal.into(), scopes: Arc::new([]), until: None }
+        let extensions = Extensions::new();
+        Self { principal: principal.into(), scopes: Arc::new([]), until: None, extensions }
     }
 }
 
@@ -105,20 +109,25 @@ impl Denied {
 
 impl Shared {
     /// Admits a request by its head. Returns `None` for the admission where no [`Admission`] is configured, and the origin of
-    /// the request with its principal.
+    /// the request with its principal and its head.
     pub(super) async fn admit(
         &self,
-        parts: &Parts,
-        origin: Arc<Origin>,
+        request: &Arc<RequestParts>,
+        connection: &Origin,
     ) -> Result<(Option<Admitted>, Arc<Origin>), Refusal> {
-        let Some(admission) = &self.options.admission else {
-            let principal = self.options.principal.as_ref().and_then(|principal| principal(parts));
-            return Ok((None, with_principal(origin, principal.map(Into::into), None)));
+        let origin = |principal, scopes| {
+            let attachment = Some(Attachment::new(request.clone()));
+            Arc::new(Origin { principal, scopes, attachment, ..connection.clone() })
         };
-        match admission.admit(parts).await {
-            Ok(admitted) => {
+        let Some(admission) = &self.options.admission else {
+            let principal = self.options.principal.as_ref().and_then(|principal| principal(&request.parts));
+            return Ok((None, origin(principal.map(Into::into), None)));
+        };
+        match admission.admit(&request.parts).await {
+            Ok(mut admitted) => {
+                request.admit(std::mem::take(&mut admitted.extensions));
                 let (principal, scopes) = (admitted.principal.clone(), admitted.scopes.clone());
-                Ok((Some(admitted), with_principal(origin, Some(principal), Some(scopes))))
+                Ok((Some(admitted), origin(Some(principal), Some(scopes))))
             }
             Err(denied) => Err(Box::new(denied.into_response(None))),
         }
@@ -134,17 +143,5 @@ impl Shared {
             Decoded::Batch(parts) => (admission.allow(admitted, &mut parts.iter().flatten()), None),
         };
         allowed.map_err(|denied| Box::new(denied.into_response(id.cloned())))
-    }
-}
-
-/// The origin with the principal and the scopes, where there is a principal.
-fn with_principal(
-    origin: Arc<Origin>,
-    principal: Option<Box<str>>,
-    scopes: Option<Arc<[Box<str>]>>,
-) -> Arc<Origin> {
-    match principal {
-        Some(_) => Arc::new(Origin { principal, scopes, ..(*origin).clone() }),
-        None => origin,
     }
 }

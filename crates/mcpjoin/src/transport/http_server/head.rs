@@ -1,5 +1,7 @@
 //! The head of a request: reads it and checks that it is valid and allowed.
 
+use std::sync::OnceLock;
+
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -7,7 +9,7 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, ORIGIN, VARY,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, Version};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Response, Version};
 use mcpjoin_proto::http::classify::HttpMethod;
 use mcpjoin_proto::http::headers::{Headers, name};
 use mcpjoin_proto::http::origin::{MediaType, accepts, has_json_body, same_origin};
@@ -32,6 +34,36 @@ pub(super) fn two_lengths() -> Response<HttpBody> {
     let mut refused = reply::refuse(400, "Content-Length and Transfer-Encoding exclude each other");
     refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     refused
+}
+
+/// The head of a request as handlers see it ([`Context::http`](crate::connection::Context::http)).
+pub(crate) struct RequestParts {
+    pub(crate) parts: Parts,
+    /// What the admission has added.
+    admitted: OnceLock<Extensions>,
+}
+
+impl RequestParts {
+    pub(super) fn new(mut parts: Parts) -> Self {
+        for (name, value) in &mut parts.headers {
+            // Not shown when a program logs the head.
+            if matches!(name.as_str(), "authorization" | "cookie" | "proxy-authorization") {
+                value.set_sensitive(true);
+            }
+        }
+        Self { parts, admitted: OnceLock::new() }
+    }
+
+    /// Adds what the admission knows about the client. A request is admitted once.
+    pub(super) fn admit(&self, extensions: Extensions) {
+        if !extensions.is_empty() {
+            self.admitted.get_or_init(|| extensions);
+        }
+    }
+
+    pub(crate) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.admitted.get().and_then(Extensions::get).or_else(|| self.parts.extensions.get())
+    }
 }
 
 /// The resource at a path.

@@ -66,6 +66,7 @@ use super::Link;
 use body::{Unread, read};
 use entry::Entry;
 pub(crate) use entry::{Served, Serves, Serving};
+pub(crate) use head::RequestParts;
 use head::{Answer, Place, Refusal, RequestHead};
 use io::HttpIo;
 use memory::{Account, Memory, Traffic};
@@ -220,18 +221,20 @@ where
 {
     let (parts, body) = request.into_parts();
     async move {
-        let head = RequestHead::new(&parts);
+        let request = Arc::new(RequestParts::new(parts));
+        let parts = &request.parts;
+        let head = RequestHead::new(parts);
         let place = match shared.check(&head) {
             Ok(place) => place,
             Err(refused) => return *refused,
         };
         let answered = async {
-            let (admitted, origin) = shared.admit(&parts, origin).await?;
+            let (admitted, origin) = shared.admit(&request, &origin).await?;
             let account = shared.memory.account(&origin);
             match place {
-                Place::Endpoint => endpoint(&shared, &parts, &head, body, origin, admitted, account).await,
-                Place::Stream => http_sse::stream(&shared, &parts, &origin, admitted, account),
-                Place::Messages => http_sse::message(&shared, &parts, body, origin, admitted, account).await,
+                Place::Endpoint => endpoint(&shared, parts, &head, body, origin, admitted, account).await,
+                Place::Stream => http_sse::stream(&shared, parts, &origin, admitted, account),
+                Place::Messages => http_sse::message(&shared, parts, body, origin, admitted, account).await,
             }
         };
         let mut response = answered.await.unwrap_or_else(|refused| *refused);
@@ -349,7 +352,8 @@ impl Shared {
                 return Some(Place::Messages);
             }
         }
-        self.options.path.as_deref().is_none_or(|endpoint| path == endpoint).then_some(Place::Endpoint)
+        let Some(endpoint) = self.options.path.as_deref() else { return Some(Place::Endpoint) };
+        (path == endpoint || self.options.at_root && path == "/").then_some(Place::Endpoint)
     }
 
     /// The response to an unknown path: it names the endpoint.

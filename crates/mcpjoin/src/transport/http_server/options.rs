@@ -39,6 +39,8 @@ pub(super) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 #[derive(Clone)]
 pub struct HttpOptions {
     pub(super) path: Option<Box<str>>,
+    /// Whether `/` is the endpoint as well.
+    pub(super) at_root: bool,
     pub(super) sse_path: Option<Box<str>>,
     pub(super) messages_path: Box<str>,
     pub(super) origin_policy: OriginPolicy,
@@ -68,6 +70,7 @@ impl HttpOptions {
     pub fn new() -> Self {
         Self {
             path: Some("/mcp".into()),
+            at_root: true,
             sse_path: Some("/sse".into()),
             messages_path: "/messages".into(),
             origin_policy: OriginPolicy::loopback(),
@@ -92,14 +95,17 @@ impl HttpOptions {
         }
     }
 
-    /// The path of the endpoint: `/mcp`.
+    /// The path of the endpoint: `/mcp`. Without this call, [`Server::http`](crate::Server::http) also answers at `/`, the path
+    /// that is left where a router has removed the beginning, such as `nest_service` of axum.
     #[must_use]
     pub fn path(mut self, path: &str) -> Self {
         self.path = Some(path.into());
+        self.at_root = false;
         self
     }
 
-    /// Makes every path the endpoint except those of 2024-11-05: for a service that a router mounts.
+    /// Makes every path the endpoint except those of 2024-11-05: for a service that a router mounts below a path
+    /// that continues.
     #[must_use]
     pub fn any_path(mut self) -> Self {
         self.path = None;

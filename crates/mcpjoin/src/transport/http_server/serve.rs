@@ -118,6 +118,8 @@ impl HttpListener {
     /// The options with the path of this URL and with its host allowed.
     #[must_use]
     pub fn options(&self, mut options: HttpOptions) -> HttpOptions {
+        // No router stands in front of it.
+        options.at_root = false;
         if let Some(path) = &self.path {
             options.path = Some(path.clone());
         }
