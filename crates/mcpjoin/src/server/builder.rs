@@ -5,26 +5,27 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use mcpjoin_proto::session::{Limits, ServerRole};
+use mcpjoin_proto::session::{Limits, Reply, ServerRole};
 use mcpjoin_proto::types::{
     CompleteParams, Implementation, Prompt, PromptsCapability, Reference, Resource, ResourceTemplate,
     ResourcesCapability, ServerCapabilities, TaskRequestsCapability, TasksCapability, Tool, ToolsCapability,
     task,
 };
-use mcpjoin_proto::{Raw, Version};
+use mcpjoin_proto::{ErrorObject, Raw, Request, Version};
 use parking_lot::{Mutex, RwLock};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::completion::Completions;
+use super::layer::Layer;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::seal::{Keys, StateKey};
 use super::task::Tasks;
-use super::tools::{TaskMode, ToolEntry};
+use super::tools::{TaskMode, ToolEntry, VisibleTools};
 use super::{
-    CompletionOutput, Context, Lifetime, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput,
+    CompletionOutput, Context, Lifetime, Next, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput,
     Server, Shared, ToolOutput, TypedTool,
 };
 use crate::handler::{ErasedHandler, Handler};
@@ -98,6 +99,8 @@ struct Description {
     inputs: Inputs,
     completions: Completions,
     custom_handler: Option<(ServerCapabilities, Arc<dyn ErasedHandler>)>,
+    layers: Vec<Box<Layer>>,
+    visible_tools: Option<Box<VisibleTools>>,
     problem: Option<BuildError>,
 }
 
@@ -120,6 +123,8 @@ impl ServerBuilder {
             inputs: Inputs::default(),
             completions: Completions::default(),
             custom_handler: None,
+            layers: Vec::new(),
+            visible_tools: None,
             problem: None,
         }))
     }
@@ -251,6 +256,71 @@ impl ServerBuilder {
     /// [`ServerHandle`](super::ServerHandle).
     pub fn handler(mut self, capabilities: ServerCapabilities, handler: impl Handler) -> Self {
         self.0.custom_handler = Some((capabilities, Arc::new(Arc::new(handler))));
+        self
+    }
+
+    /// Adds a layer: a function around every request that reaches a handler, also around those of a
+    /// [`handler`](Self::handler) of your own. The first layer is the outermost.
+    ///
+    /// A layer may measure, change the request, answer it without running the rest, or change the result. It sees the
+    /// method and the parameters of the [`Request`], and has the [`Context`] of the handler. What the session answers
+    /// itself passes no layer: `initialize`, `server/discover`, `ping`, `logging/setLevel` and `subscriptions/listen`.
+    ///
+    /// When the request is cancelled, the layer is dropped at its current await, together with the handler. A panic fails
+    /// its request only. At 2026-07-28 a request that asks for input passes the layers once for each round. A layer must
+    /// not ask the client for input itself: the client's response would reach the handler as well, which did not ask.
+    ///
+    /// ```
+    /// use mcpjoin::proto::{ErrorObject, Method};
+    /// use mcpjoin::server::Server;
+    ///
+    /// let server = Server::builder("tools", "1.0.0")
+    ///     .layer(|request, cx, next| async move {
+    ///         if request.method == Method::CallTool && !cx.has_scope("call") {
+    ///             return Err(ErrorObject::invalid_request("calls need the scope `call`"));
+    ///         }
+    ///         let (method, start) = (request.method.clone(), tokio::time::Instant::now());
+    ///         let response = next.run(request).await;
+    ///         println!("{method} took {:?}, and is {}", start.elapsed(), if response.is_ok() { "fine" } else { "an error" });
+    ///         response
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    pub fn layer<F, Fut>(mut self, layer: F) -> Self
+    where
+        F: Fn(Request, Context, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
+    {
+        self.0.layers.push(Box::new(move |request, cx, next| Box::pin(layer(request, cx, next))));
+        self
+    }
+
+    /// Shows each client only the tools for which `is_visible` returns true. A call of any other tool fails as the call of a
+    /// tool that does not exist.
+    ///
+    /// The function is called for each tool when tools are listed, and once or twice for a call. It must not block. The
+    /// [`Tool`] is as it was registered: the schema that is derived from its arguments is not part of it. Clients with
+    /// another list are not notified: use
+    /// [`notify_tools_changed`](super::ServerHandle::notify_tools_changed) if what one client sees changes. It has no
+    /// effect on a server with a [`handler`](Self::handler) of its own. With a second call, the new function replaces the
+    /// first.
+    ///
+    /// ```
+    /// use mcpjoin::server::{NoArguments, Server, tool};
+    ///
+    /// let server = Server::builder("notes", "1.0.0")
+    ///     .tool(tool("count").read_only(), |_: NoArguments, _| async { "three notes" })
+    ///     .tool(tool("clear"), |_: NoArguments, _| async { "cleared" })
+    ///     .visible_tools(|cx, tool| tool.name != "clear" || cx.has_scope("notes:write"))
+    ///     .build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    pub fn visible_tools(
+        mut self,
+        is_visible: impl Fn(&Context, &Tool) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.0.visible_tools = Some(Box::new(is_visible));
         self
     }
 
@@ -394,6 +464,8 @@ impl ServerBuilder {
             page_size: described.page_size,
             offer: RwLock::new(described.offer),
             custom_handler,
+            layers: described.layers,
+            visible_tools: described.visible_tools,
             completions: described.completions,
             tasks: Tasks::default(),
             connections: Mutex::default(),

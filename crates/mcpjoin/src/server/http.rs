@@ -3,13 +3,16 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mcpjoin_proto::Version;
-use mcpjoin_proto::http::params::HeaderMark;
+use mcpjoin_proto::http::params::{HeaderMark, check_param_headers};
+use mcpjoin_proto::{ErrorObject, Method, Profile, Request, Version};
 
-use super::Server;
-use crate::connection::Connection;
+use super::service::Service;
+use super::{Context, Server};
+use crate::connection::{self, Connection};
 use crate::transport::Link;
-use crate::transport::http_server::{HttpListener, HttpOptions, HttpService, Served, Serves, Serving};
+use crate::transport::http_server::{
+    HttpListener, HttpOptions, HttpService, RequestHead, Served, Serves, Serving,
+};
 
 impl Server {
     /// Returns a service that answers HTTP requests: Streamable HTTP in both eras, and HTTP+SSE of 2024-11-05.
@@ -84,9 +87,40 @@ impl Serves for OverHttp {
     }
 
     fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
+        if self.server.0.visible_tools.is_some() {
+            // Checked by `Service::check_headers`.
+            return None;
+        }
         let offer = self.server.0.offer.read();
         let marks = offer.tools.get(tool)?.header_marks();
         (!marks.is_empty()).then(|| marks.clone())
+    }
+}
+
+impl Service {
+    /// Checks the headers that repeat arguments of a tool, where tools are hidden. The transport checks them otherwise, but
+    /// it does not know who may see a tool, and its refusal would show that the tool exists.
+    pub(super) fn check_headers(
+        &self,
+        profile: &'static Profile,
+        request: &Request,
+        cx: &connection::Context,
+    ) -> Result<(), ErrorObject> {
+        if self.server.visible_tools.is_none() || request.method != Method::CallTool || !profile.http_method_headers
+        {
+            return Ok(());
+        }
+        let (Some(head), Some(params)) = (cx.http(), &request.params) else { return Ok(()) };
+        let tool = params.name_string().and_then(|name| self.server.offer.read().tools.get(&name).cloned());
+        let Some(tool) = tool.filter(|tool| !tool.header_marks().is_empty()) else { return Ok(()) };
+        let context =
+            Context::new(self.server.clone(), cx.clone(), profile, request.clone(), self.session);
+        if !self.server.shows(&tool, &context) {
+            return Ok(());
+        }
+        let arguments = params.arguments();
+        check_param_headers(&RequestHead::new(head), tool.header_marks(), arguments.as_ref())
+            .map_err(|mismatch| mismatch.to_error_object())
     }
 }
 

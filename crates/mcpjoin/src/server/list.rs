@@ -32,6 +32,11 @@ impl<E> List<E> {
         self.by_name.get(name)
     }
 
+    /// Returns the entries with their numbers, and the greatest number so far.
+    pub(super) fn numbered(&self) -> (Vec<(u64, Arc<E>)>, u64) {
+        (self.entries.clone(), self.last)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

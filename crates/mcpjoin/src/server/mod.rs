@@ -31,6 +31,7 @@ mod handle;
 #[cfg(feature = "http-server")]
 mod http;
 pub(crate) mod input;
+mod layer;
 mod list;
 pub(crate) mod listening;
 mod output;
@@ -64,6 +65,7 @@ pub use context::Context;
 pub use error::HandlerError;
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, PendingInput};
+pub use layer::Next;
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::PromptArguments;
 pub use resources::ReadRequest;
@@ -74,6 +76,7 @@ pub use template::Variables;
 pub use tools::{NoArguments, TypedTool, tool};
 
 use self::completion::Completions;
+use self::layer::Layer;
 use self::list::List;
 use self::prompts::PromptEntry;
 use self::resources::{ResourceEntry, TemplateEntry};
@@ -81,7 +84,7 @@ use self::seal::Keys;
 use self::service::Service;
 use self::subscription::Outbox;
 use self::task::Tasks;
-use self::tools::ToolEntry;
+use self::tools::{ToolEntry, VisibleTools};
 use crate::connection::{Connection, Driver, Setup};
 use crate::handler::ErasedHandler;
 use crate::transport::Link;
@@ -118,6 +121,9 @@ struct Shared {
     offer: RwLock<Offer>,
     /// Answers all requests in place of the offer.
     custom_handler: Option<Arc<dyn ErasedHandler>>,
+    /// The outermost first.
+    layers: Vec<Box<Layer>>,
+    visible_tools: Option<Box<VisibleTools>>,
     completions: Completions,
     tasks: Tasks,
     connections: Mutex<Connections>,
@@ -284,6 +290,11 @@ impl Shared {
         let mut role = (*self.role).clone();
         role.capabilities.tasks = None;
         Arc::new(role)
+    }
+
+    /// Whether the client of this request may see and call the tool.
+    fn shows(&self, tool: &ToolEntry, cx: &Context) -> bool {
+        self.visible_tools.as_ref().is_none_or(|is_visible| is_visible(cx, tool.description()))
     }
 
     fn offers_tasks(&self) -> bool {

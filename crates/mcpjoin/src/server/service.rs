@@ -9,8 +9,11 @@ use mcpjoin_proto::text::Line;
 use mcpjoin_proto::types::{CompleteParams, GetPromptParams, Reference};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Request};
 
+use super::layer::Next;
+use super::list::page_of;
 use super::resources::{self, Reader};
-use super::{Context, Shared, decode_params, task, tools};
+use super::tools::{self, ToolEntry, VisibleTools};
+use super::{Context, Shared, decode_params, task};
 use crate::connection;
 use crate::handler::{ErasedHandler, ResponseFuture};
 
@@ -29,6 +32,35 @@ impl ErasedHandler for Service {
         let Some(profile) = cx.profile() else {
             return Box::pin(ready(Err(ErrorObject::invalid_request("the session is not open"))));
         };
+        #[cfg(feature = "http-server")]
+        if let Err(error) = self.check_headers(profile, &request, &cx) {
+            return Box::pin(ready(Err(error)));
+        }
+        if self.server.layers.is_empty() {
+            self.answer(profile, request, cx)
+        } else {
+            let service = Self { server: self.server.clone(), session: self.session };
+            Next::new(service, profile, cx).start(request)
+        }
+    }
+
+    fn notification(
+        &self,
+        _: Notification,
+        _: connection::Context,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(ready(()))
+    }
+}
+
+impl Service {
+    /// Answers a request that has passed all layers.
+    pub(super) fn answer(
+        &self,
+        profile: &'static Profile,
+        request: Request,
+        cx: connection::Context,
+    ) -> ResponseFuture {
         if let Some(handler) = &self.server.custom_handler {
             return handler.request(request, cx);
         }
@@ -44,16 +76,6 @@ impl ErasedHandler for Service {
         }
     }
 
-    fn notification(
-        &self,
-        _: Notification,
-        _: connection::Context,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(ready(()))
-    }
-}
-
-impl Service {
     /// Answers all requests other than tool calls.
     async fn other(
         &self,
@@ -65,7 +87,10 @@ impl Service {
         let context =
             |request: Request| Context::new(server.clone(), cx.clone(), profile, request, self.session);
         match request.method {
-            Method::ListTools => self.list_tools(profile, &request),
+            Method::ListTools => match &server.visible_tools {
+                None => self.list_tools(profile, &request),
+                Some(is_visible) => self.list_visible_tools(is_visible, &context(request)),
+            },
             Method::ListResources => {
                 let offer = server.offer.read();
                 let page = offer.resources.page(&request, "resources", server.page_size, |r| r.shown.clone());
@@ -114,6 +139,7 @@ impl Service {
         let entry = {
             let name = tools::name(cx.params())?;
             let entry = self.server.offer.read().tools.get(&name).cloned();
+            let entry = entry.filter(|entry| self.server.shows(entry, &cx));
             entry.ok_or_else(|| unknown("tool", &name))?
         };
         task::call(&self.server, entry, cx)
@@ -123,6 +149,14 @@ impl Service {
         let offer = self.server.offer.read();
         let page = offer.tools.page(request, "tools", self.server.page_size, |tool| tool.show(profile));
         page.map(Reply::Complete)
+    }
+
+    fn list_visible_tools(&self, is_visible: &VisibleTools, cx: &Context) -> Result<Reply, ErrorObject> {
+        let (mut tools, last) = self.server.offer.read().tools.numbered();
+        // Without the lock: the function may change what the server offers.
+        tools.retain(|(_, tool)| is_visible(cx, tool.description()));
+        let show = |tool: &ToolEntry| tool.show(cx.profile());
+        page_of(&tools, last, cx.params(), "tools", self.server.page_size, show).map(Reply::Complete)
     }
 
     fn reader(&self, profile: &Profile, request: &Request) -> Result<(String, Reader), ErrorObject> {

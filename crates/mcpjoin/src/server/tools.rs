@@ -151,6 +151,9 @@ impl<A> fmt::Debug for TypedTool<A> {
     }
 }
 
+/// Whether the client of a request may see and call a tool.
+pub(super) type VisibleTools = dyn Fn(&Context, &Tool) -> bool + Send + Sync;
+
 type ToolCall = dyn Fn(Arc<ToolEntry>, Context) -> ResponseFuture + Send + Sync;
 
 /// A registered tool.
@@ -244,6 +247,11 @@ impl ToolEntry {
 
     pub(super) fn name(&self) -> &str {
         &self.tool.name
+    }
+
+    /// Returns its description, without a derived schema.
+    pub(super) const fn description(&self) -> &Tool {
+        &self.tool
     }
 
     /// Encodes the list entries. Done on demand, so that a server with many tools starts fast.

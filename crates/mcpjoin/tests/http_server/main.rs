@@ -4,6 +4,7 @@
 
 mod authorization;
 mod batches;
+mod beside;
 mod fairness;
 mod guards;
 mod http_sse;

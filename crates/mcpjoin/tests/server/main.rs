@@ -3,6 +3,7 @@
 
 mod by_hand;
 mod input;
+mod layers;
 mod lifecycle;
 mod lists;
 mod replicas;

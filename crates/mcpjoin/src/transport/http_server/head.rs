@@ -79,7 +79,7 @@ pub(super) enum Place {
 
 /// The head of a request.
 #[derive(Clone, Copy)]
-pub(super) struct RequestHead<'a> {
+pub(crate) struct RequestHead<'a> {
     parts: &'a Parts,
     /// The headers that are read for every request, found in one pass: looking up one by its name costs as much as the pass.
     known: [Known<'a>; NAMES.len()],
@@ -137,7 +137,7 @@ fn known(name: &str) -> Option<usize> {
 const COMMON_ACCEPT: &[u8] = b"application/json, text/event-stream";
 
 impl<'a> RequestHead<'a> {
-    pub(super) fn new(parts: &'a Parts) -> Self {
+    pub(crate) fn new(parts: &'a Parts) -> Self {
         let authority = parts.uri.authority().map(http::uri::Authority::as_str);
         let mut head = Self { parts, known: [Known::Absent; NAMES.len()], authority, bytes: 0 };
         for (name, value) in &parts.headers {
