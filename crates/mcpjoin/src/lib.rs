@@ -34,6 +34,7 @@
 //! | `socket` | TCP and Unix sockets: [`Link::tcp`], [`Link::unix`] and [`transport::Listener`] | no |
 //! | `http-client` | Streamable HTTP and HTTP+SSE: [`Link::http`]; implies `client` and `socket`; needs one of the two `tls-*` | no |
 //! | `http-server` | the same as a server: [`Server::http`]; implies `server` | no |
+//! | `testing` | for tests of servers and clients: [`testing`]; implies `client` and `server` | no |
 //! | `tls-ring` | the cryptography of TLS by ring | yes |
 //! | `tls-aws-lc-rs` | the cryptography of TLS by aws-lc-rs; ring is used if both are on | no |
 //!
@@ -62,6 +63,8 @@ mod known_tools;
 mod process;
 #[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod transport;
 
 pub use mcpjoin_proto as proto;
@@ -76,8 +79,17 @@ pub use server::Server;
 pub use transport::Link;
 
 /// The pages whose programs are compiled, and run where they can be, as examples of this crate.
-#[cfg(all(doctest, unix, feature = "child", feature = "http-client", feature = "http-server"))]
+#[cfg(all(
+    doctest,
+    unix,
+    feature = "child",
+    feature = "http-client",
+    feature = "http-server",
+    feature = "testing"
+))]
 mod pages {
+    #[doc = include_str!("../docs/testing.md")]
+    struct Testing;
     #[doc = include_str!("../docs/writing-a-client.md")]
     struct WritingAClient;
     #[doc = include_str!("../docs/writing-a-server.md")]

@@ -11,6 +11,7 @@ use mcpjoin::proto::types::{
 use mcpjoin::proto::{Era, ErrorObject, Method, Payload, Request};
 use mcpjoin::server::{Context, HandlerError, NoArguments, Server, ServerBuilder, tool};
 use mcpjoin::{Handler, client::ClientBuilder};
+use parking_lot::Mutex;
 
 use serde_json::{Value, json};
 
@@ -116,7 +117,7 @@ fn a_layer_refuses_answers_and_changes_requests_and_results() {
 fn accepting(era: Era) -> ClientBuilder {
     builder()
         .era(EraChoice::Only(era))
-        .tasks(true)
+        .tasks(era == Era::Modern)
         .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
 }
 

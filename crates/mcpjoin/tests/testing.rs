@@ -1,0 +1,273 @@
+//! Tests of what tests use: the scripted client and server, and the messages with which checks fail.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcpjoin::proto::types::{
+    CreateMessageParams, ElicitFormParams, ElicitationSchema, InputRequest, Members, Prompt, Resource,
+    ResourceTemplate, Role, Root, SamplingContent, SamplingMessage,
+};
+use mcpjoin::proto::{ErrorObject, Version};
+use mcpjoin::server::{Context, HandlerError, Json, NoArguments, Server, tool};
+use mcpjoin::testing::{
+    ExpectTool as _, ServerScript, TestClient, TestServer, assert_json_eq, assert_text, assert_value, snapshot,
+};
+use mcpjoin::{Client, Link};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// Runs a test on a paused clock that advances only while all tasks wait.
+fn run(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(36_000), test).await.expect("the test hangs");
+    });
+}
+
+/// The message with which a test fails.
+fn failure(test: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(test)).expect_err("the test fails");
+    panic.downcast_ref::<String>().expect("a text").clone()
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Add {
+    a: i64,
+    b: i64,
+}
+
+async fn asks(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
+    let question = ElicitFormParams::new("Who?", ElicitationSchema::new(Members::new()));
+    let who = cx.elicit(question).await?;
+    let name: Option<String> = who.content.and_then(|content| content.get("name")?.decode().ok());
+    let roots = cx.list_roots().await?.roots;
+    let message = SamplingMessage::new(Role::User, SamplingContent::text("Greet."));
+    let greeting = cx.sample(CreateMessageParams::new(vec![message], 10)).await?;
+    let SamplingContent::Text(greeting) = &greeting.content.as_slice()[0] else { panic!("no text") };
+    Ok(format!("{}, {} in {}", greeting.text, name.unwrap_or_default(), roots[0].uri))
+}
+
+fn server() -> Server {
+    Server::builder("s", "1")
+        .tool(tool("add"), |n: Add, _| async move {
+            n.a.checked_add(n.b).map(Json).ok_or_else(|| HandlerError::new("the sum is too large"))
+        })
+        .tool(tool("asks"), asks)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn a_server_is_tested_in_every_version() {
+    run(async {
+        for version in Version::ALL {
+            let client = TestClient::script().version(version.clone()).connect(&server()).await;
+            assert_eq!(client.profile().version, version);
+            let sum = client.call("add", json!({ "a": 2, "b": 40 })).await.expect_ok();
+            assert_value(&sum, 42);
+            assert_json_eq(&sum.content, json!([{ "type": "text", "text": "42" }]));
+            client.call("add", json!({ "a": i64::MAX, "b": 1 })).await.expect_tool_error("too large");
+            assert!(client.call("none", json!({})).await.expect_error(-32602).message.contains("none"));
+        }
+    });
+}
+
+#[test]
+fn scripted_answers_are_given_in_order_in_both_eras() {
+    run(async {
+        for version in [Version::V2025_11_25, Version::V2026_07_28] {
+            let client = TestClient::script()
+                .version(version)
+                .roots(vec![Root::new("file:///home")])
+                .accepts(json!({ "name": "Ada" }))
+                .generates("Hello")
+                .declines()
+                .generates("Good day")
+                .connect(&server())
+                .await;
+            assert_text(&client.call("asks", json!({})).await.expect_ok(), "Hello, Ada in file:///home");
+            assert_text(&client.call("asks", json!({})).await.expect_ok(), "Good day,  in file:///home");
+            let asked = client.questions();
+            let asked: Vec<&str> = asked.iter().map(InputRequest::method).collect();
+            assert_eq!(asked, ["elicitation/create", "sampling/createMessage"].repeat(2));
+        }
+    });
+}
+
+#[test]
+fn questions_without_an_answer_and_answers_without_a_question_fail_the_test() {
+    for version in [Version::V2025_11_25, Version::V2026_07_28] {
+        let script = || TestClient::script().version(version.clone()).roots(vec![Root::new("file:///home")]);
+        let no_answer = failure(|| {
+            run(async {
+                let client = script().accepts(json!({})).generates("Hello").connect(&server()).await;
+                client.call("asks", json!({})).await.expect_ok();
+                // The test goes on although the call has failed.
+                drop(client.call("asks", json!({})).await);
+            });
+        });
+        assert!(no_answer.contains("the server asked elicitation/create"), "{no_answer}");
+        assert!(no_answer.contains("Who?") && no_answer.ends_with("the script has no answer left"), "{no_answer}");
+        let other = failure(|| {
+            run(async {
+                let client = script().accepts(json!({})).accepts(json!({})).generates("").connect(&server()).await;
+                drop(client.call("asks", json!({})).await);
+            });
+        });
+        assert!(other.ends_with("the script has another kind of answer next"), "{other}");
+        let unused = failure(|| run(async { drop(script().declines().connect(&server()).await) }));
+        assert_eq!(unused, "1 of the scripted answers were not asked for");
+    }
+}
+
+#[test]
+fn a_failed_check_says_what_was_received() {
+    // Made before it is checked: a check is no future.
+    let outcome = |tool: &'static str, a: i64| {
+        let outcome = Arc::new(Mutex::new(None));
+        let kept = outcome.clone();
+        run(async move {
+            let client = TestClient::connect(&server()).await;
+            *kept.lock() = Some(client.call(tool, json!({ "a": a, "b": 1 })).await);
+        });
+        outcome.lock().take().unwrap()
+    };
+    let failed = || outcome("add", i64::MAX);
+    let unknown = || outcome("none", 1);
+    let sum = || outcome("add", 1);
+    assert_eq!(failure(|| drop(failed().expect_ok())), "the tool failed: the sum is too large");
+    assert!(failure(|| drop(unknown().expect_ok())).starts_with("the call failed: "));
+    let other = failure(|| drop(failed().expect_tool_error("disk")));
+    assert_eq!(other, "the tool failed, but not with \"disk\": the sum is too large");
+    assert!(failure(|| drop(sum().expect_tool_error("disk"))).contains("\"structuredContent\": 2"));
+    assert!(failure(|| drop(sum().expect_error(-32602))).starts_with("no error -32602, but a result: "));
+    assert!(failure(|| drop(unknown().expect_error(-32603))).contains("-32602"));
+    let differs = failure(|| assert_value(&sum().expect_ok(), json!({ "sum": 2 })));
+    assert!(differs.contains("at the top: received 2, expected {\"sum\":2}"), "{differs}");
+    assert!(failure(|| assert_text(&sum().expect_ok(), "3")).contains("the text of the result differs"));
+}
+
+#[test]
+fn a_snapshot_does_not_depend_on_the_order_of_members() {
+    let server = Server::builder("s", "1")
+        .tool(tool("none").description("D").title("T"), |_: NoArguments, _| async { "" })
+        .resource(Resource::new("x://1", "one"), |_, _| async { "" })
+        .resource_template(ResourceTemplate::new("x://{id}", "any"), |_, _| async { "" })
+        .prompt(Prompt::new("p"), |_, _| async { "" })
+        .build()
+        .unwrap();
+    run(async move {
+        let text = snapshot(&TestClient::connect(&server).await).await.unwrap();
+        let names: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix('"')?.split('"').next()).collect();
+        let tool = ["tools", "description", "inputSchema"];
+        let places = tool.map(|name| names.iter().position(|found| *found == name).expect(name));
+        assert!(places.is_sorted(), "{text}");
+        let lists: Vec<&str> = text.lines().filter(|line| line.starts_with("  \"")).collect();
+        assert_eq!(lists, ["  \"prompts\": [", "  \"resourceTemplates\": [", "  \"resources\": [", "  \"tools\": ["]);
+    });
+}
+
+fn result(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }] })
+}
+
+async fn connect(link: Link) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let violations = Arc::new(Mutex::new(Vec::new()));
+    let noted = violations.clone();
+    let builder = Client::builder("c", "1").on_violation(move |violation| noted.lock().push(violation.to_string()));
+    (builder.connect(link).await.unwrap(), violations)
+}
+
+#[test]
+fn a_scripted_server_opens_every_version_and_plays_its_script() {
+    run(async {
+        for version in Version::ALL {
+            let (link, _server) = TestServer::script()
+                .version(version.clone())
+                .expect_with("tools/call", json!({ "name": "slow", "arguments": { "n": 1 } }))
+                .delay(Duration::from_secs(50))
+                .reply(result("slow"))
+                .expect("tools/list")
+                .reply(json!({ "tools": [] }))
+                .expect("tools/call")
+                .reply_error(ErrorObject::internal("broken"))
+                .start();
+            let (client, violations) = connect(link).await;
+            assert_eq!(client.profile().version, version);
+            let (begin, arguments) = (Instant::now(), mcpjoin::proto::Raw::parse(r#"{"n":1}"#).unwrap());
+            assert_text(&client.call_tool("slow", Some(arguments)).await.expect_ok(), "slow");
+            assert!(begin.elapsed() >= Duration::from_secs(50));
+            assert!(client.list_tools().all().await.unwrap().is_empty());
+            client.call_tool("any", None).await.expect_error(-32603);
+            assert_eq!(*violations.lock(), [""; 0], "{version}");
+        }
+    });
+}
+
+#[test]
+fn faults_of_a_scripted_server_reach_the_client() {
+    run(async {
+        let (link, _server) = TestServer::script()
+            .expect("tools/call")
+            .progress(1.0, Some(2.0))
+            .expect("notifications/cancelled")
+            .send("{]\n")
+            .notify("notifications/message", json!({ "level": "info", "data": "d" }))
+            .expect("tools/call")
+            .reply(result("twice"))
+            .reply(result("twice"))
+            .expect("tools/call")
+            .close()
+            .start();
+        let (client, violations) = connect(link).await;
+        let lost = client.call_tool("lost", None).await.unwrap_err();
+        assert!(lost.is_retryable(), "{lost}");
+        assert_text(&client.call_tool("twice", None).await.expect_ok(), "twice");
+        assert!(client.call_tool("last", None).await.unwrap_err().is_fatal());
+        assert!(violations.lock().len() >= 2, "{violations:?}");
+    });
+}
+
+/// The message with which a script fails that a client does not follow.
+fn misplayed(script: ServerScript) -> String {
+    failure(|| {
+        run(async {
+            let (link, _server) = script.start();
+            let (client, _) = connect(link).await;
+            drop(client.call_tool("add", None).await);
+        });
+    })
+}
+
+#[test]
+fn a_client_that_does_not_follow_the_script_fails_the_test_and_never_waits() {
+    let script = TestServer::script;
+    assert_eq!(
+        misplayed(script().expect("tools/list")),
+        "the script expects tools/list, and the client sent tools/call"
+    );
+    assert_eq!(misplayed(script()), "the script expects nothing more, and the client sent tools/call");
+    assert_eq!(
+        misplayed(script().expect("tools/call").reply(result("")).expect("tools/list").expect("tools/call")),
+        "the client has not sent: tools/list, tools/call"
+    );
+    let differ = misplayed(script().expect_with("tools/call", json!({ "name": "sub" })));
+    assert_eq!(
+        differ,
+        "the parameters of tools/call differ:\n  /name: received \"add\", expected \"sub\""
+    );
+    let refused = Arc::new(Mutex::new(String::new()));
+    let kept = refused.clone();
+    failure(|| {
+        run(async move {
+            let (link, _server) = script().expect("tools/list").start();
+            let (client, _) = connect(link).await;
+            *kept.lock() = client.call_tool("add", None).await.unwrap_err().to_string();
+        });
+    });
+    assert!(refused.lock().contains("the script expects tools/list"), "{}", refused.lock());
+}
