@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use axum::routing::{any, get};
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, Members};
@@ -156,6 +157,39 @@ fn a_service_that_misses_its_path_says_where_it_is_and_what_to_do() {
         let said =
             ["text/plain", "nothing is served at `/`", "the endpoint is `/mcp`", "HttpOptions::any_path"];
         assert!(said.iter().all(|said| answer.contains(said)), "{answer}");
+        up.end().await;
+    });
+}
+
+/// Who a request is made for, as the middleware of the application has found out.
+#[derive(Clone)]
+struct User(String);
+
+#[test]
+fn what_middleware_inserts_reaches_the_handlers_of_a_nested_service() {
+    async fn authenticate(mut request: Request, next: Next) -> axum::response::Response {
+        let user = request.headers().get("x-user").map(|user| user.to_str().unwrap().to_owned());
+        request.extensions_mut().insert(User(user.unwrap_or_default()));
+        next.run(request).await
+    }
+    run(async {
+        let who = |_: NoArguments, cx: Context| async move {
+            let (user, head) = (cx.extension::<User>().unwrap(), cx.http().unwrap());
+            assert_eq!(head.headers["x-user"], user.0.as_str());
+            user.0.clone()
+        };
+        let server = Server::builder("mounted", "1").tool(tool("who"), who).build().unwrap();
+        let service = server.http(HttpOptions::new());
+        let router = application().nest_service("/mcp", service).layer(from_fn(authenticate));
+        let up = Application::serve(router).await;
+        for era in [Era::Modern, Era::Legacy] {
+            for user in ["ada", "bob"] {
+                let link = Link::http(format!("http://{}/mcp", up.address)).header("x-user", user).build().unwrap();
+                let client = Client::builder("axum", "1").era(EraChoice::Only(era)).connect(link).await.unwrap();
+                assert_eq!(text(&client, "who", None).await, user, "{era:?}");
+                client.close().await;
+            }
+        }
         up.end().await;
     });
 }
