@@ -28,7 +28,7 @@ use super::{
     CompletionOutput, Context, Lifetime, Next, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput,
     Server, Shared, ToolOutput, TypedTool,
 };
-use crate::handler::{ErasedHandler, Handler};
+use crate::handler::{ErasedHandler, Handler, ResponseFuture};
 
 /// Default number of entries in a page of a list: more than most servers offer, because not every client reads a second
 /// page.
@@ -292,7 +292,8 @@ impl ServerBuilder {
         F: Fn(Request, Context, Next) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
     {
-        self.0.layers.push(Box::new(move |request, cx, next| Box::pin(layer(request, cx, next))));
+        let layer = move |request, cx, next| -> ResponseFuture { Box::pin(layer(request, cx, next)) };
+        self.0.layers.push(Box::new(layer));
         self
     }
 

@@ -115,7 +115,7 @@ fn compare(what: &str, actual: &Value, expected: &Value) {
 /// The places where two values differ, one per line; `None` if they are the same.
 pub(super) fn differences(actual: &Value, expected: &Value) -> Option<String> {
     let mut all = Vec::new();
-    collect(String::new(), Some(actual), Some(expected), &mut all);
+    collect("", Some(actual), Some(expected), &mut all);
     let mut lines = String::new();
     for difference in all.iter().take(MAX_DIFFERENCES) {
         let _ = write!(lines, "\n  {difference}");
@@ -127,24 +127,24 @@ pub(super) fn differences(actual: &Value, expected: &Value) -> Option<String> {
 }
 
 /// Collects the differences at this place, which is a [JSON pointer](https://www.rfc-editor.org/rfc/rfc6901).
-fn collect(at: String, actual: Option<&Value>, expected: Option<&Value>, all: &mut Vec<String>) {
+fn collect(at: &str, actual: Option<&Value>, expected: Option<&Value>, all: &mut Vec<String>) {
     let child = |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-    let shown = if at.is_empty() { "at the top" } else { at.as_str() };
+    let shown = if at.is_empty() { "at the top" } else { at };
     match (actual, expected) {
         (None, None) => {}
         (None, Some(expected)) => all.push(format!("{shown}: missing, expected {expected}")),
         (Some(actual), None) => all.push(format!("{shown}: not expected, received {actual}")),
         (Some(Value::Object(actual)), Some(Value::Object(expected))) => {
             for (name, value) in expected {
-                collect(child(name), actual.get(name), Some(value), all);
+                collect(&child(name), actual.get(name), Some(value), all);
             }
             for (name, value) in actual.iter().filter(|(name, _)| !expected.contains_key(*name)) {
-                collect(child(name), Some(value), None, all);
+                collect(&child(name), Some(value), None, all);
             }
         }
         (Some(Value::Array(actual)), Some(Value::Array(expected))) => {
             for index in 0..actual.len().max(expected.len()) {
-                collect(child(&index.to_string()), actual.get(index), expected.get(index), all);
+                collect(&child(&index.to_string()), actual.get(index), expected.get(index), all);
             }
         }
         (Some(actual), Some(expected)) if is_same(actual, expected) => {}
@@ -172,7 +172,8 @@ mod tests {
         let actual = json!({ "a": 1, "list": [1, { "b/c": true }, 3], "more": null });
         let expected = json!({ "a": 1.0, "list": [1, { "b/c": false }], "less": [] });
         let found = differences(&actual, &expected).expect("they differ");
-        let lines: Vec<&str> = found.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let mut lines: Vec<&str> = found.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines.sort_unstable();
         assert_eq!(
             lines,
             [

@@ -62,7 +62,7 @@ impl RequestParts {
     }
 
     pub(crate) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.admitted.get().and_then(Extensions::get).or_else(|| self.parts.extensions.get())
+        self.admitted.get().and_then(Extensions::get::<T>).or_else(|| self.parts.extensions.get())
     }
 }
 
