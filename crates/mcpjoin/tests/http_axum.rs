@@ -184,8 +184,10 @@ fn what_middleware_inserts_reaches_the_handlers_of_a_nested_service() {
         let up = Application::serve(router).await;
         for era in [Era::Modern, Era::Legacy] {
             for user in ["ada", "bob"] {
-                let link = Link::http(format!("http://{}/mcp", up.address)).header("x-user", user).build().unwrap();
-                let client = Client::builder("axum", "1").era(EraChoice::Only(era)).connect(link).await.unwrap();
+                let link =
+                    Link::http(format!("http://{}/mcp", up.address)).header("x-user", user).build().unwrap();
+                let client =
+                    Client::builder("axum", "1").era(EraChoice::Only(era)).connect(link).await.unwrap();
                 assert_eq!(text(&client, "who", None).await, user, "{era:?}");
                 client.close().await;
             }

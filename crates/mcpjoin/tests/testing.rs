@@ -12,7 +12,8 @@ use mcpjoin::proto::types::{
 use mcpjoin::proto::{ErrorObject, Version};
 use mcpjoin::server::{Context, HandlerError, Json, NoArguments, Server, tool};
 use mcpjoin::testing::{
-    ExpectTool as _, ServerScript, TestClient, TestServer, assert_json_eq, assert_text, assert_value, snapshot,
+    ExpectTool as _, ServerScript, TestClient, TestServer, assert_json_eq, assert_text, assert_value,
+    snapshot,
 };
 use mcpjoin::{Client, Link};
 use parking_lot::Mutex;
@@ -111,10 +112,14 @@ fn questions_without_an_answer_and_answers_without_a_question_fail_the_test() {
             });
         });
         assert!(no_answer.contains("the server asked elicitation/create"), "{no_answer}");
-        assert!(no_answer.contains("Who?") && no_answer.ends_with("the script has no answer left"), "{no_answer}");
+        assert!(
+            no_answer.contains("Who?") && no_answer.ends_with("the script has no answer left"),
+            "{no_answer}"
+        );
         let other = failure(|| {
             run(async {
-                let client = script().accepts(json!({})).accepts(json!({})).generates("").connect(&server()).await;
+                let client =
+                    script().accepts(json!({})).accepts(json!({})).generates("").connect(&server()).await;
                 drop(client.call("asks", json!({})).await);
             });
         });
@@ -162,12 +167,16 @@ fn a_snapshot_does_not_depend_on_the_order_of_members() {
         .unwrap();
     run(async move {
         let text = snapshot(&TestClient::connect(&server).await).await.unwrap();
-        let names: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix('"')?.split('"').next()).collect();
+        let names: Vec<&str> =
+            text.lines().filter_map(|line| line.trim().strip_prefix('"')?.split('"').next()).collect();
         let tool = ["tools", "description", "inputSchema"];
         let places = tool.map(|name| names.iter().position(|found| *found == name).expect(name));
         assert!(places.is_sorted(), "{text}");
         let lists: Vec<&str> = text.lines().filter(|line| line.starts_with("  \"")).collect();
-        assert_eq!(lists, ["  \"prompts\": [", "  \"resourceTemplates\": [", "  \"resources\": [", "  \"tools\": ["]);
+        assert_eq!(
+            lists,
+            ["  \"prompts\": [", "  \"resourceTemplates\": [", "  \"resources\": [", "  \"tools\": ["]
+        );
     });
 }
 
@@ -178,7 +187,8 @@ fn result(text: &str) -> Value {
 async fn connect(link: Link) -> (Client, Arc<Mutex<Vec<String>>>) {
     let violations = Arc::new(Mutex::new(Vec::new()));
     let noted = violations.clone();
-    let builder = Client::builder("c", "1").on_violation(move |violation| noted.lock().push(violation.to_string()));
+    let builder =
+        Client::builder("c", "1").on_violation(move |violation| noted.lock().push(violation.to_string()));
     (builder.connect(link).await.unwrap(), violations)
 }
 
@@ -256,10 +266,7 @@ fn a_client_that_does_not_follow_the_script_fails_the_test_and_never_waits() {
         "the client has not sent: tools/list, tools/call"
     );
     let differ = misplayed(script().expect_with("tools/call", json!({ "name": "sub" })));
-    assert_eq!(
-        differ,
-        "the parameters of tools/call differ:\n  /name: received \"add\", expected \"sub\""
-    );
+    assert_eq!(differ, "the parameters of tools/call differ:\n  /name: received \"add\", expected \"sub\"");
     let refused = Arc::new(Mutex::new(String::new()));
     let kept = refused.clone();
     failure(|| {

@@ -25,8 +25,8 @@ use super::seal::{Keys, StateKey};
 use super::task::Tasks;
 use super::tools::{TaskMode, ToolEntry, VisibleTools};
 use super::{
-    CompletionOutput, Context, Lifetime, Next, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput,
-    Server, Shared, ToolOutput, TypedTool,
+    CompletionOutput, Context, Lifetime, Next, Offer, PromptArguments, PromptOutput, ReadRequest,
+    ResourceOutput, Server, Shared, ToolOutput, TypedTool,
 };
 use crate::handler::{ErasedHandler, Handler, ResponseFuture};
 

@@ -106,15 +106,16 @@ impl Service {
         request: &Request,
         cx: &connection::Context,
     ) -> Result<(), ErrorObject> {
-        if self.server.visible_tools.is_none() || request.method != Method::CallTool || !profile.http_method_headers
+        if self.server.visible_tools.is_none()
+            || request.method != Method::CallTool
+            || !profile.http_method_headers
         {
             return Ok(());
         }
         let (Some(head), Some(params)) = (cx.http(), &request.params) else { return Ok(()) };
         let tool = params.name_string().and_then(|name| self.server.offer.read().tools.get(&name).cloned());
         let Some(tool) = tool.filter(|tool| !tool.header_marks().is_empty()) else { return Ok(()) };
-        let context =
-            Context::new(self.server.clone(), cx.clone(), profile, request.clone(), self.session);
+        let context = Context::new(self.server.clone(), cx.clone(), profile, request.clone(), self.session);
         if !self.server.shows(&tool, &context) {
             return Ok(());
         }

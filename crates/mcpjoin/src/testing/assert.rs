@@ -188,7 +188,7 @@ mod tests {
             differences(&json!(1), &json!("1")).as_deref(),
             Some("\n  at the top: received 1, expected \"1\"")
         );
-        let many = differences(&json!([0; 30]), &json!([1; 30])).expect("they differ");
+        let many = differences(&json!(vec![0; 30]), &json!(vec![1; 30])).expect("they differ");
         assert!(many.ends_with("\n  and 10 more"), "{many}");
     }
 }

@@ -95,7 +95,8 @@ fn sorted(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(sorted).collect(),
         Value::Object(members) => {
-            let mut members: Vec<_> = members.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            let mut members: Vec<_> =
+                members.into_iter().map(|(name, value)| (name, sorted(value))).collect();
             members.sort_by(|(a, _), (b, _)| a.cmp(b));
             members.into_iter().collect()
         }

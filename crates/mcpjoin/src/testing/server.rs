@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::io::{
-    AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex, split,
+    AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex,
+    split,
 };
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -210,10 +211,11 @@ impl Progress {
         if let Some(problem) = &self.problem {
             return Some(problem.clone());
         }
-        let expected = self.steps.iter().take_while(|step| !matches!(step, Step::Close)).filter_map(|step| match step {
-            Step::Expect { method, .. } => Some(method),
-            _ => None,
-        });
+        let expected =
+            self.steps.iter().take_while(|step| !matches!(step, Step::Close)).filter_map(|step| match step {
+                Step::Expect { method, .. } => Some(method),
+                _ => None,
+            });
         let missing: Vec<&str> = self.awaited.iter().chain(expected).map(String::as_str).collect();
         (!missing.is_empty()).then(|| format!("the client has not sent: {}", missing.join(", ")))
     }
@@ -262,7 +264,11 @@ impl Player {
         }
         while let Some(message) = self.message().await {
             if let Some(method) = message["method"].as_str() {
-                self.refuse(&message, &format!("the script expects nothing more, and the client sent {method}")).await;
+                self.refuse(
+                    &message,
+                    &format!("the script expects nothing more, and the client sent {method}"),
+                )
+                .await;
             }
         }
     }
@@ -349,7 +355,8 @@ impl Player {
                 return false;
             }
             if message.get("id").is_some() && !sent.is_empty() {
-                self.refuse(&message, &format!("the script expects {method}, and the client sent {sent}")).await;
+                self.refuse(&message, &format!("the script expects {method}, and the client sent {sent}"))
+                    .await;
                 return false;
             }
         }
@@ -375,7 +382,9 @@ impl Player {
 
     /// Adds the members that each result of the revision must have.
     fn complete(&self, request: &Value, mut result: Value) -> Value {
-        if let Some(members) = result.as_object_mut().filter(|_| self.profile.is_some_and(|facts| facts.result_type)) {
+        if let Some(members) =
+            result.as_object_mut().filter(|_| self.profile.is_some_and(|facts| facts.result_type))
+        {
             members.entry("resultType").or_insert_with(|| "complete".into());
             if request["method"].as_str().is_some_and(|method| Method::parse(method).is_cacheable()) {
                 members.entry("ttlMs").or_insert_with(|| 0.into());

@@ -63,7 +63,8 @@ fn layers_run_from_the_first_to_the_last_and_back_for_every_request_with_a_handl
             notes.lock().clear();
             call(&client, "unknown", json!({})).await.unwrap_err();
             client.list_tools().all().await.unwrap();
-            let kinds = notes.lock().iter().filter(|note| note.starts_with("outer")).cloned().collect::<Vec<_>>();
+            let kinds =
+                notes.lock().iter().filter(|note| note.starts_with("outer")).cloned().collect::<Vec<_>>();
             let seen = ["outer tools/call", "outer error", "outer tools/list", "outer complete"];
             assert_eq!(kinds, seen, "{era:?}");
         }
@@ -81,7 +82,8 @@ fn with_word(request: Request, word: &str) -> Request {
 fn a_layer_refuses_answers_and_changes_requests_and_results() {
     run(async {
         let server = say().layer(|request, cx, next| async move {
-            let word = request.params.as_ref().and_then(|params| params.raw().member("arguments")?.member("word"));
+            let word =
+                request.params.as_ref().and_then(|params| params.raw().member("arguments")?.member("word"));
             let word: String = word.map(|word| word.decode().unwrap()).unwrap_or_default();
             assert_eq!(cx.params().map(Payload::raw), request.params.as_ref().map(Payload::raw));
             match word.as_str() {
