@@ -166,7 +166,8 @@ fn a_snapshot_does_not_depend_on_the_order_of_members() {
         .build()
         .unwrap();
     run(async move {
-        let text = snapshot(&TestClient::connect(&server).await).await.unwrap();
+        let client = TestClient::connect(&server).await;
+        let text = snapshot(&client).await.unwrap();
         let names: Vec<&str> =
             text.lines().filter_map(|line| line.trim().strip_prefix('"')?.split('"').next()).collect();
         let tool = ["tools", "description", "inputSchema"];
