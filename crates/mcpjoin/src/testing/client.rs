@@ -70,8 +70,8 @@ pub struct ClientScript {
 }
 
 enum Answer {
-    OfUser(ElicitResult),
-    OfModel(CreateMessageResult),
+    OfUser(Box<ElicitResult>),
+    OfModel(Box<CreateMessageResult>),
 }
 
 #[derive(Default)]
@@ -125,7 +125,7 @@ impl ClientScript {
 
     /// Adds any answer to a question for the user.
     pub fn elicits(mut self, answer: ElicitResult) -> Self {
-        self.answers.push_back(Answer::OfUser(answer));
+        self.answers.push_back(Answer::OfUser(answer.into()));
         self
     }
 
@@ -136,7 +136,7 @@ impl ClientScript {
 
     /// Adds any answer of a model.
     pub fn samples(mut self, answer: CreateMessageResult) -> Self {
-        self.answers.push_back(Answer::OfModel(answer));
+        self.answers.push_back(Answer::OfModel(answer.into()));
         self
     }
 
@@ -163,7 +163,7 @@ impl ClientScript {
             let script = script.clone();
             builder = builder.elicitation(move |params| {
                 let answer = script.lock().answer(InputRequest::Elicit(params), |answer| match answer {
-                    Answer::OfUser(answer) => Ok(answer),
+                    Answer::OfUser(answer) => Ok(*answer),
                     other => Err(other),
                 });
                 ready(answer)
@@ -173,7 +173,7 @@ impl ClientScript {
             let script = script.clone();
             builder = builder.sampling(move |params| {
                 let answer = script.lock().answer(params.into(), |answer| match answer {
-                    Answer::OfModel(answer) => Ok(answer),
+                    Answer::OfModel(answer) => Ok(*answer),
                     other => Err(other),
                 });
                 ready(answer)
