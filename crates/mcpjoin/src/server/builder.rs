@@ -267,8 +267,8 @@ impl ServerBuilder {
     /// itself passes no layer: `initialize`, `server/discover`, `ping`, `logging/setLevel` and `subscriptions/listen`.
     ///
     /// When the request is cancelled, the layer is dropped at its current await, together with the handler. A panic fails
-    /// its request only. At 2026-07-28 a request that asks for input passes the layers once for each round. A layer must
-    /// not ask the client for input itself: the client's response would reach the handler as well, which did not ask.
+    /// its request only. At 2026-07-28 a request that asks for input passes the layers once for each round. Leave
+    /// questions to the handler: there, the input arrives with the repeated request, where the handler reads it as its own.
     ///
     /// ```
     /// use mcpjoin::proto::{ErrorObject, Method};
