@@ -10,14 +10,16 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), mcpjoin::server::BuildError> {
-//! use mcpjoin::server::{Json, tool};
+//! use mcpjoin::server::{HandlerError, Json, tool};
 //! use mcpjoin::testing::{ExpectTool as _, TestClient, assert_value};
 //!
 //! #[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 //! struct Add { a: i64, b: i64 }
 //!
 //! let server = mcpjoin::Server::builder("calculator", "1.0.0")
-//!     .tool(tool("add"), |n: Add, _| async move { n.a.checked_add(n.b).map(Json).ok_or_else(|| mcpjoin::server::HandlerError::new("too large")) })
+//!     .tool(tool("add"), |n: Add, _| async move {
+//!         n.a.checked_add(n.b).map(Json).ok_or_else(|| HandlerError::new("too large"))
+//!     })
 //!     .build()?;
 //! let client = TestClient::connect(&server).await;
 //! let sum = client.call("add", Add { a: 2, b: 40 }).await.expect_ok();
