@@ -5,6 +5,7 @@ mod by_hand;
 mod input;
 mod lifecycle;
 mod lists;
+mod own_tasks;
 mod replicas;
 mod tasks;
 mod tasks_core;
