@@ -89,6 +89,7 @@ struct Description {
     lenient: bool,
     limits: Limits,
     page_size: usize,
+    inline_handlers: bool,
     logging: bool,
     subscriptions: bool,
     dynamic: [bool; 3],
@@ -113,6 +114,7 @@ impl ServerBuilder {
             lenient: false,
             limits: Limits::default(),
             page_size: PAGE_SIZE,
+            inline_handlers: false,
             logging: false,
             subscriptions: false,
             dynamic: [false; 3],
@@ -163,6 +165,17 @@ impl ServerBuilder {
     /// Sets the number of entries in a page of a list, at least 1. Default: 1,000.
     pub fn page_size(mut self, entries: usize) -> Self {
         self.0.page_size = entries.max(1);
+        self
+    }
+
+    /// Runs all handlers in the task of their connection on every runtime. By default a runtime with several threads runs
+    /// each handler in a task of its own.
+    ///
+    /// In place a call costs less, but a handler that computes or blocks for a while delays every other message of its
+    /// connection. Each poll of a handler that takes more than 50 ms is logged as a warning in either case.
+    /// [`TypedTool::inline`] is the same for one tool. A [`Handler`] ([`ServerBuilder::handler`]) always runs in place.
+    pub fn inline_handlers(mut self) -> Self {
+        self.0.inline_handlers = true;
         self
     }
 
@@ -263,7 +276,8 @@ impl ServerBuilder {
     /// [`handler`](Self::handler) of your own. The first layer is the outermost.
     ///
     /// A layer may measure, change the request, answer it without running the rest, or change the result. It sees the
-    /// method and the parameters of the [`Request`], and has the [`Context`] of the handler. What the session answers
+    /// method and the parameters of the [`Request`], and has the [`Context`] of the handler. It runs in the task of the
+    /// connection, so it must not block. What the session answers
     /// itself passes no layer: `initialize`, `server/discover`, `ping`, `logging/setLevel` and `subscriptions/listen`.
     ///
     /// When the request is cancelled, the layer is dropped at its current await, together with the handler. A panic fails
@@ -463,6 +477,7 @@ impl ServerBuilder {
             role: role.into(),
             limits: Arc::new(described.limits),
             page_size: described.page_size,
+            inline_handlers: described.inline_handlers,
             offer: RwLock::new(described.offer),
             custom_handler,
             layers: described.layers,

@@ -6,6 +6,7 @@ mod input;
 mod layers;
 mod lifecycle;
 mod lists;
+mod own_tasks;
 mod replicas;
 mod tasks;
 mod tasks_core;
