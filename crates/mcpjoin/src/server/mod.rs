@@ -203,8 +203,7 @@ impl Server {
             notification_observer: None,
         };
         let own_tasks = !self.0.inline_handlers && blocking::has_other_threads();
-        let service =
-            Service { server: self.0.clone(), session: one_client.then_some(number), own_tasks };
+        let service = Service { server: self.0.clone(), session: one_client.then_some(number), own_tasks };
         let (connection, driver) = Connection::new(link, setup, service);
         let outbox = Arc::new(Outbox::default());
         self.0.connections.lock().open.insert(number, (connection.clone(), outbox.clone()));

@@ -64,7 +64,8 @@ async fn tasks_of(server: &Server) -> [String; 5] {
     let client = in_era(server, mcpjoin::proto::Era::Modern).await;
     let text = |result: mcpjoin::proto::types::CallToolResult| format!("{:?}", result.content);
     let [one, two, inline] = ["one", "one", "inline"].map(|name| client.call_tool(name, None));
-    let (one, two, inline) = (text(one.await.unwrap()), text(two.await.unwrap()), text(inline.await.unwrap()));
+    let (one, two, inline) =
+        (text(one.await.unwrap()), text(two.await.unwrap()), text(inline.await.unwrap()));
     let prompt = client.get_prompt("prompt", None).await.unwrap();
     let resource = client.read_resource("test://resource").await.unwrap();
     let digits = |text: String| text.chars().filter(char::is_ascii_digit).collect::<String>();
@@ -106,7 +107,11 @@ fn a_runtime_with_one_thread_runs_handlers_in_the_task_of_the_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_a_task_of_its_own_fails_its_call_and_nothing_else() {
     let server = Server::builder("test", "0")
-        .tool(tool("panic"), |_: NoArguments, _| async { if true { panic!("secret") } })
+        .tool(tool("panic"), |_: NoArguments, _| async {
+            if true {
+                panic!("secret")
+            }
+        })
         .tool(tool("fine"), |_: NoArguments, _| async { "fine" })
         .build()
         .unwrap();
