@@ -22,6 +22,23 @@
 //! # }
 //! ```
 //!
+//! # Begin here
+//!
+//! | to | read |
+//! |---|---|
+//! | write a server | [`guide::writing_a_server`], then [`server`] |
+//! | write a client | [`guide::writing_a_client`], then [`client`] |
+//! | log in to a server | [`guide::logging_in`] |
+//! | test a server or a client | [`guide::testing`], then [`testing`] |
+//! | use it in a larger program | [`guide::embedding`] |
+//! | connect in another way | [`guide::writing_a_transport`], then [`transport`] |
+//! | come from rmcp | [`guide::from_rmcp`] |
+//!
+//! ```console
+//! $ cargo add mcpjoin tokio --features tokio/macros,tokio/rt
+//! $ cargo add serde --features derive && cargo add schemars@1 serde_json
+//! ```
+//!
 //! # Features
 //!
 //! Each feature adds to the crate; none changes what another one does.
@@ -54,6 +71,8 @@
 pub mod client;
 pub mod connection;
 mod der;
+#[cfg(all(unix, feature = "child", feature = "http-client", feature = "http-server"))]
+pub mod guide;
 pub mod handler;
 #[cfg(feature = "http-client")]
 mod http;
@@ -78,23 +97,3 @@ pub use handler::Handler;
 #[cfg(feature = "server")]
 pub use server::Server;
 pub use transport::Link;
-
-/// The pages whose programs are compiled, and run where they can be, as examples of this crate.
-#[cfg(all(
-    doctest,
-    unix,
-    feature = "child",
-    feature = "http-client",
-    feature = "http-server",
-    feature = "testing"
-))]
-mod pages {
-    #[doc = include_str!("../docs/testing.md")]
-    struct Testing;
-    #[doc = include_str!("../docs/writing-a-client.md")]
-    struct WritingAClient;
-    #[doc = include_str!("../docs/writing-a-server.md")]
-    struct WritingAServer;
-    #[doc = include_str!("../docs/writing-a-transport.md")]
-    struct WritingATransport;
-}
