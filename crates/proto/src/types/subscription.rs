@@ -6,7 +6,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::capability::ServerCapabilities;
 use super::meta::Meta;
+use super::resource::is_within;
+use crate::Method;
 
 record! {
     /// The notifications of a stream. An absent member means no.
@@ -23,6 +26,43 @@ record! {
         resource_subscriptions: Vec<String> => with_resource_subscriptions,
         /// Changes of these tasks: the extension [`EXTENSION`](super::task::EXTENSION).
         task_ids: Vec<String> => with_task_ids,
+    }
+}
+
+impl SubscriptionFilter {
+    /// Whether the stream delivers a notification. `about` is the URI of the resource, or the id of the task.
+    #[must_use]
+    pub fn selects(&self, method: &Method, about: Option<&str>) -> bool {
+        match method {
+            Method::ToolListChanged => self.tools_list_changed == Some(true),
+            Method::PromptListChanged => self.prompts_list_changed == Some(true),
+            Method::ResourceListChanged => self.resources_list_changed == Some(true),
+            Method::ResourceUpdated => about.is_some_and(|uri| {
+                self.resource_subscriptions.iter().flatten().any(|subscribed| is_within(uri, subscribed))
+            }),
+            Method::Tasks => {
+                about.is_some_and(|task| self.task_ids.iter().flatten().any(|known| known == task))
+            }
+            _ => false,
+        }
+    }
+
+    /// The part of the filter for which a server has declared the capabilities. Without the tasks.
+    #[must_use]
+    pub fn declared_by(mut self, server: &ServerCapabilities) -> Self {
+        let tools = server.tools.as_ref().and_then(|tools| tools.list_changed);
+        let prompts = server.prompts.as_ref().and_then(|prompts| prompts.list_changed);
+        let resources = server.resources.as_ref();
+        let is_declared = |flag: Option<bool>| move |_: &bool| flag == Some(true);
+        self.tools_list_changed = self.tools_list_changed.filter(is_declared(tools));
+        self.prompts_list_changed = self.prompts_list_changed.filter(is_declared(prompts));
+        self.resources_list_changed = self
+            .resources_list_changed
+            .filter(is_declared(resources.and_then(|resources| resources.list_changed)));
+        let subscribes = resources.is_some_and(|resources| resources.subscribe == Some(true));
+        self.resource_subscriptions = self.resource_subscriptions.filter(|_| subscribes);
+        self.task_ids = None;
+        self
     }
 }
 
