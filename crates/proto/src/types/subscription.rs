@@ -50,17 +50,19 @@ impl SubscriptionFilter {
     /// The part of the filter for which a server has declared the capabilities. Without the tasks.
     #[must_use]
     pub fn declared_by(mut self, server: &ServerCapabilities) -> Self {
-        let tools = server.tools.as_ref().and_then(|tools| tools.list_changed);
-        let prompts = server.prompts.as_ref().and_then(|prompts| prompts.list_changed);
         let resources = server.resources.as_ref();
-        let is_declared = |flag: Option<bool>| move |_: &bool| flag == Some(true);
-        self.tools_list_changed = self.tools_list_changed.filter(is_declared(tools));
-        self.prompts_list_changed = self.prompts_list_changed.filter(is_declared(prompts));
-        self.resources_list_changed = self
-            .resources_list_changed
-            .filter(is_declared(resources.and_then(|resources| resources.list_changed)));
-        let subscribes = resources.is_some_and(|resources| resources.subscribe == Some(true));
-        self.resource_subscriptions = self.resource_subscriptions.filter(|_| subscribes);
+        if server.tools.as_ref().and_then(|tools| tools.list_changed) != Some(true) {
+            self.tools_list_changed = None;
+        }
+        if server.prompts.as_ref().and_then(|prompts| prompts.list_changed) != Some(true) {
+            self.prompts_list_changed = None;
+        }
+        if resources.and_then(|resources| resources.list_changed) != Some(true) {
+            self.resources_list_changed = None;
+        }
+        if resources.and_then(|resources| resources.subscribe) != Some(true) {
+            self.resource_subscriptions = None;
+        }
         self.task_ids = None;
         self
     }
