@@ -21,16 +21,17 @@ async fn next<T>(heard: &mut UnboundedReceiver<T>) -> T {
     timeout(Duration::from_secs(3600), heard.recv()).await.expect("it was told").expect("somebody tells")
 }
 
-/// Whether nothing is heard for a minute of the paused clock.
+/// Whether nothing is heard for half a minute of the paused clock, which is less than a request may take.
 async fn is_silent<T>(heard: &mut UnboundedReceiver<T>) -> bool {
-    timeout(Duration::from_secs(60), heard.recv()).await.is_err()
+    timeout(Duration::from_secs(30), heard.recv()).await.is_err()
+}
+
+async fn says(_: NoArguments, cx: Context) {
+    cx.log(LoggingLevel::Debug, "quiet");
+    cx.log(LoggingLevel::Info, "loud");
 }
 
 fn changing() -> Server {
-    let says = async |_: NoArguments, cx: Context| {
-        cx.log(LoggingLevel::Debug, "quiet");
-        cx.log(LoggingLevel::Info, "loud");
-    };
     Server::builder("s", "1")
         .dynamic_tools()
         .dynamic_prompts()
@@ -217,7 +218,7 @@ async fn no_stream_is_opened_for_what_the_server_does_not_declare() {
     let builder = builder.on_log(|_| {});
     let (client, ()) = tokio::join!(builder.connect(link), server.open_modern());
     let client = client.expect("connects");
-    assert!(timeout(Duration::from_secs(60), server.message()).await.is_err(), "nothing is sent");
+    assert!(timeout(Duration::from_secs(30), server.message()).await.is_err(), "nothing is sent");
     drop(client);
 }
 
@@ -274,7 +275,7 @@ async fn functions_keep_the_connection_open_only_while_they_run() {
         }
         assert!(!next(&mut heard).await, "{era:?}");
         drop(client);
-        assert!(timeout(Duration::from_secs(60), server.message()).await.is_err(), "{era:?}: it is open");
+        assert!(timeout(Duration::from_secs(30), server.message()).await.is_err(), "{era:?}: it is open");
         gate.add_permits(1);
         assert!(!next(&mut heard).await, "{era:?}");
         while let Some(message) = server.message().await {

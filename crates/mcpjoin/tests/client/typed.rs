@@ -114,7 +114,7 @@ fn server() -> Server {
             Err::<Json<i64>, _>(HandlerError::new("no such city"))
         })
         .prompt(Prompt::new("review"), |arguments: PromptArguments, _| async move {
-            format!("review {}", arguments.get("language").unwrap_or("nothing"))
+            format!("review {}", arguments.get("language").map_or("nothing", String::as_str))
         })
         .resource(Resource::new("x://1", "1"), |_, _| async {
             let part = |text: &str| ResourceContents::from(TextResourceContents::new("x://1", text));
@@ -154,20 +154,20 @@ struct Person {
     age: Option<u8>,
 }
 
+async fn who(_: NoArguments, cx: Context) -> Result<String, InputError> {
+    let person = cx.elicit_as::<Person>("Who are you?").await?;
+    Ok(person.map_or_else(|| "nobody".into(), |person| format!("{} {:?}", person.name, person.age)))
+}
+
 fn asking() -> Server {
-    let who = async |_: NoArguments, cx: Context| -> Result<String, InputError> {
-        let person = cx.elicit_as::<Person>("Who are you?").await?;
-        Ok(person.map_or("nobody".into(), |person| format!("{} {:?}", person.name, person.age)))
-    };
     Server::builder("s", "1").tool(tool("who"), who).build().expect("a server")
 }
 
 /// Answers the form with this result.
 async fn answered(version: &Version, answer: Result<ElicitResult, ErrorObject>) -> Result<String, ClientError> {
     let builder = builder().elicitation(move |params| {
-        let ElicitParams::Form(form) = params else { panic!("it is a form") };
-        assert_eq!(form.message, "Who are you?");
-        assert_eq!(form.requested_schema.required, Some(vec!["name".to_owned()]));
+        let required = Some(vec!["name".to_owned()]);
+        assert!(matches!(&params, ElicitParams::Form(form) if form.requested_schema.required == required));
         let answer = answer.clone();
         async move { answer }
     });
