@@ -227,12 +227,7 @@ pub(super) fn start(client: &Client, handlers: &NotificationHandlers) {
 }
 
 /// Runs a function for each notification. Keeps the connection open only while the function runs.
-async fn handle_each(
-    client: Weak<Inner>,
-    method: Method,
-    inbox: Arc<Inbox>,
-    handler: NotificationHandler,
-) {
+async fn handle_each(client: Weak<Inner>, method: Method, inbox: Arc<Inbox>, handler: NotificationHandler) {
     loop {
         let notification = poll_fn(|cx| inbox.poll_next(cx)).await;
         let Some(inner) = client.upgrade() else { return };

@@ -23,11 +23,11 @@ use mcpjoin_proto::session::{
 };
 use mcpjoin_proto::{Method, Notification, RequestId};
 
+pub(crate) use self::core::NotificationQueue;
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
 pub(crate) use handler_tasks::panicked;
-pub(crate) use self::core::NotificationQueue;
 
 use self::core::{Core, Inner, TaskWaker};
 use crate::handler::ErasedHandler;

@@ -65,8 +65,8 @@ pub use context::Context;
 pub use error::HandlerError;
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, PendingInput};
-pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use mcpjoin_proto::session::Limits;
+pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::PromptArguments;
 pub use resources::ReadRequest;
 /// The crate that derives the schemas of arguments and results, in the version that this crate uses.

@@ -95,8 +95,7 @@ async fn r14_the_limits_are_the_default_and_progress_extends_up_to_the_total() {
     server.expect("ping").await;
     server.notification().await;
 
-    let mut call =
-        client.call_tool("t", ()).timeout(Duration::from_secs(10)).total(Duration::from_secs(25));
+    let mut call = client.call_tool("t", ()).timeout(Duration::from_secs(10)).total(Duration::from_secs(25));
     assert_eq!(call.id(), None);
     let mut steps = 0;
     let (error, ()) = tokio::join!(

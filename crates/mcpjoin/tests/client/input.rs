@@ -310,7 +310,7 @@ async fn a_modern_server_gets_its_answers_in_the_request_made_again() {
 async fn prompts_and_resources_have_rounds_too() {
     let (client, mut server) = modern(answering()).await;
     let questions = || json!({"r": {"method": "roots/list"}});
-    let (prompt, ()) = tokio::join!(client.get_prompt("p", Some([("a".into(), "b".into())].into())), async {
+    let (prompt, ()) = tokio::join!(client.get_prompt("p", json!({"a": "b"})), async {
         let request = server.expect("prompts/get").await;
         server.result(request.id, need(questions(), None)).await;
         let request = server.expect("prompts/get").await;

@@ -265,7 +265,8 @@ async fn functions_keep_the_connection_open_only_while_they_run() {
                 drop(tell.send(client.is_closed()));
             }
         });
-        let (client, mut server) = if era == Era::Modern { modern(builder).await } else { legacy(builder).await };
+        let (client, mut server) =
+            if era == Era::Modern { modern(builder).await } else { legacy(builder).await };
         if era == Era::Modern {
             let (stream, filter) = asked_to_listen(&mut server).await;
             acknowledge(&mut server, stream, filter).await;
@@ -279,7 +280,8 @@ async fn functions_keep_the_connection_open_only_while_they_run() {
         gate.add_permits(1);
         assert!(!next(&mut heard).await, "{era:?}");
         while let Some(message) = server.message().await {
-            let is_cancel = matches!(message, Message::Notification(note) if note.method == Method::Cancelled);
+            let is_cancel =
+                matches!(message, Message::Notification(note) if note.method == Method::Cancelled);
             assert!(is_cancel, "{era:?}: only the stream ends");
         }
         assert_eq!(heard.recv().await, None, "{era:?}: the function is dropped");
