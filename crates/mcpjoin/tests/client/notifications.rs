@@ -53,21 +53,21 @@ fn counting(builder: ClientBuilder) -> (ClientBuilder, UnboundedReceiver<(&'stat
             let tell = tools.clone();
             async move {
                 let tools = client.list_tools().all().await.expect("a list");
-                drop(tell.send(("tools", tools.len())));
+                let _ = tell.send(("tools", tools.len()));
             }
         })
         .on_prompts_changed(move |client| {
             let tell = prompts.clone();
             async move {
                 let prompts = client.list_prompts().all().await.expect("a list");
-                drop(tell.send(("prompts", prompts.len())));
+                let _ = tell.send(("prompts", prompts.len()));
             }
         })
         .on_resources_changed(move |client| {
             let tell = resources.clone();
             async move {
                 let resources = client.list_resources().all().await.expect("a list");
-                drop(tell.send(("resources", resources.len())));
+                let _ = tell.send(("resources", resources.len()));
             }
         });
     (builder, heard)
@@ -100,7 +100,7 @@ async fn updated_resources_are_heard_alike_in_every_revision() {
             let tell = tell.clone();
             async move {
                 let contents = client.read_resource(&uri).await.expect("contents");
-                drop(tell.send((uri, contents.to_text())));
+                let _ = tell.send((uri, contents.to_text()));
             }
         });
         let client = connected(&server, builder, &version).await;
@@ -132,7 +132,7 @@ async fn log_messages_are_heard_from_info_on_until_another_level_is_set_in_every
 fn noting(builder: ClientBuilder) -> (ClientBuilder, UnboundedReceiver<()>) {
     let (tell, heard) = unbounded_channel();
     let builder = builder.on_tools_changed(move |_| {
-        drop(tell.send(()));
+        let _ = tell.send(());
         async {}
     });
     (builder, heard)
@@ -231,7 +231,7 @@ async fn a_function_runs_once_at_a_time_changes_meanwhile_count_as_one_and_a_pan
         let (gate, tell) = (handler_gate.clone(), tell.clone());
         let run = handler_runs.fetch_add(1, Ordering::Relaxed);
         async move {
-            drop(tell.send(run));
+            let _ = tell.send(run);
             gate.acquire().await.expect("it is never closed").forget();
             assert!(run != 0, "the first run panics");
         }
@@ -260,9 +260,9 @@ async fn functions_keep_the_connection_open_only_while_they_run() {
         let builder = builder().on_tools_changed(move |client| {
             let (gate, tell) = (handler_gate.clone(), tell.clone());
             async move {
-                drop(tell.send(client.is_closed()));
+                let _ = tell.send(client.is_closed());
                 gate.acquire().await.expect("it is never closed").forget();
-                drop(tell.send(client.is_closed()));
+                let _ = tell.send(client.is_closed());
             }
         });
         let (client, mut server) =

@@ -46,7 +46,9 @@ async fn arguments_of_every_kind_arrive_as_serde_writes_them_and_raw_unchanged()
     let exact = r#"{"z":123456789012345678901234567890.10,"b":1e400,"a":-0,"é":"\u00e9"}"#;
     let raw = Raw::parse(exact).expect("JSON");
     client.call_tool("t", json!({ "a": 2 })).await.expect("a result");
-    client.call_tool("t", &json!({ "a": [1, null] })).await.expect("a result");
+    let value = json!({ "a": [1, null] });
+    client.call_tool("t", &value).await.expect("a result");
+    assert_eq!(value["a"][0], 1, "it was borrowed");
     client.call_tool("t", Sum { a: 2, name: "x" }).await.expect("a result");
     client.call_tool("t", BTreeMap::from([("k", 1.5)])).await.expect("a result");
     client.call_tool("t", &raw).await.expect("a result");
