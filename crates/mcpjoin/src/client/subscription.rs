@@ -58,7 +58,8 @@ impl Drop for Selection {
     fn drop(&mut self) {
         self.client.inner.dispatch.unsubscribe(&self.inbox);
         for uri in mem::take(&mut self.uris) {
-            if self.client.inner.legacy_subscriptions.update(&uri, |holders| holders.streams -= 1) {
+            let subscriptions = &self.client.inner.legacy_subscriptions;
+            if subscriptions.update(&uri, |holders| holders.streams = holders.streams.saturating_sub(1)) {
                 self.client.unsubscribe_detached(uri);
             }
         }
