@@ -212,7 +212,7 @@ async fn standard_headers(client: &Client) -> Result<(), Fault> {
         if prompt.arguments.is_some_and(|arguments| arguments.iter().any(required)) {
             return Err(format!("the prompt {} wants arguments", prompt.name).into());
         }
-        client.get_prompt(prompt.name, None).await?;
+        client.get_prompt(prompt.name, ()).await?;
     }
     Ok(())
 }

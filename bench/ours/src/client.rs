@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mcpjoin::Client;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::Content;
-use mcpjoin::proto::{Era, Raw};
+use mcpjoin::proto::Era;
 use mcpjoin::transport::ChildCommand;
 use mcpjoin_quic::endpoint::Trust;
 use rustix::time::{ClockId, clock_gettime};
@@ -75,8 +75,7 @@ async fn calls(client: &Client, text: &str, depth: usize, end: Instant) -> Vec<D
             while Instant::now() < end {
                 let called = Instant::now();
                 // Like an application: the text is serialized for each call, and the result is read as a text.
-                let arguments = Raw::from_value(&Echo { message: &text }).expect("a text is JSON");
-                let result = client.call_tool("echo", Some(arguments)).await.expect("echo answers");
+                let result = client.call_tool("echo", Echo { message: &text }).await.expect("echo answers");
                 let echoed = result.content.first().and_then(Content::as_text).expect("a text");
                 assert_eq!(echoed.len(), text.len(), "the whole text");
                 times.push(called.elapsed());

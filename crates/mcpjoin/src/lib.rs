@@ -4,7 +4,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use mcpjoin::server::{Json, tool};
-//! use mcpjoin::{Client, Link, Server, proto::Raw};
+//! use mcpjoin::{Client, Link, Server};
+//! use serde_json::json;
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Add { a: i64, b: i64 }
@@ -15,9 +16,8 @@
 //! let (ours, theirs) = Link::memory();
 //! server.connect(theirs);
 //! let client = Client::builder("example", "1.0.0").connect(ours).await?;
-//! let arguments = Raw::parse(r#"{"a":2,"b":40}"#)?;
-//! let result = client.call_tool("add", Some(arguments)).await?;
-//! assert_eq!(result.structured_content, Some(Raw::parse("42")?));
+//! let sum: i64 = client.call_tool("add", json!({ "a": 2, "b": 40 })).await?.decode()?;
+//! assert_eq!(sum, 42);
 //! # Ok(())
 //! # }
 //! ```

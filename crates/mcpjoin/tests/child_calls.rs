@@ -68,7 +68,7 @@ echo 'out of memory' >&2; printf '%s\n' '{{"jsonrpc":"2.0","id":3,"result":{{"co
         run(takes_less_than(TOLD, async || {
             let client = connected(server(&script)).await;
             let calls = (2..5).map(async |id| {
-                let result = client.call_tool("t", None).await;
+                let result = client.call_tool("t", ()).await;
                 (id, result, Instant::now())
             });
             let results = join_all(calls).await;
@@ -97,7 +97,7 @@ echo 'out of memory' >&2; printf '%s\n' '{{"jsonrpc":"2.0","id":3,"result":{{"co
 fn r11_f11_a_killed_server_is_told_with_its_signal() {
     run(async {
         let client = connected(server("read -r a; kill -9 $$")).await;
-        let error = client.call_tool("t", None).await.unwrap_err();
+        let error = client.call_tool("t", ()).await.unwrap_err();
         let CloseCause::Link(end) = closed(&error) else { panic!("{error}") };
         assert_eq!(end.exit, Some(ProcessExit::Signal(9)));
     });
@@ -112,7 +112,7 @@ fn r20_f9_closing_ends_a_pending_call_at_once_however_long_the_server_takes() {
         let client = connected(command.shutdown(PATIENCE, Duration::from_secs(60))).await;
         let child = client.child().expect("a child");
         let mut call = Box::pin(async {
-            let error = client.call_tool("t", None).await.unwrap_err();
+            let error = client.call_tool("t", ()).await.unwrap_err();
             (error, Instant::now())
         });
         assert!(poll_once(&mut call).is_pending());
@@ -153,7 +153,7 @@ fn d81_a_stopped_server_lets_calls_time_out_and_can_be_closed() {
         // The signal that continues the child also ends it, however long that takes on a busy machine.
         let command = server("kill -STOP $$; exec sleep 1000").shutdown(SOON, support::DEADLINE);
         let client = builder().limits(impatient()).connect(command.start().await.unwrap()).await.unwrap();
-        let error = client.call_tool("t", None).await.unwrap_err();
+        let error = client.call_tool("t", ()).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::TimedOut { .. })), "{error}");
         let began = Instant::now();
         client.close().await;
@@ -181,7 +181,7 @@ fn d82_a_call_that_cannot_be_written_fails_and_the_status_is_told() {
         let command = server(&script).stderr(move |line| said.send(line.to_vec()).unwrap());
         let client = connected(command).await;
         assert_eq!(heard.recv().await.as_deref(), Some(&b"closed"[..]));
-        let mut call = Box::pin(IntoFuture::into_future(client.call_tool("t", None)));
+        let mut call = Box::pin(IntoFuture::into_future(client.call_tool("t", ())));
         assert!(poll_once(&mut call).is_pending());
         let opened = std::fs::File::options().write(true).open(&gate).unwrap();
         drop(opened);
@@ -212,7 +212,7 @@ fn r75_f10_an_abandoned_call_leaves_the_server_and_an_abandoned_client_does_not(
         // The child exits when its input closes.
         let client = connected(server("cat >/dev/null")).await;
         let child = client.child().expect("a child");
-        let mut call = Box::pin(IntoFuture::into_future(client.call_tool("t", None)));
+        let mut call = Box::pin(IntoFuture::into_future(client.call_tool("t", ())));
         assert!(poll_once(&mut call).is_pending());
         drop(call);
         assert!(child.is_running());
@@ -240,7 +240,7 @@ fn r75_d79_f10_runtimes_that_go_away_in_mid_call_leave_nothing() {
             let client = runtime.block_on(connected(server(FAMILY)));
             let handle = client.child().expect("a child");
             // During a call: a task of the runtime owns the call.
-            let task = runtime.spawn(IntoFuture::into_future(client.call_tool("t", None)));
+            let task = runtime.spawn(IntoFuture::into_future(client.call_tool("t", ())));
             end(runtime);
             // No task panics or waits for the runtime that has ended.
             assert_eq!(gone(&handle), Forced::Killed);
@@ -256,7 +256,7 @@ fn r75_f10_a_panic_in_mid_call_leaves_nothing() {
     let panicked = std::thread::spawn(move || {
         run(async {
             let client = connected(command).await;
-            let mut call = Box::pin(IntoFuture::into_future(client.call_tool("t", None)));
+            let mut call = Box::pin(IntoFuture::into_future(client.call_tool("t", ())));
             assert!(poll_once(&mut call).is_pending());
             panic!("on purpose");
         })

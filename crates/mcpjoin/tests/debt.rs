@@ -112,7 +112,7 @@ async fn c67_two_thousand_calls_that_each_ask_back_are_answered_by_a_server_that
         .connect(ours)
         .await
         .unwrap();
-    let calls = (0..2000).map(|_| client.call_tool("ask", None));
+    let calls = (0..2000).map(|_| client.call_tool("ask", ()));
     let all = futures_util::future::join_all(calls.map(IntoFuture::into_future));
     for result in tokio::time::timeout(Duration::from_secs(60), all).await.unwrap() {
         assert_eq!(result.unwrap().content[0].as_text(), Some("yes"));
@@ -187,7 +187,7 @@ async fn e93_a_small_call_behind_a_large_reply_waits_for_one_message_and_no_more
     let client = Client::builder("c", "1").connect(ours).await.unwrap();
     let mut order = stream::iter(["large", "small", "large"])
         .map(|name| {
-            let call = client.call_tool(name, None);
+            let call = client.call_tool(name, ());
             async move {
                 call.await.unwrap();
                 name
@@ -532,7 +532,7 @@ async fn e100_ten_thousand_calls_that_wait_for_one_another_do_not_keep_the_threa
     let asked = server.connect(theirs);
     let client = Client::builder("c", "1").era(EraChoice::Only(Era::Legacy)).connect(ours).await.unwrap();
     let calls = tokio::spawn(async move {
-        let calls = (0..CALLS).map(|_| client.call_tool("count", None).into_future());
+        let calls = (0..CALLS).map(|_| client.call_tool("count", ()).into_future());
         futures_util::future::join_all(calls).await.into_iter().filter(Result::is_ok).count()
     });
     // Wait until all calls have arrived: the first handler runs, and the others wait for it.

@@ -43,7 +43,7 @@ impl Peer {
     }
 
     fn call(&self, case: &str) -> ToolCall {
-        self.client.call_tool(case, None).timeout(NEVER)
+        self.client.call_tool(case, ()).timeout(NEVER)
     }
 
     /// Calls the tool of a case, which answers; then checks that the connection is alive. Returns what the client has

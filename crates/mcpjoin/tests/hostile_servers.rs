@@ -70,7 +70,7 @@ async fn c61_when_a_server_dies_every_call_under_way_is_told_at_once() {
     );
     let link = shell(&script).start().await.unwrap();
     let client = legacy().limits(patient()).connect(link).await.unwrap();
-    let calls = (0..3).map(|_| IntoFuture::into_future(client.call_tool("t", None)));
+    let calls = (0..3).map(|_| IntoFuture::into_future(client.call_tool("t", ())));
     for result in timeout(DEADLINE, futures_util::future::join_all(calls)).await.expect("they wait") {
         let error = result.unwrap_err().to_string();
         assert!(error.contains("exit code 3") && error.contains("out of memory"), "{error}");

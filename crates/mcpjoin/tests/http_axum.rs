@@ -283,7 +283,7 @@ fn tools_ask_behind_two_replicas_that_share_a_key() {
         // Each replica has its own key, as without `state_key`: the other replica refuses every state.
         let (up, client) = balanced([None, None]).await;
         for tool in ["once", "twice"].repeat(4) {
-            let error = client.call_tool(tool, None).await.unwrap_err();
+            let error = client.call_tool(tool, ()).await.unwrap_err();
             assert_eq!(error.remote().map(|error| error.code), Some(-32602), "{error}");
         }
         client.close().await;

@@ -522,7 +522,7 @@ fn cancelling_reaches_the_handler_in_both_eras() {
                 .unwrap();
             let calling = tokio::spawn({
                 let client = client.clone();
-                async move { client.call_tool("wait", None).await }
+                async move { client.call_tool("wait", ()).await }
             });
             began.notified().await;
             calling.abort();

@@ -54,7 +54,7 @@ fn a1_a_gibibyte_without_a_line_feed_fills_no_memory() {
     let grown = growth(async {
         let link = fixture("bytes.py").start().await.unwrap();
         let client = Client::builder("c", "1").era(EraChoice::Only(Era::Legacy)).connect(link).await.unwrap();
-        let result = client.call_tool("gibibyte", None).await.unwrap();
+        let result = client.call_tool("gibibyte", ()).await.unwrap();
         assert_eq!(result.content[0].as_text(), Some("fine"));
         client.ping().await.unwrap();
         client.close().await;

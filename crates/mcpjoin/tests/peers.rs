@@ -68,7 +68,7 @@ fn tool(name: &str) -> String {
     run(async {
         let calls = Calls::new(name);
         let (client, child) = strict(&calls).await;
-        let text = said(&client.call_tool(name, None).await.unwrap()).to_owned();
+        let text = said(&client.call_tool(name, ()).await.unwrap()).to_owned();
         client.ping().await.unwrap();
         client.close().await;
         assert_eq!(child.exit(), Some(ProcessExit::Code(0)), "{:?}", child.stderr());
@@ -109,9 +109,9 @@ fn f6_a_reply_that_arrives_in_halves_around_its_timeout_leaves_the_next_right() 
     run(async {
         let calls = Calls::new("halves");
         let (client, _child) = strict(&calls).await;
-        let error = client.call_tool("halves", None).timeout(Duration::from_millis(300)).await.unwrap_err();
+        let error = client.call_tool("halves", ()).timeout(Duration::from_millis(300)).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::TimedOut { .. })), "{error}");
-        assert_eq!(said(&client.call_tool("fine", None).await.unwrap()), "fine");
+        assert_eq!(said(&client.call_tool("fine", ()).await.unwrap()), "fine");
         client.ping().await.unwrap();
     });
 }
@@ -122,14 +122,14 @@ fn f7_a_timeout_is_for_the_call_and_not_for_a_line() {
         let calls = Calls::new("chatter");
         let (client, _child) = strict(&calls).await;
         let began = Instant::now();
-        let error = client.call_tool("chatter", None).timeout(Duration::from_millis(500)).await.unwrap_err();
+        let error = client.call_tool("chatter", ()).timeout(Duration::from_millis(500)).await.unwrap_err();
         assert!(error.is_retryable(), "{error}");
         let took = began.elapsed();
         assert!((500..5_000).contains(&took.as_millis()), "{took:?}");
         client.ping().await.unwrap();
 
         // The server stops reading while the client sends a mebibyte.
-        let held = client.call_tool("hold", None).timeout(Duration::from_millis(200)).await;
+        let held = client.call_tool("hold", ()).timeout(Duration::from_millis(200)).await;
         assert!(held.is_err());
         let large = raw(&format!(r#"{{"x":"{}"}}"#, "x".repeat(1024 * 1024)));
         let began = Instant::now();
@@ -145,7 +145,7 @@ fn f9_closing_ends_a_call_under_way_at_once() {
     run(async {
         let calls = Calls::new("closing");
         let (client, child) = strict(&calls).await;
-        let calling = tokio::spawn(client.call_tool("never", None).into_future());
+        let calling = tokio::spawn(client.call_tool("never", ()).into_future());
         while calls.counted() == 0 {
             tokio::task::yield_now().await;
         }
@@ -168,12 +168,12 @@ fn f11_c61_all_calls_under_way_learn_of_the_end_with_its_status_and_the_last_wor
     run(async {
         let calls = Calls::new("dying");
         let (client, _child) = strict(&calls).await;
-        let under_way = (0..5).map(|_| client.call_tool("never", None).into_future());
+        let under_way = (0..5).map(|_| client.call_tool("never", ()).into_future());
         let waiting = tokio::spawn(join_all(under_way));
         while calls.counted() < 5 {
             tokio::task::yield_now().await;
         }
-        let last = client.call_tool("die", None).await.unwrap_err();
+        let last = client.call_tool("die", ()).await.unwrap_err();
         let mut errors: Vec<_> = waiting.await.unwrap().into_iter().map(Result::unwrap_err).collect();
         errors.push(last);
         for error in errors {
@@ -196,7 +196,7 @@ fn f20_a_strict_server_is_satisfied_in_every_version_that_it_may_choose() {
                 let builder = Client::builder("peers", "1").era(era);
                 let client = builder.connect(command.start().await.unwrap()).await.unwrap();
                 assert_eq!(client.profile().version.as_str(), version);
-                assert_eq!(said(&client.call_tool("fine", None).await.unwrap()), "fine");
+                assert_eq!(said(&client.call_tool("fine", ()).await.unwrap()), "fine");
                 client.close().await;
                 assert_eq!(child.exit(), Some(ProcessExit::Code(0)), "{:?}", child.stderr());
             }
@@ -209,11 +209,11 @@ fn f21_a_call_runs_once_whatever_becomes_of_it() {
     run(async {
         let calls = Calls::new("once");
         let (client, child) = strict(&calls).await;
-        let error = client.call_tool("delete", None).timeout(Duration::from_millis(1500)).await.unwrap_err();
+        let error = client.call_tool("delete", ()).timeout(Duration::from_millis(1500)).await.unwrap_err();
         assert!(error.is_retryable(), "{error}");
         client.ping().await.unwrap();
         assert_eq!(calls.counted(), 1);
-        let lost = tokio::spawn(client.call_tool("delete", None).into_future());
+        let lost = tokio::spawn(client.call_tool("delete", ()).into_future());
         while calls.counted() == 1 {
             tokio::task::yield_now().await;
         }
@@ -247,7 +247,7 @@ cat >/dev/null"#
         let asked = &asked;
         let five = names.map(|name| async move {
             let client = legacy().connect(server(name, asked).start().await.unwrap()).await.unwrap();
-            said(&client.call_tool("same", None).await.unwrap()).to_owned()
+            said(&client.call_tool("same", ()).await.unwrap()).to_owned()
         });
         let broken = async { legacy().connect(sh("exit 4").start().await.unwrap()).await.unwrap_err() };
         let (told, broken) = tokio::join!(join_all(five), broken);
@@ -436,17 +436,17 @@ cat >/dev/null"#;
             .connect(sh(script).start().await.unwrap())
             .await
             .unwrap();
-        let error = client.call_tool("t", None).await.unwrap_err();
+        let error = client.call_tool("t", ()).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::InvalidResponse { .. })), "{error:?}");
         assert!(matches!(hears.recv().unwrap(), Violation::Malformed { .. }));
-        let error = client.call_tool("t", None).await.unwrap_err();
+        let error = client.call_tool("t", ()).await.unwrap_err();
         assert_eq!(error.remote().map(|error| error.code), Some(-5), "{error:?}");
         let foreign = RequestId::from(77);
         assert_eq!(hears.recv().unwrap(), Violation::UnknownResponse { id: Some(foreign) });
-        let error = client.call_tool("t", None).timeout(Duration::from_millis(50)).await.unwrap_err();
+        let error = client.call_tool("t", ()).timeout(Duration::from_millis(50)).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::TimedOut { .. })), "{error:?}");
         client.close().await;
-        let error = client.call_tool("t", None).await.unwrap_err();
+        let error = client.call_tool("t", ()).await.unwrap_err();
         assert!(
             matches!(&error, ClientError::Call(CallError::Closed(cause)) if **cause == CloseCause::Local),
             "{error:?}"

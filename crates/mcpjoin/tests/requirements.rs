@@ -177,7 +177,7 @@ async fn r57_one_reader_serves_calls_notifications_and_questions_of_the_server_a
         .connect(ours)
         .await
         .unwrap();
-    let calls = (0..50).map(|_| client.call_tool("busy", None));
+    let calls = (0..50).map(|_| client.call_tool("busy", ()));
     for result in futures_util::future::join_all(calls.map(IntoFuture::into_future)).await {
         let result = result.unwrap();
         assert_eq!(result.content[0].as_text(), Some("1"));
@@ -198,10 +198,10 @@ async fn r70_the_timeout_can_be_set_for_one_request_and_for_all() {
     never().connect(theirs);
     let client = Client::builder("c", "1").limits(limits).connect(ours).await.unwrap();
     let began = tokio::time::Instant::now();
-    let error = client.call_tool("never", None).await.unwrap_err();
+    let error = client.call_tool("never", ()).await.unwrap_err();
     assert_eq!(began.elapsed().as_secs(), 7);
     assert_eq!(error.to_string(), "tools/call was not answered within 7 s");
-    let error = client.call_tool("never", None).timeout(Duration::from_millis(1500)).await.unwrap_err();
+    let error = client.call_tool("never", ()).timeout(Duration::from_millis(1500)).await.unwrap_err();
     assert_eq!(error.to_string(), "tools/call was not answered within 1500 ms");
 }
 

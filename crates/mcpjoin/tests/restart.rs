@@ -108,7 +108,7 @@ async fn f21_what_was_under_way_fails_and_is_never_made_again() {
     for era in [Era::Legacy, Era::Modern] {
         let (server, mut far, mut stage) = running(builder(), era).await;
         let client = server.client().await.unwrap();
-        let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
             far.expect("tools/call").await;
             drop(far);
         });
@@ -117,7 +117,7 @@ async fn f21_what_was_under_way_fails_and_is_never_made_again() {
         let mut far = stage.open(era).await;
         let client = server.client().await.unwrap();
         // The new server's first request is this call, and no earlier one.
-        let (result, ()) = tokio::join!(client.call_tool("u", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("u", ()), async {
             let request = far.expect("tools/call").await;
             assert_eq!(value(request.params.as_ref())["name"], "u");
             far.result(request.id, text("ok")).await;
@@ -527,10 +527,10 @@ mod real {
             );
             let server = restarting(child(&notes, &then)).await;
             let client = server.client().await.unwrap();
-            let error = client.call_tool("t", None).await.unwrap_err();
+            let error = client.call_tool("t", ()).await.unwrap_err();
             assert!(error.is_fatal(), "{error}");
             assert!(error.to_string().ends_with("(signal 9); its last line on stderr: working"), "{error}");
-            let result = server.client().await.unwrap().call_tool("t", None).await.unwrap();
+            let result = server.client().await.unwrap().call_tool("t", ()).await.unwrap();
             assert!(result.content.is_empty());
             assert!(matches!(server.close().await, RestartError::Closed));
             let pids = notes.lines();
@@ -552,10 +552,10 @@ mod real {
             let accept = async { server.connect(listener.accept().await) };
             let (client, first) = tokio::join!(connecting, accept);
             let client = client.unwrap();
-            client.client().await.unwrap().call_tool("hello", None).await.unwrap();
+            client.client().await.unwrap().call_tool("hello", ()).await.unwrap();
             first.close();
             let _second = server.connect(listener.accept().await);
-            client.client().await.unwrap().call_tool("hello", None).await.unwrap();
+            client.client().await.unwrap().call_tool("hello", ()).await.unwrap();
             client.close().await;
         });
     }

@@ -147,11 +147,11 @@ fn both_eras_are_spoken_over_both_kinds_of_sockets_by_many_clients_at_once() {
         let mut clients = Vec::new();
         for era in [Era::Legacy, Era::Modern] {
             let by_port = connect(Link::tcp(address.clone()).await.unwrap(), era).await;
-            assert!(text(&by_port.call_tool("hello", None).await.unwrap()).starts_with("tcp 127.0.0.1:"));
+            assert!(text(&by_port.call_tool("hello", ()).await.unwrap()).starts_with("tcp 127.0.0.1:"));
             let by_file = connect(Link::unix(&path).await.unwrap(), era).await;
             let us = format!("unix process {} of user ", std::process::id());
-            assert!(text(&by_file.call_tool("hello", None).await.unwrap()).starts_with(&us));
-            let large = by_port.call_tool("large", None).await.unwrap();
+            assert!(text(&by_file.call_tool("hello", ()).await.unwrap()).starts_with(&us));
+            let large = by_port.call_tool("large", ()).await.unwrap();
             assert_eq!(text(&large).len(), 4 * 1024 * 1024);
             clients.extend([by_port, by_file]);
         }
@@ -262,7 +262,7 @@ fn a_reset_in_the_middle_of_a_message_ends_that_connection_alone() {
             wire.stream.get_ref().set_zero_linger().unwrap();
             drop(wire);
         };
-        let (result, ()) = tokio::join!(client.call_tool("t", None), answer);
+        let (result, ()) = tokio::join!(client.call_tool("t", ()), answer);
         let error = result.unwrap_err();
         assert!(error.is_fatal() && error.to_string().contains("reset"), "{error}");
         assert!(matches!(client.closed().await, CloseCause::Link(_)));
@@ -326,7 +326,7 @@ fn a_server_that_ends_finishes_what_it_has_begun_and_accepts_nobody() {
         let idle = connect(Link::unix(&path).await.unwrap(), Era::Modern).await;
         let calling = tokio::spawn({
             let client = busy.clone();
-            async move { client.call_tool("slow", None).await }
+            async move { client.call_tool("slow", ()).await }
         });
         gate.began.notified().await;
         stop.send(()).unwrap();
@@ -351,7 +351,7 @@ fn a_server_that_ends_waits_for_its_tools_no_longer_than_it_may() {
         let (listener, address) = tcp().await;
         let (stop, serving) = serve(server(&gate, limits), listener);
         let client = connect(Link::tcp(address).await.unwrap(), Era::Modern).await;
-        let (result, ()) = tokio::join!(client.call_tool("slow", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("slow", ()), async {
             gate.began.notified().await;
             stop.send(()).unwrap();
         });

@@ -213,7 +213,7 @@ fn a_scripted_server_opens_every_version_and_plays_its_script() {
             assert_text(&client.call_tool("slow", Some(arguments)).await.expect_ok(), "slow");
             assert!(begin.elapsed() >= Duration::from_secs(50));
             assert!(client.list_tools().all().await.unwrap().is_empty());
-            client.call_tool("any", None).await.expect_error(-32603);
+            client.call_tool("any", ()).await.expect_error(-32603);
             assert_eq!(*violations.lock(), [""; 0], "{version}");
         }
     });
@@ -235,10 +235,10 @@ fn faults_of_a_scripted_server_reach_the_client() {
             .close()
             .start();
         let (client, violations) = connect(link).await;
-        let lost = client.call_tool("lost", None).await.unwrap_err();
+        let lost = client.call_tool("lost", ()).await.unwrap_err();
         assert!(lost.is_retryable(), "{lost}");
-        assert_text(&client.call_tool("twice", None).await.expect_ok(), "twice");
-        assert!(client.call_tool("last", None).await.unwrap_err().is_fatal());
+        assert_text(&client.call_tool("twice", ()).await.expect_ok(), "twice");
+        assert!(client.call_tool("last", ()).await.unwrap_err().is_fatal());
         assert!(violations.lock().len() >= 2, "{violations:?}");
     });
 }
@@ -249,7 +249,7 @@ fn misplayed(script: ServerScript) -> String {
         run(async {
             let (link, _server) = script.start();
             let (client, _) = connect(link).await;
-            drop(client.call_tool("add", None).await);
+            drop(client.call_tool("add", ()).await);
         });
     })
 }
@@ -274,7 +274,7 @@ fn a_client_that_does_not_follow_the_script_fails_the_test_and_never_waits() {
         run(async move {
             let (link, _server) = script().expect("tools/list").start();
             let (client, _) = connect(link).await;
-            *kept.lock() = client.call_tool("add", None).await.unwrap_err().to_string();
+            *kept.lock() = client.call_tool("add", ()).await.unwrap_err().to_string();
         });
     });
     assert!(refused.lock().contains("the script expects tools/list"), "{}", refused.lock());

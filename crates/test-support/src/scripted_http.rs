@@ -370,7 +370,7 @@ pub fn builder() -> ClientBuilder {
 
 /// Calls a tool, and returns the text of its result, or the error message.
 pub async fn call(client: &Client, tool: &str) -> Result<String, String> {
-    let result = client.call_tool(tool, None).await.map_err(|error| error.to_string())?;
+    let result = client.call_tool(tool, ()).await.map_err(|error| error.to_string())?;
     let content = serde_json::to_value(&result.content).unwrap();
     Ok(content[0]["text"].as_str().unwrap().to_owned())
 }

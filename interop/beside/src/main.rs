@@ -94,7 +94,7 @@ impl LoopbackServer {
     async fn call_with_mcpjoin(&self) -> Result<(), Failure> {
         let link = Link::http(self.url()).extra_ca(self.certificate.pem()).build()?;
         let client = Client::builder("beside", "1.0.0").connect(link).await?;
-        let result = client.call_tool("greet", None).await?;
+        let result = client.call_tool("greet", ()).await?;
         if result.is_error == Some(true) {
             return Err(format!("the tool failed: {result:?}").into());
         }

@@ -305,7 +305,7 @@ fn a_server_over_http_is_bridged_to_standard_input_and_output() {
 async fn visit(client: &Client) {
     let tools = client.list_tools().all().await.unwrap();
     assert!(tools.iter().any(|tool| tool.name == "echo"));
-    let mut calling = client.call_tool("test_tool_with_progress", None);
+    let mut calling = client.call_tool("test_tool_with_progress", ());
     let mut told = 0;
     while let Some(event) = calling.next_event().await {
         told += usize::from(matches!(event, CallEvent::Progress(_)));
@@ -314,7 +314,7 @@ async fn visit(client: &Client) {
     assert!(text(&calling.await.unwrap()).contains("executed successfully"));
     let answered = call(client, "test_elicitation", json!({ "message": "Who are you?" })).await;
     assert!(text(&answered).contains("a@b.example"), "{answered:?}");
-    let mut calling = client.call_tool("test_tool_with_progress", None);
+    let mut calling = client.call_tool("test_tool_with_progress", ());
     assert!(calling.next_event().await.is_some());
     drop(calling);
     assert!(text(&call(client, "echo", json!({ "message": "hi" })).await).contains("hi"));

@@ -33,11 +33,11 @@ async fn work(link: Link, era: Era) {
     assert_eq!(tools.len(), 8);
     let arguments = Raw::parse(r#"{"region":"Zürich"}"#).unwrap();
     client.call_tool("region", Some(arguments)).await.unwrap();
-    let asked = client.call_tool("ask", None).await.unwrap();
+    let asked = client.call_tool("ask", ()).await.unwrap();
     assert!(asked.is_error != Some(true), "{asked:?}");
-    let waiting = client.call_tool("wait", None);
+    let waiting = client.call_tool("wait", ());
     assert!(tokio::time::timeout(Duration::from_millis(200), waiting).await.is_err());
-    client.call_tool("quiet", None).await.unwrap();
+    client.call_tool("quiet", ()).await.unwrap();
     client.close().await;
 }
 

@@ -70,7 +70,7 @@ fn g145_a_token_that_was_shown_to_us_goes_no_further() {
             let builder = Client::builder("near", "1").era(EraChoice::Only(era));
             let link = Link::http(&url).header("authorization", "Bearer alice-s3cr3t").build().unwrap();
             let client = builder.connect(link).await.unwrap();
-            let result = client.call_tool("who", None).await.unwrap();
+            let result = client.call_tool("who", ()).await.unwrap();
             let told = format!("{:?}", result.content);
             assert!(told.contains("None"), "{told}");
             assert!(!told.contains("s3cr3t") && !told.contains("alice"), "{told}");

@@ -605,7 +605,7 @@ fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
             let link = Link::tcp(&address).await.unwrap();
             let builder = mcpjoin::Client::builder("c", "1").era(EraChoice::Only(era));
             let client = builder.connect(link).await.unwrap();
-            let result = client.call_tool("t", None).await.unwrap();
+            let result = client.call_tool("t", ()).await.unwrap();
             assert_eq!(result.content[0].as_text(), Some("done"));
             clients.push(client);
         }

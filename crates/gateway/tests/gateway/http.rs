@@ -130,7 +130,7 @@ fn two_nameless_clients_at_one_address_are_each_asked_what_their_own_call_asks()
                 .await
                 .unwrap();
             calls.push(tokio::spawn(async move {
-                let result = client.call_tool(name, None).await.unwrap();
+                let result = client.call_tool(name, ()).await.unwrap();
                 assert_eq!(result.content[0].as_text(), Some("Decline"));
                 assert_eq!(*heard.lock().unwrap(), [name]);
             }));

@@ -368,7 +368,7 @@ fn our_own_client_of_each_legacy_revision_before_our_own_modern_server() {
                 (version.clone(), Some("modern"))
             );
             let call = async |name: &str| {
-                let result = client.call_tool(name, None).await.unwrap();
+                let result = client.call_tool(name, ()).await.unwrap();
                 assert_ne!(result.is_error, Some(true), "{name}: {result:?}");
                 serde_json::to_value(&result).unwrap()
             };

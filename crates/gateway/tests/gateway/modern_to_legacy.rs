@@ -162,7 +162,7 @@ async fn connect(gateway: &Gateway, client: ClientBuilder) -> Client {
 }
 
 async fn call(client: &Client, tool: &str) -> String {
-    let result = client.call_tool(tool, None).await.unwrap();
+    let result = client.call_tool(tool, ()).await.unwrap();
     result.content[0].as_text().unwrap().to_owned()
 }
 
@@ -356,12 +356,12 @@ fn what_the_client_has_not_declared_is_refused_to_the_server() {
     run(async {
         let gateway = gateway(&server(Version::V2025_11_25)).build();
         let client = connect(&gateway, modern()).await;
-        let result = client.call_tool("roots", None).await.unwrap();
+        let result = client.call_tool("roots", ()).await.unwrap();
         assert_eq!(result.is_error, Some(true));
         let form_alone = modern().elicitation(async |_| Ok(ElicitResult::new(ElicitAction::Accept)));
         let client = connect(&gateway, form_alone).await;
         assert_eq!(call(&client, "form").await, "accept");
-        let result = client.call_tool("page", None).await.unwrap();
+        let result = client.call_tool("page", ()).await.unwrap();
         assert_eq!(result.is_error, Some(true));
     });
 }
@@ -687,7 +687,7 @@ fn progress_and_log_messages_come_with_the_request_that_wants_them() {
             hears.lock().unwrap().push(format!("{} {}", notification.method, data.unwrap_or_else(Raw::null)));
         });
         let client = connect(&gateway, client).await;
-        let mut calling = client.call_tool("says", None).log_level(LoggingLevel::Warning);
+        let mut calling = client.call_tool("says", ()).log_level(LoggingLevel::Warning);
         let mut progress = Vec::new();
         while let Some(event) = calling.next_event().await {
             if let CallEvent::Progress(reported) = event {
@@ -948,7 +948,7 @@ fn over_http_a_client_is_asked_and_leaving_is_cancelling() {
         // The client leaves with the question, and returns.
         assert_eq!(call(&client, "asks").await, "accept");
         assert_eq!(told.recv().await, Some("asked"));
-        let mut staying = client.call_tool("stays", None);
+        let mut staying = client.call_tool("stays", ());
         tokio::select! {
             _ = staying.next_event() => panic!("it stays"),
             begun = told.recv() => assert_eq!(begun, Some("stays")),

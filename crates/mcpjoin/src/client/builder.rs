@@ -7,12 +7,14 @@ use std::sync::Arc;
 use mcpjoin_proto::session::{ClientRole, EraChoice, Limits, Presents, Violation};
 use mcpjoin_proto::types::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation,
-    Root,
+    LogMessageParams, ResourceUpdatedParams, Root,
 };
 use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Raw, Version};
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::connection_cache::{CacheConfig, CacheSource};
 use super::input::{self, InputHandlers, OnNotification};
+use super::notifications::NotificationHandlers;
 use super::opening::Plan;
 use super::{Cache, Client, ConnectError};
 use crate::connection::OnViolation;
@@ -29,12 +31,14 @@ const MAX_PAGES: usize = 1000;
 ///
 /// ```
 /// use mcpjoin::Client;
-/// use mcpjoin::proto::types::{ElicitAction, ElicitParams, ElicitResult, Root};
+/// use mcpjoin::proto::types::{ElicitParams, ElicitResult, Root};
 ///
 /// let builder = Client::builder("my-client", "1.0.0")
 ///     .roots(vec![Root::new("file:///home/me/project")])
-///     .elicitation(|_: ElicitParams| async { Ok(ElicitResult::new(ElicitAction::Decline)) })
-///     .on_notification(|notification| println!("{notification:?}"));
+///     .elicitation(|_: ElicitParams| async { Ok(ElicitResult::decline()) })
+///     .on_tools_changed(|client| async move {
+///         println!("there are {:?} tools", client.list_tools().all().await.map(|tools| tools.len()));
+///     });
 /// # let _ = builder;
 /// ```
 #[must_use = "a builder connects nothing by itself"]
@@ -48,6 +52,7 @@ pub struct ClientBuilder {
     answers: InputHandlers,
     custom_handler: Option<CustomHandler>,
     on_notification: Option<OnNotification>,
+    notification_handlers: NotificationHandlers,
     on_violation: Option<OnViolation>,
     caching: CacheConfig,
 }
@@ -72,6 +77,7 @@ impl ClientBuilder {
             answers: InputHandlers::default(),
             custom_handler: None,
             on_notification: None,
+            notification_handlers: NotificationHandlers::default(),
             on_violation: None,
             caching: CacheConfig::default(),
         }
@@ -258,7 +264,114 @@ impl ClientBuilder {
         self
     }
 
-    /// Receives the notifications that the server sends on its own: changed lists and resources, log messages.
+    /// Runs `handler` when the list of tools has changed, in both eras.
+    ///
+    /// In the modern era the client opens a stream for it, before every request of yours, if the server declares
+    /// `tools.listChanged`. A stream that ends is opened again after a pause, from 100 ms to 10 s, and the handler is run
+    /// because a change may have been missed. It is given up after 10 failures or short streams in a row, or when the server
+    /// refuses it; that is logged.
+    ///
+    /// The handler is given a client of the connection, which stays open while the handler runs. Each handler has a task of
+    /// its own and is run for one change after the other; changes that arrive while it runs count as one. A panic is logged.
+    ///
+    /// ```
+    /// use mcpjoin::Client;
+    ///
+    /// let builder = Client::builder("my-client", "1.0.0").on_tools_changed(|client| async move {
+    ///     match client.list_tools().all().await {
+    ///         Ok(tools) => println!("there are {} tools", tools.len()),
+    ///         Err(error) => eprintln!("{error}"),
+    ///     }
+    /// });
+    /// # let _ = builder;
+    /// ```
+    pub fn on_tools_changed<F, A>(self, handler: F) -> Self
+    where
+        F: Fn(Client) -> A + Send + Sync + 'static,
+        A: Future<Output = ()> + Send + 'static,
+    {
+        self.on(Method::ToolListChanged, move |client, _: IgnoredAny| handler(client))
+    }
+
+    /// Runs `handler` when the list of prompts has changed, as [`on_tools_changed`](Self::on_tools_changed) does.
+    pub fn on_prompts_changed<F, A>(self, handler: F) -> Self
+    where
+        F: Fn(Client) -> A + Send + Sync + 'static,
+        A: Future<Output = ()> + Send + 'static,
+    {
+        self.on(Method::PromptListChanged, move |client, _: IgnoredAny| handler(client))
+    }
+
+    /// Runs `handler` when the list of resources or of templates has changed, as
+    /// [`on_tools_changed`](Self::on_tools_changed) does.
+    pub fn on_resources_changed<F, A>(self, handler: F) -> Self
+    where
+        F: Fn(Client) -> A + Send + Sync + 'static,
+        A: Future<Output = ()> + Send + 'static,
+    {
+        self.on(Method::ResourceListChanged, move |client, _: IgnoredAny| handler(client))
+    }
+
+    /// Runs `handler` with the URI of a resource that has changed, in both eras.
+    ///
+    /// [`Client::subscribe`] says which resources these are; the URI may be that of a sub-resource. Each change is one run,
+    /// one after the other. Up to 1,024 changes and 4 MiB wait; beyond that the oldest are dropped. A panic is logged.
+    ///
+    /// ```
+    /// use mcpjoin::Client;
+    ///
+    /// let builder = Client::builder("my-client", "1.0.0").on_resource_updated(|client, uri| async move {
+    ///     if let Ok(contents) = client.read_resource(uri).await {
+    ///         println!("{}", contents.to_text());
+    ///     }
+    /// });
+    /// # let _ = builder;
+    /// ```
+    pub fn on_resource_updated<F, A>(self, handler: F) -> Self
+    where
+        F: Fn(Client, String) -> A + Send + Sync + 'static,
+        A: Future<Output = ()> + Send + 'static,
+    {
+        self.on(Method::ResourceUpdated, move |client, params: ResourceUpdatedParams| {
+            handler(client, params.uri)
+        })
+    }
+
+    /// Runs `handler` for each log message of the server, in both eras.
+    ///
+    /// The client asks for the level `info` and above, if the server declares logging: once after connecting in the legacy
+    /// era, and with each request in the modern era, where a server logs only for a request. [`Client::set_level`] and
+    /// [`RoundTrip::log_level`](super::RoundTrip::log_level) set another level.
+    ///
+    /// Runs in a task of its own, for one message after the other. Up to 1,024 messages and 4 MiB wait; beyond that the
+    /// oldest are dropped. A panic is logged.
+    ///
+    /// ```
+    /// use mcpjoin::Client;
+    ///
+    /// let builder = Client::builder("my-client", "1.0.0")
+    ///     .on_log(|message| println!("{}: {}", message.level.as_str(), message.data));
+    /// # let _ = builder;
+    /// ```
+    pub fn on_log(self, handler: impl Fn(LogMessageParams) + Send + Sync + 'static) -> Self {
+        self.on(Method::LogMessage, move |_: Client, message: LogMessageParams| {
+            handler(message);
+            std::future::ready(())
+        })
+    }
+
+    fn on<P, F, A>(mut self, method: Method, handler: F) -> Self
+    where
+        P: DeserializeOwned + 'static,
+        F: Fn(Client, P) -> A + Send + Sync + 'static,
+        A: Future<Output = ()> + Send + 'static,
+    {
+        self.notification_handlers.register(method, handler);
+        self
+    }
+
+    /// Receives the notifications that the server sends on its own, as they are: changed lists and resources, log
+    /// messages. A modern server sends some only to clients that listen: see [`on_tools_changed`](Self::on_tools_changed).
     ///
     /// Notifications of a [`Subscription`](super::Subscription) are not included. Must not block. A panic is logged and
     /// loses only that notification.
@@ -321,8 +434,12 @@ impl ClientBuilder {
 
     pub(super) fn plan(self) -> (Plan, EraChoice) {
         let answers = Arc::new(self.answers);
+        let mut notification_handlers = self.notification_handlers;
         let (capabilities, handler, relayed) = match self.custom_handler {
-            Some(CustomHandler { capabilities, handler, relayed }) => (capabilities, Some(handler), relayed),
+            Some(CustomHandler { capabilities, handler, relayed }) => {
+                notification_handlers = NotificationHandlers::default();
+                (capabilities, Some(handler), relayed)
+            }
             None => (answers.capabilities(), None, None),
         };
         let mut role = ClientRole::new(self.info, capabilities);
@@ -337,6 +454,7 @@ impl ClientBuilder {
             max_pages: self.max_pages,
             answers,
             on_notification: self.on_notification,
+            notification_handlers,
             on_violation: self.on_violation,
             caching: self.caching,
         };

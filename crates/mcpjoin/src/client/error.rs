@@ -139,6 +139,12 @@ impl ClientError {
         }
     }
 
+    /// Returns whether the time for a request or for a task is over. Whether the request had an effect is not known.
+    #[must_use]
+    pub const fn is_timeout(&self) -> bool {
+        matches!(self, Self::Call(CallError::TimedOut { .. }) | Self::TaskTimedOut { .. })
+    }
+
     /// Returns whether no further request can succeed on this connection: the peer is gone, or the connection was
     /// closed.
     #[must_use]

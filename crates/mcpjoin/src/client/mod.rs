@@ -3,15 +3,15 @@
 //! ```no_run
 //! use mcpjoin::client::Client;
 //! use mcpjoin::transport::Link;
-//! use mcpjoin::proto::Raw;
+//! use serde_json::json;
 //!
 //! # async fn example(link: Link) -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::builder("my-client", "1.0.0").connect(link).await?;
 //! for tool in client.list_tools().all().await? {
 //!     println!("{}", tool.name);
 //! }
-//! let result = client.call_tool("add", Some(Raw::parse(r#"{"a":1,"b":2}"#)?)).await?;
-//! # let _ = result;
+//! let sum: i64 = client.call_tool("add", json!({ "a": 1, "b": 2 })).await?.decode()?;
+//! println!("{sum}");
 //! client.close().await;
 //! # Ok(())
 //! # }
@@ -30,6 +30,7 @@ mod cache;
 mod connection_cache;
 mod error;
 mod input;
+mod notifications;
 mod opening;
 mod pages;
 mod restart;
@@ -37,25 +38,27 @@ mod round_trip;
 mod subscription;
 mod task;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use mcpjoin_proto::session::{Call, CallError, CallRefused, CloseCause, Peer, ProcessExit, Reply, State};
+use mcpjoin_proto::session::{Call, CallRefused, Peer, ProcessExit, Reply, State};
 use mcpjoin_proto::types::{
     CallToolParams, CompleteParams, CompleteResult, DiscoverResult, EmptyResult, GetPromptParams,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
     PageParams, Prompt, ReadResourceParams, Resource, ResourceTemplate, Root, SetLevelParams, Tool,
 };
-use mcpjoin_proto::{Method, Notification, Payload, Profile, Raw};
+use mcpjoin_proto::{Kind, Method, Notification, Payload, Profile, Raw};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
 
 pub use builder::ClientBuilder;
 pub use cache::Cache;
 pub use error::{ClientError, ConnectError, Phase};
+pub use mcpjoin_proto::session::{CallError, CloseCause, Limits};
 pub use pages::{Listed, Pages, RawPages};
 pub use restart::{ClientStream, Restart, RestartError, RestartingClient, RunEvent, RunExit};
 pub use round_trip::{PromptCall, ResourceRead, RoundTrip, RoundTripParams, ToolCall};
@@ -64,8 +67,9 @@ pub use task::{StartedCall, TaskHandle, TaskOutcome, TaskResult};
 
 use self::connection_cache::{ConnectionCache, Lookup};
 use self::input::{InputHandlers, OnNotification};
+use self::notifications::Dispatch;
 use self::pages::ToolFilter;
-use self::subscription::ResourceStreams;
+use self::subscription::{LegacySubscriptions, ResourceStreams};
 use self::task::TaskRegistry;
 use crate::connection::Connection;
 #[cfg(all(unix, feature = "child"))]
@@ -84,6 +88,8 @@ pub struct Client {
 struct Inner {
     /// Dropped before the connection.
     resource_streams: ResourceStreams,
+    /// The tasks of the functions for notifications, which end with the last handle.
+    notification_tasks: Mutex<JoinSet<()>>,
     #[cfg(all(unix, feature = "child"))]
     child: Option<ChildHandle>,
     connection: OpenConnection,
@@ -91,6 +97,8 @@ struct Inner {
     answers: Arc<InputHandlers>,
     tasks: Arc<TaskRegistry>,
     on_notification: Option<OnNotification>,
+    dispatch: Arc<Dispatch>,
+    legacy_subscriptions: LegacySubscriptions,
     tool_filter: ToolFilter,
     cache: ConnectionCache,
     /// One more than the index of the level in [`LoggingLevel::ALL`]; 0: none.
@@ -219,34 +227,48 @@ impl Client {
         Ok(page)
     }
 
-    /// Calls a tool with `arguments`, a JSON object. Await the call for its result, or read its progress first.
+    /// Calls a tool. Await the call for its result, or read its progress first.
     ///
-    /// A tool that fails returns a result with `is_error`. An error means that there is no result; it does not mean
-    /// that the tool has not run.
+    /// `arguments` is anything that serde writes as an object: a struct, a map, `json!({..})`, or a [`Raw`], which is sent
+    /// unchanged. `()` and `None` are no arguments. [`call_tool_with`](Self::call_tool_with) takes a `Raw` without a copy.
+    ///
+    /// A tool that fails returns a result with `is_error`, which
+    /// [`decode`](mcpjoin_proto::types::CallToolResult::decode) and
+    /// [`into_result`](mcpjoin_proto::types::CallToolResult::into_result) turn into an error.
     ///
     /// If the client accepts tasks ([`ClientBuilder::tasks`]) and the call becomes a task, this waits for the end of
     /// the task.
     ///
     /// ```no_run
     /// use mcpjoin::connection::CallEvent;
-    /// use mcpjoin::proto::Raw;
+    /// use serde_json::json;
     ///
     /// # async fn example(client: mcpjoin::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let mut call = client.call_tool("index", Some(Raw::parse(r#"{"path":"src"}"#)?));
+    /// let sum: i64 = client.call_tool("add", json!({ "a": 1, "b": 2 })).await?.decode()?;
+    ///
+    /// let mut call = client.call_tool("index", json!({ "path": "src" }));
     /// while let Some(event) = call.next_event().await {
     ///     if let CallEvent::Progress(progress) = event {
     ///         println!("{} of {:?}", progress.progress, progress.total);
     ///     }
     /// }
-    /// let result = call.await?;
-    /// # let _ = result;
+    /// println!("{sum} {}", call.await?.to_text());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn call_tool(&self, name: impl Into<String>, arguments: Option<Raw>) -> ToolCall {
+    ///
+    /// # Errors
+    /// [`ClientError`] when the call is awaited: there is no result, which does not mean that the tool has not run.
+    /// [`ClientError::BadParams`] if `arguments` is no object or cannot be written; nothing was sent then.
+    pub fn call_tool(&self, name: impl Into<String>, arguments: impl Serialize) -> ToolCall {
         let mut params = CallToolParams::new(name);
-        params.arguments = arguments;
-        self.call_tool_with(params)
+        match object(&Method::CallTool, encode(&Method::CallTool, &arguments)) {
+            Ok(arguments) => {
+                params.arguments = arguments;
+                self.call_tool_with(params)
+            }
+            Err(error) => RoundTrip::refused(self.clone(), params, error),
+        }
     }
 
     /// Calls a tool with all parameters that the specification has.
@@ -302,14 +324,36 @@ impl Client {
     }
 
     /// Gets a prompt with its arguments filled in.
-    pub fn get_prompt(
-        &self,
-        name: impl Into<String>,
-        arguments: Option<BTreeMap<String, String>>,
-    ) -> PromptCall {
+    ///
+    /// `arguments` is anything that serde writes as an object of strings: a struct, a map, `json!({..})`. `()` and `None`
+    /// are no arguments.
+    ///
+    /// ```no_run
+    /// use serde_json::json;
+    ///
+    /// # async fn example(client: mcpjoin::Client) -> Result<(), mcpjoin::client::ClientError> {
+    /// let prompt = client.get_prompt("review", json!({ "language": "Rust" })).await?;
+    /// println!("{}", prompt.to_text());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ClientError`] when the call is awaited; [`ClientError::BadParams`] if `arguments` is no object of strings.
+    pub fn get_prompt(&self, name: impl Into<String>, arguments: impl Serialize) -> PromptCall {
+        let method = Method::GetPrompt;
         let mut params = GetPromptParams::new(name);
-        params.arguments = arguments;
-        RoundTrip::new(self.clone(), params, false)
+        let arguments = object(&method, encode(&method, &arguments)).and_then(|arguments| {
+            let strings = arguments.map(|arguments| arguments.decode()).transpose();
+            strings.map_err(|error| ClientError::BadParams { method, what: error.to_string() })
+        });
+        match arguments {
+            Ok(arguments) => {
+                params.arguments = arguments;
+                RoundTrip::new(self.clone(), params, false)
+            }
+            Err(error) => RoundTrip::refused(self.clone(), params, error),
+        }
     }
 
     /// Completes the value of an argument of a prompt, or of a variable of a resource template.
@@ -357,10 +401,15 @@ impl Client {
             let refused = CallRefused::Undeclared { method: Method::SetLevel, capability: "logging" };
             return Err(CallError::Refused(refused).into());
         }
+        self.set_request_level(level);
+        Ok(())
+    }
+
+    /// Sets the level that is sent with each request of the modern era.
+    fn set_request_level(&self, level: LoggingLevel) {
         let place = LoggingLevel::ALL.iter().position(|known| *known == level);
         let place = place.and_then(|place| u8::try_from(place + 1).ok()).unwrap_or_default();
         self.inner.log_level.store(place, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Replaces the roots, and notifies a server of the legacy era.
@@ -492,6 +541,19 @@ impl fmt::Debug for Client {
 fn encode<P: Serialize + ?Sized>(method: &Method, params: &P) -> Result<Raw, ClientError> {
     Raw::from_value(params)
         .map_err(|error| ClientError::BadParams { method: method.clone(), what: error.to_string() })
+}
+
+/// Checks that arguments are an object, or `null`, which is none.
+fn object(method: &Method, arguments: Result<Raw, ClientError>) -> Result<Option<Raw>, ClientError> {
+    let arguments = arguments?;
+    match arguments.kind() {
+        Kind::Object => Ok(Some(arguments)),
+        Kind::Null => Ok(None),
+        _ => Err(ClientError::BadParams {
+            method: method.clone(),
+            what: "the arguments are not an object".into(),
+        }),
+    }
 }
 
 fn decode<R: DeserializeOwned>(method: &Method, result: &Raw) -> Result<R, ClientError> {

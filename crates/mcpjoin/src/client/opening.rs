@@ -5,13 +5,15 @@ use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use mcpjoin_proto::session::{ClientRole, EraChoice, Limits, Peer, Role};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::cache::Cache;
 use super::connection_cache::{CacheConfig, ConnectionCache};
 use super::input::{ClientHandler, InputHandlers, OnNotification};
+use super::notifications::{self, Dispatch, NotificationHandlers};
 use super::pages::ToolFilter;
-use super::subscription::ResourceStreams;
+use super::subscription::{LegacySubscriptions, ResourceStreams};
 use super::task::TaskRegistry;
 use super::{Client, ConnectError, Inner, OpenConnection};
 use crate::connection::{Connection, NotificationObserver, OnViolation, Setup};
@@ -34,6 +36,7 @@ pub(super) struct Plan {
     pub(super) max_pages: usize,
     pub(super) answers: Arc<InputHandlers>,
     pub(super) on_notification: Option<OnNotification>,
+    pub(super) notification_handlers: NotificationHandlers,
     pub(super) on_violation: Option<OnViolation>,
     pub(super) caching: CacheConfig,
 }
@@ -50,6 +53,7 @@ pub(super) struct Opening<'a> {
     headers: bool,
     identity: PeerIdentity,
     cache: Option<Cache>,
+    dispatch: Arc<Dispatch>,
     started: Instant,
 }
 
@@ -58,15 +62,17 @@ impl Plan {
     pub(super) fn open(&self, link: Link, era: EraChoice) -> Opening<'_> {
         let started = Instant::now();
         let cache = self.caching.of_connection();
+        let dispatch = Arc::new(Dispatch::new(cache.clone(), &self.notification_handlers));
+        let receiver = dispatch.clone();
+        let notification_observer: NotificationObserver =
+            Box::new(move |notification, wake| receiver.receive(notification, wake));
         let mut role = self.role.clone();
         role.era = era;
         let setup = Setup {
             role: Role::Client(role.into()),
             limits: Arc::new(self.limits.clone()),
             on_violation: self.on_violation.clone(),
-            notification_observer: cache.clone().map(|cache| -> NotificationObserver {
-                Box::new(move |notification| cache.invalidate(notification))
-            }),
+            notification_observer: Some(notification_observer),
         };
         let tasks = Arc::<TaskRegistry>::default();
         let handler: Arc<dyn ErasedHandler> = match &self.handler {
@@ -93,6 +99,7 @@ impl Plan {
             headers,
             identity,
             cache,
+            dispatch,
             started,
         }
     }
@@ -135,10 +142,11 @@ impl Opening<'_> {
         let partition = plan.caching.partition.clone();
         let capabilities = &plan.role.capabilities;
         let cache = ConnectionCache::of(self.cache, &peer, capabilities, partition, self.identity);
-        Client {
+        let client = Client {
             uncached: false,
             inner: Arc::new(Inner {
                 resource_streams: ResourceStreams::default(),
+                notification_tasks: Mutex::default(),
                 #[cfg(all(unix, feature = "child"))]
                 child: self.child,
                 connection: self.connection,
@@ -146,12 +154,16 @@ impl Opening<'_> {
                 answers: self.plan.answers.clone(),
                 tasks: self.tasks,
                 on_notification: self.plan.on_notification.clone(),
+                dispatch: self.dispatch,
+                legacy_subscriptions: LegacySubscriptions::default(),
                 cache,
                 tool_filter: ToolFilter { checks_headers, on_violation: self.plan.on_violation.clone() },
                 log_level: AtomicU8::new(0),
                 max_rounds: self.plan.max_rounds,
                 max_pages: self.plan.max_pages,
             }),
-        }
+        };
+        notifications::start(&client, &plan.notification_handlers);
+        client
     }
 }

@@ -261,7 +261,7 @@ impl ClientBuilder {
     /// When the server exits, pending requests fail immediately, with the exit status and the last lines of its
     /// standard error. They are never repeated, because a tool may have run although its response was lost. The
     /// functions that are registered in this builder apply to every run, and so do roots that [`Client::set_roots`] has
-    /// set. Everything else ends with its run: subscriptions in both eras, notification streams, the log level, and the
+    /// set. Everything else ends with its run: subscriptions in both eras, streams of [`Client::listen`], the log level, and the
     /// cache unless [`ClientBuilder::cache`] has set one. Set these up again for each client that
     /// [`RestartingClient::runs`] returns.
     ///
@@ -287,7 +287,7 @@ impl ClientBuilder {
     ///     }
     /// });
     ///
-    /// let result = server.client().await?.call_tool("settings", None).await?;
+    /// let result = server.client().await?.call_tool("settings", ()).await?;
     /// # let _ = result;
     /// server.close().await;
     /// # Ok(())

@@ -184,6 +184,11 @@ impl<P: RoundTripParams> RoundTrip<P> {
         }
     }
 
+    /// A request that is not sent. Awaiting it returns the error.
+    pub(super) fn refused(client: Client, params: P, error: ClientError) -> Self {
+        Self { stage: Stage::Done(Err(error)), ..Self::new(client, params, false) }
+    }
+
     /// Sets how long each round may take without a sign of life. Progress resets it. Default: the connection's
     /// ([`Limits::request`](mcpjoin_proto::session::Limits), 60 s).
     pub const fn timeout(mut self, timeout: Duration) -> Self {
@@ -439,7 +444,7 @@ impl ToolCall {
     /// use mcpjoin::client::TaskOutcome;
     ///
     /// # async fn example(client: mcpjoin::Client) -> Result<(), mcpjoin::client::ClientError> {
-    /// match client.call_tool("build", None).start().await? {
+    /// match client.call_tool("build", ()).start().await? {
     ///     TaskOutcome::Task(task) => println!("it runs as {}", task.id()),
     ///     TaskOutcome::Result(result) => println!("{}", result.as_str()),
     ///     _ => {}

@@ -1,10 +1,16 @@
-//! Notification streams of modern servers, and subscriptions to resources in both eras.
+//! Streams of notifications, and subscriptions to resources, in both eras.
 //!
+//! A modern server has a request that opens a stream. A legacy server sends its notifications unasked, and the client
+//! selects those of a stream (`notifications`).
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>,
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions>
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use mcpjoin_proto::session::{CallError, CallRefused};
 use mcpjoin_proto::types::{
@@ -12,22 +18,52 @@ use mcpjoin_proto::types::{
 };
 use mcpjoin_proto::{Method, Notification, Payload, RequestId};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::input::OnNotification;
+use super::notifications::Inbox;
 use super::{Client, ClientError, decode, encode};
 use crate::connection::{CallEvent, Calling};
 
-/// An open stream of notifications from a modern server. Created by [`Client::listen`].
+/// A stream of notifications. Created by [`Client::listen`].
 ///
-/// It ends when the server ends it, with the connection, or when it is dropped, which tells the server. Up to 1,024
-/// notifications wait to be taken; beyond that the oldest are dropped and counted ([`Subscription::dropped`]).
+/// It ends when a modern server ends it, with the connection, or when it is dropped, which tells the server. Up to 1,024
+/// notifications and 4 MiB wait to be taken; beyond that the oldest are dropped and counted ([`Subscription::dropped`]).
 #[must_use = "dropping it ends the stream"]
 pub struct Subscription {
-    calling: Option<Calling>,
+    source: Source,
     acknowledged: SubscriptionFilter,
     /// Keeps the connection open.
     _client: Option<Client>,
+}
+
+/// Where the notifications come from.
+enum Source {
+    /// The request of the modern era that opened the stream.
+    Request(Calling),
+    Selection(Selection),
+    Ended,
+}
+
+/// What was selected of the notifications of a legacy server.
+struct Selection {
+    client: Client,
+    inbox: Arc<Inbox>,
+    /// The resources that it has subscribed to.
+    uris: Vec<String>,
+}
+
+impl Drop for Selection {
+    fn drop(&mut self) {
+        self.client.inner.dispatch.unsubscribe(&self.inbox);
+        for uri in mem::take(&mut self.uris) {
+            let subscriptions = &self.client.inner.legacy_subscriptions;
+            if subscriptions.update(&uri, |holders| holders.streams = holders.streams.saturating_sub(1)) {
+                self.client.unsubscribe_detached(uri);
+            }
+        }
+    }
 }
 
 impl Subscription {
@@ -37,30 +73,47 @@ impl Subscription {
         &self.acknowledged
     }
 
-    /// Returns the id of the stream, which is that of the request that opened it. `None` when the stream has ended.
+    /// Returns the id of the stream, which is that of the request that opened it. `None` in the legacy era, and when the
+    /// stream has ended.
     #[must_use]
     pub fn id(&self) -> Option<RequestId> {
-        self.calling.as_ref().and_then(Calling::id)
+        match &self.source {
+            Source::Request(calling) => calling.id(),
+            Source::Selection(_) | Source::Ended => None,
+        }
     }
 
     /// Returns how many notifications were dropped because they were not taken in time.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.calling.as_ref().map_or(0, Calling::dropped)
+        match &self.source {
+            Source::Request(calling) => calling.dropped(),
+            Source::Selection(selection) => selection.inbox.dropped(),
+            Source::Ended => 0,
+        }
     }
 
     /// Returns the next notification, or `None` when the server has ended the stream. If the stream ends in another
     /// way, such as with its connection, the error is returned once. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<Notification, ClientError>> {
-        let calling = self.calling.as_mut()?;
-        while let Some(event) = calling.next_event().await {
-            if let CallEvent::Notification(notification) = event {
-                return Some(Ok(notification));
+        let end = match &mut self.source {
+            Source::Request(calling) => {
+                while let Some(event) = calling.next_event().await {
+                    if let CallEvent::Notification(notification) = event {
+                        return Some(Ok(notification));
+                    }
+                }
+                calling.await.err()
             }
-        }
-        let end = calling.await;
-        self.calling = None;
-        end.err().map(|error| Err(error.into()))
+            Source::Selection(selection) => tokio::select! {
+                biased;
+                notification = poll_fn(|cx| selection.inbox.poll_next(cx)) => return Some(Ok(notification)),
+                cause = selection.client.inner.connection.ended() => Some(CallError::Closed(cause)),
+            },
+            Source::Ended => return None,
+        };
+        self.source = Source::Ended;
+        end.map(|error| Err(error.into()))
     }
 }
 
@@ -107,11 +160,41 @@ impl Drop for ResourceStreams {
     }
 }
 
+/// Who needs the subscriptions to resources of the legacy era, by URI.
+#[derive(Default)]
+pub(super) struct LegacySubscriptions(Mutex<HashMap<String, Holders>>);
+
+#[derive(Default)]
+struct Holders {
+    /// The caller of [`Client::subscribe`].
+    caller: bool,
+    streams: usize,
+}
+
+impl LegacySubscriptions {
+    /// Returns whether nobody needs the subscription after the change.
+    fn update(&self, uri: &str, change: impl FnOnce(&mut Holders)) -> bool {
+        let mut subscriptions = self.0.lock();
+        let holders = subscriptions.entry(uri.to_owned()).or_default();
+        change(holders);
+        let is_unused = !holders.caller && holders.streams == 0;
+        if is_unused {
+            subscriptions.remove(uri);
+        }
+        is_unused
+    }
+}
+
 impl Client {
-    /// Opens a stream of notifications, in the modern era, and waits until the server acknowledges it.
+    /// Opens a stream of notifications, and waits until the server acknowledges it.
     ///
     /// [`Subscription::acknowledged`] says what the server honours. In the legacy era servers send their notifications
-    /// without a request, to [`ClientBuilder::on_notification`](super::ClientBuilder::on_notification).
+    /// without a request: the stream has those that the filter selects, and the server honours what it declares. Resources
+    /// of the filter are subscribed to, and unsubscribed from when the last stream that needs them is dropped. Tasks are not
+    /// honoured there.
+    ///
+    /// For changes of lists, [`ClientBuilder::on_tools_changed`](super::ClientBuilder::on_tools_changed) and its siblings
+    /// need no stream of yours.
     ///
     /// ```no_run
     /// use mcpjoin::proto::types::SubscriptionFilter;
@@ -127,36 +210,55 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// See [`ClientError`]. In the legacy era always [`CallRefused::NotInVersion`].
+    /// See [`ClientError`].
     pub async fn listen(&self, filter: SubscriptionFilter) -> Result<Subscription, ClientError> {
+        if !self.has(&Method::Listen) {
+            return self.select(filter).await;
+        }
         let mut subscription = self.open_stream(filter).await?;
         subscription._client = Some(self.clone());
         Ok(subscription)
     }
 
     pub(super) async fn open_stream(&self, filter: SubscriptionFilter) -> Result<Subscription, ClientError> {
-        let method = Method::Listen;
-        let call = self.call(Method::Listen).with_params(encode(&method, &ListenParams::new(filter))?);
-        let mut calling = self.inner.connection.call(call);
-        while let Some(event) = calling.next_event().await {
-            let CallEvent::Notification(notification) = event else { continue };
-            // The acknowledgement is the first message of a stream, so nothing before it is lost.
-            if notification.method != Method::SubscriptionsAcknowledged {
-                continue;
-            }
-            let Some(params) = notification.params.map(Payload::into_raw) else { break };
-            let acknowledged: AcknowledgedParams = decode(&method, &params)?;
-            return Ok(Subscription {
-                calling: Some(calling),
-                acknowledged: acknowledged.notifications,
-                _client: None,
-            });
+        acknowledged(self.call_listen(filter)?).await
+    }
+
+    /// Creates the request that opens a stream.
+    pub(super) fn call_listen(&self, filter: SubscriptionFilter) -> Result<Calling, ClientError> {
+        let params = encode(&Method::Listen, &ListenParams::new(filter))?;
+        Ok(self.inner.connection.call(self.call(Method::Listen).with_params(params)))
+    }
+
+    /// Opens a stream in the legacy era.
+    async fn select(&self, filter: SubscriptionFilter) -> Result<Subscription, ClientError> {
+        let server = self.inner.peer.server_capabilities();
+        let acknowledged = server.map(|server| filter.declared_by(server)).unwrap_or_default();
+        let inbox = self.inner.dispatch.subscribe(acknowledged.clone());
+        let mut selection = Selection { client: self.clone(), inbox, uris: Vec::new() };
+        for uri in acknowledged.resource_subscriptions.iter().flatten() {
+            let params = SubscribeParams::new(uri.as_str());
+            self.request::<_, EmptyResult>(Method::Subscribe, &params).await?;
+            self.inner.legacy_subscriptions.update(uri, |holders| holders.streams += 1);
+            selection.uris.push(uri.clone());
         }
-        calling.await?;
-        Err(ClientError::BadResult { method, what: "the stream ended before it was acknowledged".into() })
+        Ok(Subscription { source: Source::Selection(selection), acknowledged, _client: None })
+    }
+
+    /// Sends the request now, so that a later subscription follows it. Nobody waits for its response.
+    fn unsubscribe_detached(&self, uri: String) {
+        let (Ok(params), Ok(runtime)) =
+            (encode(&Method::Unsubscribe, &UnsubscribeParams::new(uri)), Handle::try_current())
+        else {
+            return;
+        };
+        let mut calling = self.inner.connection.call(self.call(Method::Unsubscribe).with_params(params));
+        let _ = calling.poll_event(&mut Context::from_waker(Waker::noop()));
+        runtime.spawn(async move { drop(calling.await) });
     }
 
     /// Subscribes to changes of a resource. They arrive at
+    /// [`ClientBuilder::on_resource_updated`](super::ClientBuilder::on_resource_updated) and
     /// [`ClientBuilder::on_notification`](super::ClientBuilder::on_notification).
     ///
     /// In the modern era this opens a stream, which lives until [`Client::unsubscribe`] or the end of the connection. A
@@ -167,10 +269,10 @@ impl Client {
     pub async fn subscribe(&self, uri: impl Into<String>) -> Result<(), ClientError> {
         let uri = uri.into();
         if self.has(&Method::Subscribe) {
-            return self
-                .request::<_, EmptyResult>(Method::Subscribe, &SubscribeParams::new(uri))
-                .await
-                .map(drop);
+            let params = SubscribeParams::new(uri.as_str());
+            self.request::<_, EmptyResult>(Method::Subscribe, &params).await?;
+            self.inner.legacy_subscriptions.update(&uri, |holders| holders.caller = true);
+            return Ok(());
         }
         self.check_subscribes(Method::Subscribe)?;
         if self.inner.resource_streams.is_open(&uri) {
@@ -187,13 +289,16 @@ impl Client {
         Ok(())
     }
 
-    /// Ends the subscription to a resource.
+    /// Ends the subscription to a resource. In the legacy era the server keeps it while a [`Subscription`] needs it.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn unsubscribe(&self, uri: impl Into<String>) -> Result<(), ClientError> {
         let uri = uri.into();
         if self.has(&Method::Unsubscribe) {
+            if !self.inner.legacy_subscriptions.update(&uri, |holders| holders.caller = false) {
+                return Ok(());
+            }
             let params = UnsubscribeParams::new(uri);
             return self.request::<_, EmptyResult>(Method::Unsubscribe, &params).await.map(drop);
         }
@@ -213,8 +318,25 @@ impl Client {
     }
 }
 
+/// Waits until the server acknowledges a stream.
+pub(super) async fn acknowledged(mut calling: Calling) -> Result<Subscription, ClientError> {
+    let method = Method::Listen;
+    while let Some(event) = calling.next_event().await {
+        let CallEvent::Notification(notification) = event else { continue };
+        // The acknowledgement is the first message of a stream, so nothing before it is lost.
+        if notification.method != Method::SubscriptionsAcknowledged {
+            continue;
+        }
+        let Some(params) = notification.params.map(Payload::into_raw) else { break };
+        let AcknowledgedParams { notifications: acknowledged, .. } = decode(&method, &params)?;
+        return Ok(Subscription { source: Source::Request(calling), acknowledged, _client: None });
+    }
+    calling.await?;
+    Err(ClientError::BadResult { method, what: "the stream ended before it was acknowledged".into() })
+}
+
 /// Forwards the notifications of a stream until it ends.
-async fn forward(mut stream: Subscription, on_notification: Option<OnNotification>) {
+pub(super) async fn forward(mut stream: Subscription, on_notification: Option<OnNotification>) {
     while let Some(next) = stream.next().await {
         match next {
             Ok(notification) => {

@@ -84,7 +84,7 @@ impl Calling {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         match self.stage {
-            Stage::Sent(id) => self.core.lock().slots.get(id).map_or(0, |slot| slot.dropped),
+            Stage::Sent(id) => self.core.lock().slots.get(id).map_or(0, |slot| slot.notifications.dropped),
             _ => 0,
         }
     }
@@ -133,7 +133,7 @@ impl Calling {
         }
         let Stage::Sent(id) = self.stage else { return Poll::Ready(None) };
         let Some(slot) = state.slots.get_mut(id) else { return Poll::Ready(None) };
-        if let Some(notification) = slot.pop() {
+        if let Some(notification) = slot.notifications.pop() {
             return Poll::Ready(Some(CallEvent::Notification(notification)));
         }
         if let Some(progress) = slot.progress.take() {

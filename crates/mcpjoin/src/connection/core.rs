@@ -115,15 +115,21 @@ pub(crate) struct Slot {
     /// Progress that was not taken yet. Only the newest is kept.
     pub(crate) progress: Option<ProgressParams>,
     /// Notifications of the call that were not taken yet.
-    notifications: VecDeque<Notification>,
+    pub(crate) notifications: NotificationQueue,
+    pub(crate) waker: Option<Waker>,
+}
+
+/// Notifications that wait for one reader.
+#[derive(Default)]
+pub(crate) struct NotificationQueue {
+    queued: VecDeque<Notification>,
     /// The bytes of their payloads.
     bytes: usize,
     /// How many notifications were dropped because they were not taken.
     pub(crate) dropped: u64,
-    pub(crate) waker: Option<Waker>,
 }
 
-/// Maximum number of notifications in a slot, and maximum bytes beside the newest. Beyond that the oldest are dropped
+/// Maximum number of notifications in a queue, and maximum bytes beside the newest. Beyond that the oldest are dropped
 /// and counted.
 const SLOT_NOTIFICATIONS: usize = 1024;
 const SLOT_BYTES: usize = 4 * 1024 * 1024;
@@ -305,21 +311,23 @@ impl Inner {
     }
 }
 
-impl Slot {
+impl NotificationQueue {
     pub(crate) fn push(&mut self, notification: Notification) {
-        while (self.notifications.len() == SLOT_NOTIFICATIONS || self.bytes > SLOT_BYTES)
-            && self.pop().is_some()
-        {
+        while (self.queued.len() == SLOT_NOTIFICATIONS || self.bytes > SLOT_BYTES) && self.pop().is_some() {
             self.dropped += 1;
         }
         self.bytes += notification.payload_len();
-        self.notifications.push_back(notification);
+        self.queued.push_back(notification);
     }
 
     /// Takes the oldest notification.
     pub(crate) fn pop(&mut self) -> Option<Notification> {
-        let oldest = self.notifications.pop_front()?;
+        let oldest = self.queued.pop_front()?;
         self.bytes -= oldest.payload_len();
         Some(oldest)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queued.is_empty()
     }
 }

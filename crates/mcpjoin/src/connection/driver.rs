@@ -321,14 +321,14 @@ impl Driver {
                 }
                 Event::Notification { call, notification } => {
                     if let Some(notification_observer) = &self.notification_observer {
-                        notification_observer(notification);
+                        notification_observer(notification, &mut self.wake);
                     }
                     let Some(slot) = call.as_ref().and_then(|id| state.slot(id)) else {
                         left = true;
                         continue;
                     };
                     if let Event::Notification { notification, .. } = mem::replace(event, Event::Opened) {
-                        slot.push(notification);
+                        slot.notifications.push(notification);
                         self.wake.extend(slot.waker.take());
                     }
                 }

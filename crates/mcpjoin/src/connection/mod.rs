@@ -16,13 +16,14 @@ pub(crate) mod rounds;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, Waker};
 
 use mcpjoin_proto::session::{
     Call, CloseCause, Limits, NotifyRefused, Peer, Role, Route, Session, State, Violation,
 };
 use mcpjoin_proto::{Method, Notification, RequestId};
 
+pub(crate) use self::core::NotificationQueue;
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
@@ -60,9 +61,10 @@ pub struct Setup {
 }
 
 /// Sees every notification on arrival, before its recipient does: one that belongs to a call may wait in the slot of the
-/// call. Runs under the connection's lock, so it must be short and must not use the connection.
+/// call. Runs under the connection's lock, so it must be short and must not use the connection. The wakers that it adds are
+/// woken when the lock is released.
 #[doc(hidden)]
-pub type NotificationObserver = Box<dyn Fn(&Notification) + Send + Sync>;
+pub type NotificationObserver = Box<dyn Fn(&Notification, &mut Vec<Waker>) + Send + Sync>;
 
 impl Connection {
     /// Creates a connection over a transport. Nothing happens unless the driver is run.
@@ -224,6 +226,11 @@ impl Connection {
             state.closed.as_ref().filter(|_| state.link_closed).map(|cause| CloseCause::clone(cause))
         })
         .await
+    }
+
+    /// Waits until the session has ended, and returns why. What its transport has started may still run. Cancel-safe.
+    pub(crate) async fn ended(&self) -> Arc<CloseCause> {
+        self.watch(|state| state.closed.clone()).await
     }
 
     /// Waits until `ready` returns a value. It is asked again when the connection has opened and when it has ended.

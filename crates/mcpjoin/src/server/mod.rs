@@ -27,6 +27,7 @@ pub(crate) mod capability;
 mod completion;
 mod context;
 mod error;
+mod form;
 mod handle;
 #[cfg(feature = "http-server")]
 mod http;
@@ -52,7 +53,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll};
 
-use mcpjoin_proto::session::{ClientInfo, CloseCause, Limits, Role, ServerRole};
+use mcpjoin_proto::session::{ClientInfo, CloseCause, Role, ServerRole};
 use mcpjoin_proto::{ErrorObject, Payload, Profile, Raw};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
@@ -66,6 +67,7 @@ pub use error::HandlerError;
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, PendingInput};
 pub use layer::Next;
+pub use mcpjoin_proto::session::Limits;
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::PromptArguments;
 pub use resources::ReadRequest;

@@ -36,8 +36,8 @@ impl Inputs {
     }
 }
 
-/// The settings of both kinds of schemas.
-fn settings() -> SchemaSettings {
+/// The settings of all schemas.
+pub(super) fn settings() -> SchemaSettings {
     SchemaSettings::draft2020_12().with_transform(RecursiveTransform(without_widths))
 }
 

@@ -49,7 +49,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// let arguments = mcpjoin::proto::Raw::parse(r#"{"a":2}"#)?;
 /// assert_text(&client.call_tool("add", Some(arguments)).await.expect_ok(), "42");
 /// // The server closes the link in place of a response.
-/// assert!(client.call_tool("add", None).await.unwrap_err().is_fatal());
+/// assert!(client.call_tool("add", ()).await.unwrap_err().is_fatal());
 /// # Ok(())
 /// # }
 /// ```

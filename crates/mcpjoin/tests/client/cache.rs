@@ -236,8 +236,8 @@ async fn six_methods_are_kept_and_no_others() {
     client.list_resource_templates_page(page).await.expect("templates");
     assert_eq!(server.asked(), NOTHING);
     for _ in 0..2 {
-        client.call_tool("t", None).await.expect("a result");
-        client.get_prompt("p", None).await.expect("a prompt");
+        client.call_tool("t", ()).await.expect("a result");
+        client.get_prompt("p", ()).await.expect("a prompt");
         client.ping().await.expect("it lives");
     }
     let others = ["tools/call", "prompts/get", "server/discover"];

@@ -39,7 +39,7 @@ async fn r13_ids_begin_at_one_grow_and_are_unique_among_many_tasks() {
     let tasks: Vec<_> = (0..100)
         .map(|_| {
             let client = client.clone();
-            tokio::spawn(async move { client.call_tool("t", None).await })
+            tokio::spawn(async move { client.call_tool("t", ()).await })
         })
         .collect();
     let mut last = 1;
@@ -57,13 +57,13 @@ async fn r13_ids_begin_at_one_grow_and_are_unique_among_many_tasks() {
 #[tokio::test(start_paused = true)]
 async fn r14_r68_a_call_ends_with_its_result_its_error_or_in_time() {
     let (client, mut server) = legacy(builder()).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let request = server.expect("tools/call").await;
         server.result(request.id, text("done")).await;
     });
     assert_eq!(result.expect("a result").content[0].as_text(), Some("done"));
 
-    let (error, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (error, ()) = tokio::join!(client.call_tool("t", ()), async {
         let request = server.expect("tools/call").await;
         server.say(request.id, Err(ErrorObject::new(-32602, "no such tool: t"))).await;
     });
@@ -76,7 +76,7 @@ async fn r14_r68_a_call_ends_with_its_result_its_error_or_in_time() {
 
     let before = tokio::time::Instant::now();
     let error =
-        client.call_tool("t", None).timeout(Duration::from_millis(30_000)).await.expect_err("no answer");
+        client.call_tool("t", ()).timeout(Duration::from_millis(30_000)).await.expect_err("no answer");
     assert_eq!(before.elapsed().as_secs(), 30);
     let after = Duration::from_secs(30);
     assert_eq!(error, CallError::TimedOut { method: Method::CallTool, after, total: false }.into());
@@ -95,8 +95,7 @@ async fn r14_the_limits_are_the_default_and_progress_extends_up_to_the_total() {
     server.expect("ping").await;
     server.notification().await;
 
-    let mut call =
-        client.call_tool("t", None).timeout(Duration::from_secs(10)).total(Duration::from_secs(25));
+    let mut call = client.call_tool("t", ()).timeout(Duration::from_secs(10)).total(Duration::from_secs(25));
     assert_eq!(call.id(), None);
     let mut steps = 0;
     let (error, ()) = tokio::join!(
@@ -128,7 +127,7 @@ async fn r14_the_limits_are_the_default_and_progress_extends_up_to_the_total() {
 async fn r15_a_reply_with_another_id_is_nobodys_result() {
     let (builder, violations) = note_violations(builder());
     let (client, mut server) = legacy(builder).await;
-    let (result, id) = tokio::join!(client.call_tool("t", None), async {
+    let (result, id) = tokio::join!(client.call_tool("t", ()), async {
         let request = server.expect("tools/call").await;
         let id = number(&request);
         server.result(RequestId::from(id + 1000), text("another's")).await;
@@ -193,7 +192,7 @@ async fn r17_everything_takes_a_shared_client_and_may_be_used_from_several_tasks
                 for _ in 0..50 {
                     client.ping().await.expect("pong");
                     assert_eq!(client.list_tools().all().await.expect("tools").len(), 1);
-                    client.call_tool("a", None).await.expect("a result");
+                    client.call_tool("a", ()).await.expect("a result");
                 }
             })
         })
@@ -211,7 +210,7 @@ async fn r19_r22_r69_after_the_end_everything_fails_with_its_cause() {
     assert_eq!(client.state(), State::Ready);
     let waiting = tokio::spawn({
         let client = client.clone();
-        async move { client.call_tool("t", None).await }
+        async move { client.call_tool("t", ()).await }
     });
     server.expect("tools/call").await;
     let mut closing = Box::pin(client.close());
@@ -225,7 +224,7 @@ async fn r19_r22_r69_after_the_end_everything_fails_with_its_cause() {
 
     let errors = [
         waiting.await.expect("no panic").expect_err("closed"),
-        client.call_tool("t", None).await.expect_err("closed"),
+        client.call_tool("t", ()).await.expect_err("closed"),
         client.list_tools().all().await.expect_err("closed"),
         client.list_tools_page(PageParams::new()).await.expect_err("closed"),
         client.ping().await.expect_err("closed"),
@@ -243,14 +242,14 @@ async fn r19_r22_r69_after_the_end_everything_fails_with_its_cause() {
 #[tokio::test(start_paused = true)]
 async fn r22_a_server_that_goes_away_ends_all_calls_and_nothing_reconnects() {
     let (client, mut server) = legacy(builder()).await;
-    let call = tokio::spawn(client.call_tool("t", None));
+    let call = tokio::spawn(client.call_tool("t", ()));
     server.expect("tools/call").await;
     drop(server);
     let error = call.await.expect("no panic").expect_err("the server is gone");
     assert!(error.is_fatal(), "{error:?}");
     assert!(matches!(error.close_cause(), Some(CloseCause::Link(_))), "{error:?}");
     assert!(matches!(client.closed().await, CloseCause::Link(_)));
-    assert!(client.call_tool("t", None).await.expect_err("gone").is_fatal());
+    assert!(client.call_tool("t", ()).await.expect_err("gone").is_fatal());
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,7 +262,7 @@ async fn c63_what_the_server_did_not_declare_is_refused_before_sending() {
         ClientError::Call(CallError::Refused(CallRefused::Undeclared { capability, .. })) => capability,
         other => panic!("{other:?}"),
     };
-    assert_eq!(undeclared(client.call_tool("t", None).await.expect_err("refused")), "tools");
+    assert_eq!(undeclared(client.call_tool("t", ()).await.expect_err("refused")), "tools");
     assert_eq!(undeclared(client.list_prompts().all().await.expect_err("refused")), "prompts");
     assert_eq!(undeclared(client.subscribe("a:b").await.expect_err("refused")), "resources.subscribe");
     assert_eq!(undeclared(client.set_level(LoggingLevel::Info).await.expect_err("refused")), "logging");
@@ -345,7 +344,7 @@ async fn r83_an_answer_that_is_none_says_what_is_wrong_and_where() {
     });
     let link = Link::stream(reader, writer, "duplex");
     let client = builder().era(EraChoice::Only(Era::Legacy)).connect(link).await.expect("connects");
-    let (bad, good) = tokio::join!(client.call_tool("a", None), client.call_tool("b", None));
+    let (bad, good) = tokio::join!(client.call_tool("a", ()), client.call_tool("b", ()));
     let bad = bad.expect_err("both a result and an error");
     assert!(
         matches!(&bad, ClientError::Call(CallError::InvalidResponse { method: Method::CallTool, .. })),
@@ -361,7 +360,7 @@ async fn r83_an_answer_that_is_none_says_what_is_wrong_and_where() {
 async fn e91_a_call_that_is_dropped_is_cancelled_once_and_its_late_reply_is_dropped() {
     let (builder, violations) = note_violations(builder());
     let (client, mut server) = legacy(builder).await;
-    let mut call = Box::pin(client.call_tool("slow", None));
+    let mut call = Box::pin(client.call_tool("slow", ()));
     assert!(poll_once(&mut call).is_pending());
     let request = server.expect("tools/call").await;
     drop(call);
@@ -369,7 +368,7 @@ async fn e91_a_call_that_is_dropped_is_cancelled_once_and_its_late_reply_is_drop
     assert_eq!(cancelled.method, Method::Cancelled);
     assert_eq!(value(cancelled.params.as_ref())["requestId"], number(&request));
     server.result(request.id.clone(), text("too late")).await;
-    let (next, ()) = tokio::join!(client.call_tool("next", None), async {
+    let (next, ()) = tokio::join!(client.call_tool("next", ()), async {
         // The next message is the next call: the cancellation was sent only once.
         let request = server.expect("tools/call").await;
         server.result(request.id, text("ok")).await;
@@ -386,7 +385,7 @@ async fn e91_a_call_that_is_dropped_is_cancelled_once_and_its_late_reply_is_drop
     assert_eq!(*violations.lock().unwrap(), [Violation::LateResponse { id: request.id }]);
 
     // A call that was never sent causes no cancellation either.
-    drop(client.call_tool("never", None));
+    drop(client.call_tool("never", ()));
     drop(client);
     assert!(server.message().await.is_none());
 }
@@ -400,7 +399,7 @@ async fn e90_a_hundred_thousand_cancellations_racing_with_replies_leave_one_outc
     let (answered, dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let race = async |n: usize| {
         let name = n.to_string();
-        let call = client.call_tool(name.clone(), None).progress(false);
+        let call = client.call_tool(name.clone(), ()).progress(false);
         let patience = async {
             for _ in 0..n % 24 {
                 tokio::task::yield_now().await;
@@ -435,14 +434,14 @@ async fn e90_a_hundred_thousand_cancellations_racing_with_replies_leave_one_outc
 #[tokio::test(start_paused = true)]
 async fn f21_a_tool_is_called_once_whatever_happens() {
     let (client, mut server) = legacy(builder()).await;
-    client.call_tool("t", None).await.expect_err("never answered");
+    client.call_tool("t", ()).await.expect_err("never answered");
     server.expect("tools/call").await;
     assert_eq!(server.notification().await.method, Method::Cancelled);
-    let call = tokio::spawn(client.call_tool("t", None));
+    let call = tokio::spawn(client.call_tool("t", ()));
     let second = server.expect("tools/call").await;
     server.say(second.id, Err(ErrorObject::internal("try again"))).await;
     call.await.expect("no panic").expect_err("an error is an error");
-    let call = tokio::spawn(client.call_tool("t", None));
+    let call = tokio::spawn(client.call_tool("t", ()));
     server.expect("tools/call").await;
     server.link.close().await;
     call.await.expect("no panic").expect_err("lost");
@@ -455,7 +454,7 @@ async fn a_call_that_waits_for_room_goes_out_in_turn_and_leaves_no_trace_when_dr
     let mut limits = Limits::default();
     limits.in_flight = 1;
     let (client, mut server) = legacy(builder().limits(limits)).await;
-    let call = |name: &str| Box::pin(client.call_tool(name, None).progress(false));
+    let call = |name: &str| Box::pin(client.call_tool(name, ()).progress(false));
     let (mut first, mut second, mut third, mut fourth) = (call("1"), call("2"), call("3"), call("4"));
     for _ in 0..100 {
         assert!(poll_once(&mut first).is_pending());
@@ -482,9 +481,9 @@ async fn a_call_that_timed_out_waiting_for_room_is_over_and_never_sent() {
     let mut limits = Limits::default();
     (limits.in_flight, limits.request) = (1, Duration::from_secs(100));
     let (client, mut server) = legacy(builder().limits(limits)).await;
-    let mut first = Box::pin(client.call_tool("first", None).progress(false));
+    let mut first = Box::pin(client.call_tool("first", ()).progress(false));
     assert!(poll_once(&mut first).is_pending());
-    let mut second = client.call_tool("second", None).progress(false).timeout(Duration::from_secs(5));
+    let mut second = client.call_tool("second", ()).progress(false).timeout(Duration::from_secs(5));
     let began = tokio::time::Instant::now();
     assert_eq!(second.next_event().await, None);
     assert_eq!(began.elapsed(), Duration::from_secs(5));
@@ -498,7 +497,7 @@ async fn a_call_that_timed_out_waiting_for_room_is_over_and_never_sent() {
     assert_eq!(error, CallError::TimedOut { method: Method::CallTool, after, total: false }.into());
     assert_eq!(began.elapsed(), Duration::from_secs(5));
     // The next message is the next call.
-    let mut last = Box::pin(client.call_tool("last", None).progress(false));
+    let mut last = Box::pin(client.call_tool("last", ()).progress(false));
     assert!(poll_once(&mut last).is_pending());
     let request = server.expect("tools/call").await;
     assert_eq!(value(request.params.as_ref())["name"], "last");
@@ -511,7 +510,7 @@ async fn the_last_handle_closes_the_connection() {
     drop(client);
     assert!(!other.is_closed());
     // A pending call keeps the connection open, as a handle does.
-    let call = tokio::spawn(other.call_tool("t", None));
+    let call = tokio::spawn(other.call_tool("t", ()));
     let request = server.expect("tools/call").await;
     drop(other);
     server.result(request.id, text("ok")).await;
@@ -554,8 +553,8 @@ async fn the_log_level_is_told_once_to_legacy_servers_and_with_each_request_to_m
     let key = "io.modelcontextprotocol/logLevel";
     client.set_level(LoggingLevel::Warning).await.expect("remembered");
     for (call, expected) in [
-        (client.call_tool("t", None), json!("warning")),
-        (client.call_tool("t", None).log_level(LoggingLevel::Debug), json!("debug")),
+        (client.call_tool("t", ()), json!("warning")),
+        (client.call_tool("t", ()).log_level(LoggingLevel::Debug), json!("debug")),
     ] {
         let (result, ()) = tokio::join!(call, async {
             let request = server.expect("tools/call").await;

@@ -68,7 +68,7 @@ fn answers() -> [(&'static str, Value, Value); 4] {
 #[tokio::test(start_paused = true)]
 async fn a_legacy_server_is_answered_while_its_call_goes_on() {
     let (client, mut server) = legacy(answering()).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let request = server.expect("tools/call").await;
         for (method, params, expected) in answers() {
             let response = server.ask(70, method, params).await;
@@ -108,7 +108,7 @@ async fn a_handler_that_panics_ends_its_question_alike_in_both_eras() {
 
     let (client, mut server) = modern(panicking()).await;
     for (method, params) in questions {
-        let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
             let request = server.expect("tools/call").await;
             server.result(request.id, need(json!({"q": {"method": method, "params": params}}), None)).await;
         });
@@ -138,7 +138,7 @@ fn a_question_is_answered_where_no_runtime_is_and_its_panic_is_contained() {
             }
         });
         // Another kind of executor polls the caller.
-        let result = block_on(client.call_tool("t", None));
+        let result = block_on(client.call_tool("t", ()));
         assert_eq!(result.is_ok(), answered, "{result:?}");
         runtime.block_on(serving).expect("no panic");
     }
@@ -183,7 +183,7 @@ async fn a_handler_that_blocks_its_thread_holds_no_other_call_in_either_era() {
     let (client, mut server) = legacy(builder).await;
     let params = Some(Payload::from_raw(raw(&form())));
     server.send(Request { id: 70.into(), method: Method::Elicit, params }).await;
-    let other = tokio::spawn(client.call_tool("other", None).into_future());
+    let other = tokio::spawn(client.call_tool("other", ()).into_future());
     let request = server.expect("tools/call").await;
     server.result(request.id, text("done")).await;
     other.await.expect("no panic").expect("a result");
@@ -192,11 +192,11 @@ async fn a_handler_that_blocks_its_thread_holds_no_other_call_in_either_era() {
 
     let (builder, let_go) = blocking();
     let (client, mut server) = modern(builder).await;
-    let asking = tokio::spawn(client.call_tool("asks", None).into_future());
+    let asking = tokio::spawn(client.call_tool("asks", ()).into_future());
     let request = server.expect("tools/call").await;
     let question = json!({"q": {"method": "elicitation/create", "params": form()}});
     server.result(request.id, need(question, None)).await;
-    let other = tokio::spawn(client.call_tool("other", None).into_future());
+    let other = tokio::spawn(client.call_tool("other", ()).into_future());
     let request = server.expect("tools/call").await;
     assert_eq!(value(request.params.as_ref())["name"], "other");
     server.result(request.id, text("done")).await;
@@ -310,7 +310,7 @@ async fn a_modern_server_gets_its_answers_in_the_request_made_again() {
 async fn prompts_and_resources_have_rounds_too() {
     let (client, mut server) = modern(answering()).await;
     let questions = || json!({"r": {"method": "roots/list"}});
-    let (prompt, ()) = tokio::join!(client.get_prompt("p", Some([("a".into(), "b".into())].into())), async {
+    let (prompt, ()) = tokio::join!(client.get_prompt("p", json!({"a": "b"})), async {
         let request = server.expect("prompts/get").await;
         server.result(request.id, need(questions(), None)).await;
         let request = server.expect("prompts/get").await;
@@ -358,7 +358,7 @@ async fn questions_of_one_round_are_answered_at_the_same_time_and_no_clock_runs_
             }
         });
     let (client, mut server) = modern(builder).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let request = server.expect("tools/call").await;
         let questions = json!({
             "s": {"method": "sampling/createMessage", "params": sampling()},
@@ -375,7 +375,7 @@ async fn questions_of_one_round_are_answered_at_the_same_time_and_no_clock_runs_
 async fn a_state_alone_is_given_back_after_a_pause_that_grows_up_to_ten_seconds() {
     let (client, mut server) = modern(builder()).await;
     let start = tokio::time::Instant::now();
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut seen = Vec::new();
         for round in 0..11 {
             let request = server.expect("tools/call").await;
@@ -401,7 +401,7 @@ async fn a_state_alone_is_given_back_after_a_pause_that_grows_up_to_ten_seconds(
 async fn a_result_can_be_had_as_it_was_sent_after_any_rounds() {
     let (client, mut server) = modern(builder()).await;
     let sent = json!({"resultType": "complete", "messages": 7, "own": [1.50]});
-    let mut calling = client.get_prompt("p", None);
+    let mut calling = client.get_prompt("p", ());
     let (result, ()) = tokio::join!(
         async {
             assert_eq!(calling.next_event().await, None);
@@ -431,7 +431,7 @@ async fn rounds_are_bounded() {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(need(json!({"r": {"method": "roots/list"}}), None))
         }));
-        let error = client.call_tool("t", None).await.expect_err("no end");
+        let error = client.call_tool("t", ()).await.expect_err("no end");
         assert_eq!(error, ClientError::TooManyRounds { method: Method::CallTool, limit });
         assert_eq!(asked.load(Ordering::Relaxed), limit + 1);
     }
@@ -460,7 +460,7 @@ async fn a_question_without_an_answer_ends_the_call_and_is_not_made_again() {
         ("d", "x/y", json!({}), undeclared("d", Method::parse("x/y"))),
     ];
     for (key, method, params, expected) in cases {
-        let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
             let request = server.expect("tools/call").await;
             server
                 .result(request.id, need(json!({key: {"method": method, "params": params}}), Some("s")))
@@ -480,7 +480,7 @@ async fn a_question_without_an_answer_ends_the_call_and_is_not_made_again() {
 #[tokio::test(start_paused = true)]
 async fn progress_is_seen_in_every_round_and_dropping_cancels_the_last() {
     let (client, mut server) = modern(answering()).await;
-    let mut call = client.call_tool("t", None);
+    let mut call = client.call_tool("t", ());
     let (steps, last) = tokio::join!(
         async {
             let mut steps = Vec::new();

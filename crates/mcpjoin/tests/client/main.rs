@@ -4,5 +4,7 @@ mod cache;
 mod calls;
 mod input;
 mod lists;
+mod notifications;
 mod opening;
 mod tasks;
+mod typed;

@@ -44,7 +44,7 @@ async fn r54_r66_f20_a_legacy_session_is_opened_once_and_in_order() {
     assert_eq!((client.close_cause(), client.exit()), (None, None));
     for _ in 0..2 {
         // The call is the next request: the client sends neither `initialize` nor `initialized`.
-        let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
             let request = server.expect("tools/call").await;
             server.result(request.id, text("ok")).await;
         });
@@ -59,7 +59,7 @@ async fn r67_nothing_but_the_opening_is_sent_before_the_agreement() {
         let client = builder().era(EraChoice::Only(Era::Legacy)).connect(link).await?;
         let tools = client.list_tools().all().await;
         let resources = client.list_resources().all().await;
-        let result = client.call_tool("t", None).await;
+        let result = client.call_tool("t", ()).await;
         Ok::<_, ConnectError>((tools, resources, result))
     });
     let initialize = server.expect("initialize").await;
@@ -91,7 +91,7 @@ async fn r66_a_modern_server_is_discovered_and_nothing_else() {
     let (client, mut server) = modern(builder()).await;
     assert_eq!(client.profile().era, Era::Modern);
     assert_eq!(client.state(), State::Ready);
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let request = server.expect("tools/call").await;
         server.result(request.id, text("ok")).await;
     });
@@ -246,7 +246,7 @@ async fn the_server_may_ping_and_tell_and_nothing_is_asked_of_a_client_that_decl
     server.notify("notifications/message", json!({"level": "info", "data": "x"})).await;
     let request = mcpjoin::proto::Request { id: 1.into(), method: Method::ListRoots, params: None };
     server.send(Message::Request(request)).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let request = server.expect("tools/call").await;
         server.result(request.id, text("ok")).await;
     });

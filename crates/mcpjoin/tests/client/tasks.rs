@@ -154,7 +154,7 @@ async fn events(call: &mut ToolCall) -> Vec<(String, Option<String>)> {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_becomes_a_task_ends_with_its_result() {
     let (client, server) = modern(taking()).await;
-    let mut call = client.call_tool("t", None);
+    let mut call = client.call_tool("t", ());
     let (seen, ()) = tokio::join!(events(&mut call), async {
         let mut server = Extension::deaf(server, json!({"statusMessage": "begun"})).await;
         let began = Instant::now();
@@ -187,7 +187,7 @@ async fn looks_are_as_often_as_the_server_wants_within_bounds() {
         (json!(5000), json!(2000), 1000),
     ] {
         let (client, server) = modern(taking()).await;
-        let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
             let mut timing = json!({"ttlMs": ttl});
             if !interval.is_null() {
                 timing["pollIntervalMs"] = interval.clone();
@@ -207,7 +207,7 @@ async fn looks_are_as_often_as_the_server_wants_within_bounds() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_of_it_is_looked_at_every_second() {
     let (client, server) = modern(taking()).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut first = created(json!({}));
         first.as_object_mut().expect("an object").remove("pollIntervalMs");
         let mut server = server;
@@ -225,7 +225,7 @@ async fn a_server_that_says_nothing_of_it_is_looked_at_every_second() {
 async fn what_a_server_tells_is_heard_at_once() {
     let (client, server) = modern(taking()).await;
     let began = Instant::now();
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::begin(server, json!({})).await;
         server.acknowledge().await;
         // No notification covers what happened before the stream opened, so the client polls the task once.
@@ -244,7 +244,7 @@ async fn what_a_server_tells_is_heard_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_told_end_without_what_it_ended_with_is_looked_at() {
     let (client, server) = modern(taking()).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::begin(server, json!({})).await;
         server.acknowledge().await;
         look(&mut server.server, task("working", json!({}))).await;
@@ -254,7 +254,7 @@ async fn a_told_end_without_what_it_ended_with_is_looked_at() {
     assert_eq!(said(&result.expect("a result")), "done");
 
     let (client, server) = modern(taking()).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::deaf(server, json!({})).await;
         look(&mut server, task("completed", json!({}))).await;
     });
@@ -270,7 +270,7 @@ async fn each_question_of_a_task_is_answered_once() {
         elicit(params)
     });
     let (client, server) = modern(client).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::deaf(server, json!({})).await;
         let waits = |questions: Value| task("input_required", json!({"inputRequests": questions}));
         look(&mut server, waits(json!({"a": question("A?"), "b": question("B?")}))).await;
@@ -294,7 +294,7 @@ async fn each_question_of_a_task_is_answered_once() {
 #[tokio::test(start_paused = true)]
 async fn a_question_that_nobody_can_answer_is_the_end_and_the_task_stays() {
     let (client, server) = modern(builder().tasks(true)).await;
-    let (result, mut server) = tokio::join!(client.call_tool("t", None), async {
+    let (result, mut server) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::deaf(server, json!({})).await;
         look(&mut server, task("input_required", json!({"inputRequests": {"a": question("A?")}}))).await;
         server
@@ -307,7 +307,7 @@ async fn a_question_that_nobody_can_answer_is_the_end_and_the_task_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_asks_again_and_again_is_given_up() {
     let (client, server) = modern(taking().max_rounds(2)).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::deaf(server, json!({})).await;
         for key in ["a", "b", "c"] {
             look(&mut server, task("input_required", json!({"inputRequests": {key: question("?")}}))).await;
@@ -323,7 +323,7 @@ async fn a_task_that_asks_again_and_again_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn answers_that_were_lost_are_given_again_and_nobody_is_asked_again() {
     let (client, server) = modern(taking()).await;
-    let call = client.call_tool("t", None).timeout(Duration::from_secs(1));
+    let call = client.call_tool("t", ()).timeout(Duration::from_secs(1));
     let (result, ()) = tokio::join!(call, async {
         let mut server = Extension::deaf(server, json!({"pollIntervalMs": 200_000})).await;
         let waits = json!({"inputRequests": {"a": question("A?")}, "pollIntervalMs": 200_000});
@@ -342,7 +342,7 @@ async fn answers_that_were_lost_are_given_again_and_nobody_is_asked_again() {
 async fn a_task_that_failed_or_was_called_off_says_so() {
     let end = async |with: Value, status: &str| {
         let (client, server) = modern(taking()).await;
-        let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
             let mut server = Extension::deaf(server, json!({})).await;
             look(&mut server, task(status, with)).await;
         });
@@ -357,7 +357,7 @@ async fn a_task_that_failed_or_was_called_off_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_loses_the_task_is_told_from_one_that_dies() {
     let (client, server) = modern(taking()).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::deaf(server, json!({})).await;
         let get = server.expect("tasks/get").await;
         server.say(get.id, Err(ErrorObject::invalid_params("no such task"))).await;
@@ -368,7 +368,7 @@ async fn a_server_that_loses_the_task_is_told_from_one_that_dies() {
     assert!(lost.to_string().contains("no such task"), "{lost}");
 
     let (client, server) = modern(taking()).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::deaf(server, json!({})).await;
         server.expect("tasks/get").await;
         drop(server);
@@ -380,7 +380,7 @@ async fn a_server_that_loses_the_task_is_told_from_one_that_dies() {
 async fn three_looks_in_a_row_may_be_lost() {
     for lost in [3, 4] {
         let (client, server) = modern(taking()).await;
-        let call = client.call_tool("t", None).timeout(Duration::from_secs(2));
+        let call = client.call_tool("t", ()).timeout(Duration::from_secs(2));
         let (result, ()) = tokio::join!(call, async {
             let mut server = Extension::deaf(server, json!({})).await;
             for _ in 0..lost {
@@ -418,7 +418,7 @@ async fn every_wait_for_a_task_ends() {
     ] {
         let (client, server) = modern(taking()).await;
         let serving = tokio::spawn(works_for_ever(server, json!({"ttlMs": ttl, "pollIntervalMs": 60_000})));
-        let mut call = client.call_tool("t", None);
+        let mut call = client.call_tool("t", ());
         if let Some(within) = within {
             call = call.within(within);
         }
@@ -429,7 +429,7 @@ async fn every_wait_for_a_task_ends() {
         serving.abort();
     }
     let (client, server) = modern(taking()).await;
-    let call = client.call_tool("t", None).within(Duration::MAX);
+    let call = client.call_tool("t", ()).within(Duration::MAX);
     let (result, ()) = tokio::join!(call, async {
         let mut server = Extension::deaf(server, json!({})).await;
         look(&mut server, done()).await;
@@ -440,7 +440,7 @@ async fn every_wait_for_a_task_ends() {
 #[tokio::test(start_paused = true)]
 async fn who_leaves_leaves_the_task_to_go_on() {
     let (client, server) = modern(taking()).await;
-    let mut call = client.call_tool("t", None);
+    let mut call = client.call_tool("t", ());
     let (event, begun) = tokio::join!(call.next_event(), Extension::begin(server, json!({})));
     let Some(CallEvent::Task(seen)) = event else { panic!("{event:?}") };
     drop(call);
@@ -462,7 +462,7 @@ async fn who_leaves_leaves_the_task_to_go_on() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_takes_no_tasks_is_given_none() {
     let (client, mut server) = modern(builder()).await;
-    let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let call = server.expect("tools/call").await;
         let meta = value(call.params.as_ref())["_meta"].clone();
         assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"]["extensions"], Value::Null);
@@ -474,7 +474,7 @@ async fn a_client_that_takes_no_tasks_is_given_none() {
 #[tokio::test(start_paused = true)]
 async fn only_the_call_of_a_tool_becomes_a_task() {
     let (client, mut server) = modern(taking()).await;
-    let (result, ()) = tokio::join!(client.get_prompt("p", None), async {
+    let (result, ()) = tokio::join!(client.get_prompt("p", ()), async {
         let request = server.expect("prompts/get").await;
         server.result(request.id, created(json!({}))).await;
     });
@@ -529,7 +529,7 @@ async fn connect(server: &Server, era: Era) -> Client {
 }
 
 async fn begin(client: &Client, tool: &str) -> TaskHandle {
-    match client.call_tool(tool, None).start().await {
+    match client.call_tool(tool, ()).start().await {
         Ok(TaskOutcome::Task(task)) => task,
         other => panic!("{other:?}"),
     }
@@ -586,15 +586,15 @@ async fn a_task_is_called_off() {
 async fn a_call_is_the_same_whether_it_is_a_task_or_not() {
     for era in BOTH_ERAS {
         let client = connect(&serving(), era).await;
-        let Ok(TaskOutcome::Result(result)) = client.call_tool("quick", None).start().await else {
+        let Ok(TaskOutcome::Result(result)) = client.call_tool("quick", ()).start().await else {
             panic!("no result")
         };
         assert_eq!(said(&result.decode().expect("a result")), "quickly");
-        for call in [client.call_tool("asks", None), client.call_tool("asks", None).as_task()] {
+        for call in [client.call_tool("asks", ()), client.call_tool("asks", ()).as_task()] {
             assert_eq!(said(&call.await.expect("a result")), r#""Who?""#);
         }
-        assert_eq!(said(&client.call_tool("required", None).await.expect("a result")), "required");
-        let failed = client.call_tool("breaks", None).as_task().await.expect_err("it breaks");
+        assert_eq!(said(&client.call_tool("required", ()).await.expect("a result")), "required");
+        let failed = client.call_tool("breaks", ()).as_task().await.expect_err("it breaks");
         assert_eq!(failed.remote(), Some(&ErrorObject::internal("broken")));
     }
 }
@@ -656,7 +656,7 @@ fn core_text(words: &str) -> Value {
 async fn core_a_tool_that_requires_a_task_is_given_one() {
     let (client, mut server) = core(taking()).await;
     for round in 0..2 {
-        let mut call = client.call_tool("required", None);
+        let mut call = client.call_tool("required", ());
         let (seen, ()) = tokio::join!(events(&mut call), async {
             if round == 0 {
                 list(&mut server).await;
@@ -683,7 +683,7 @@ async fn core_a_tool_that_may_be_a_task_is_one_when_that_is_wanted() {
         ("plain", true, false),
         ("unlisted", true, false),
     ] {
-        let call = client.call_tool(name, None);
+        let call = client.call_tool(name, ());
         let call = if wanted { call.as_task().within(Duration::from_secs(90)) } else { call };
         let (result, ()) = tokio::join!(call, async {
             if name == "optional" && !wanted {
@@ -703,7 +703,7 @@ async fn core_a_tool_that_may_be_a_task_is_one_when_that_is_wanted() {
 async fn core_a_list_that_has_changed_is_read_again() {
     let (client, mut server) = core(taking()).await;
     for _ in 0..2 {
-        let (result, ()) = tokio::join!(client.call_tool("plain", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("plain", ()), async {
             list(&mut server).await;
             let call = server.expect("tools/call").await;
             server.result(call.id, core_text("done")).await;
@@ -730,7 +730,7 @@ async fn core_of_ten_thousand_tools_the_kinds_are_remembered_and_of_one_more_not
         let tools = json!({"tools": names.iter().map(tool).collect::<Vec<_>>()});
         let (last, count) = (names[names.len() - 1].clone(), names.len());
         for call in 0..2 {
-            let (result, ()) = tokio::join!(client.call_tool(last.clone(), None).as_task(), async {
+            let (result, ()) = tokio::join!(client.call_tool(last.clone(), ()).as_task(), async {
                 if call < lists {
                     let list = server.expect("tools/list").await;
                     server.result(list.id, tools.clone()).await;
@@ -747,7 +747,7 @@ async fn core_of_ten_thousand_tools_the_kinds_are_remembered_and_of_one_more_not
 #[tokio::test(start_paused = true)]
 async fn core_a_server_that_declares_no_tasks_is_asked_for_none() {
     let (client, mut server) = legacy(taking()).await;
-    let (result, ()) = tokio::join!(client.call_tool("required", None).as_task(), async {
+    let (result, ()) = tokio::join!(client.call_tool("required", ()).as_task(), async {
         let call = server.expect("tools/call").await;
         assert_eq!(params(&call)["task"], Value::Null);
         server.result(call.id, core_text("done")).await;
@@ -756,7 +756,7 @@ async fn core_a_server_that_declares_no_tasks_is_asked_for_none() {
 
     // Before 2025-11-25 there are no tasks, whatever a server declares.
     let (client, mut server) = core_in("2025-06-18", taking()).await;
-    let (result, ()) = tokio::join!(client.call_tool("required", None).as_task(), async {
+    let (result, ()) = tokio::join!(client.call_tool("required", ()).as_task(), async {
         let call = server.expect("tools/call").await;
         server.result(call.id, core_text("done")).await;
     });
@@ -771,7 +771,7 @@ async fn core_a_server_that_declares_no_tasks_is_asked_for_none() {
 #[tokio::test(start_paused = true)]
 async fn core_a_task_that_waits_for_input_asks_while_its_result_is_waited_for() {
     let (client, mut server) = core(taking()).await;
-    let (result, ()) = tokio::join!(client.call_tool("required", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("required", ()), async {
         list(&mut server).await;
         begun(&mut server).await;
         look(&mut server, core_task("input_required", json!({}))).await;
@@ -797,7 +797,7 @@ async fn core_a_task_that_waits_for_input_asks_while_its_result_is_waited_for() 
 async fn core_what_a_server_tells_is_heard_at_once() {
     let (client, mut server) = core(taking()).await;
     let began = Instant::now();
-    let (result, ()) = tokio::join!(client.call_tool("required", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("required", ()), async {
         list(&mut server).await;
         begun(&mut server).await;
         server.notify("notifications/tasks/status", core_task("completed", json!({}))).await;
@@ -811,7 +811,7 @@ async fn core_what_a_server_tells_is_heard_at_once() {
 async fn core_a_task_that_failed_gives_what_the_call_would_have_given() {
     let failed = async |outcome: Result<Value, ErrorObject>| {
         let (client, mut server) = core(taking()).await;
-        let (result, ()) = tokio::join!(client.call_tool("required", None), async {
+        let (result, ()) = tokio::join!(client.call_tool("required", ()), async {
             list(&mut server).await;
             begun(&mut server).await;
             look(&mut server, core_task("failed", json!({}))).await;
@@ -829,7 +829,7 @@ async fn core_a_task_that_failed_gives_what_the_call_would_have_given() {
 #[tokio::test(start_paused = true)]
 async fn core_a_task_that_was_called_off_is_told_from_one_that_failed() {
     let (client, mut server) = core(taking()).await;
-    let (result, ()) = tokio::join!(client.call_tool("required", None), async {
+    let (result, ()) = tokio::join!(client.call_tool("required", ()), async {
         list(&mut server).await;
         begun(&mut server).await;
         look(&mut server, core_task("input_required", json!({}))).await;
@@ -843,7 +843,7 @@ async fn core_a_task_that_was_called_off_is_told_from_one_that_failed() {
 #[tokio::test(start_paused = true)]
 async fn core_a_lost_result_is_fetched_again() {
     let (client, mut server) = core(taking()).await;
-    let call = client.call_tool("required", None).timeout(Duration::from_secs(1));
+    let call = client.call_tool("required", ()).timeout(Duration::from_secs(1));
     let (result, ()) = tokio::join!(call, async {
         list(&mut server).await;
         begun(&mut server).await;

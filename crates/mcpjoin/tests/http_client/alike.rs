@@ -30,7 +30,7 @@ async fn all_of_it(link: Link, era: Era) -> (String, Vec<String>, String) {
     let client = builder().era(EraChoice::Only(era)).connect(link).await.unwrap();
     let name = client.server_name().unwrap().to_owned();
     let tools = client.list_tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect();
-    let said = client.call_tool("kind", None).await.unwrap();
+    let said = client.call_tool("kind", ()).await.unwrap();
     let said = said.content[0].as_text().unwrap().to_owned();
     client.close().await;
     (name, tools, said)
@@ -91,7 +91,7 @@ fn r79_errors_over_http_are_told_apart_and_the_server_is_known() {
         let (server, client) = wronged().await;
         // A caller that has an error also has the client, and the client has its server's name.
         assert_eq!(client.server_name(), Some("scripted"));
-        let error = async |tool: &str| client.call_tool(tool, None).await.unwrap_err();
+        let error = async |tool: &str| client.call_tool(tool, ()).await.unwrap_err();
         // A connection error contains the address, the request, and the response.
         let lost = error("status").await;
         assert!(
@@ -108,7 +108,7 @@ fn r79_errors_over_http_are_told_apart_and_the_server_is_known() {
         assert!(matches!(bad, ClientError::BadResult { .. }), "{bad:?}");
         assert!(bad.to_string().contains("tools/call is not valid: content"), "{bad}");
         // A timeout.
-        let late = client.call_tool("silent", None).timeout(Duration::from_millis(100)).await.unwrap_err();
+        let late = client.call_tool("silent", ()).timeout(Duration::from_millis(100)).await.unwrap_err();
         assert!(matches!(late, ClientError::Call(CallError::TimedOut { .. })), "{late:?}");
         assert!(late.to_string().contains("not answered within 100 ms"), "{late}");
         assert!(!client.is_closed(), "none of them is about more than its call");

@@ -40,7 +40,7 @@ fn f14_every_status_is_a_readable_error_that_names_what_was_asked() {
             })
             .await;
             let client = server.connect().await.unwrap();
-            let error = client.call_tool("a", None).await.unwrap_err();
+            let error = client.call_tool("a", ()).await.unwrap_err();
             let kind = match status {
                 401 | 403 => TransportErrorKind::Unauthorized,
                 429 | 500.. => TransportErrorKind::Broken,
@@ -132,7 +132,7 @@ fn s18_an_error_in_the_body_counts_more_than_the_status() {
             })
             .await;
             let client = server.connect().await.unwrap();
-            let error = client.call_tool("a", None).await.unwrap_err();
+            let error = client.call_tool("a", ()).await.unwrap_err();
             let ClientError::Call(CallError::Remote(error)) = error else { panic!("{error}") };
             assert_eq!((error.code, &*error.message), (-32602, "no such tool"));
         }
@@ -242,7 +242,7 @@ fn f105_a_body_above_the_limit_ends_its_call_and_no_other() {
             })
             .await;
             let client = builder().limits(small()).connect(server.link().build().unwrap()).await.unwrap();
-            let error = client.call_tool("large", None).await.unwrap_err();
+            let error = client.call_tool("large", ()).await.unwrap_err();
             let large = matches!(error, ClientError::Call(CallError::ResponseTooLarge { limit: 65536, .. }));
             assert!(large, "{error}");
             assert_eq!(call(&client, "small").await.unwrap(), "small");
@@ -268,7 +268,7 @@ fn f118_an_event_above_the_limit_ends_its_call_and_the_stream_goes_on() {
         .await;
         let client = builder().limits(small()).connect(server.link().build().unwrap()).await.unwrap();
         assert_eq!(call(&client, "small").await.unwrap(), "after it");
-        let error = client.call_tool("large", None).await.unwrap_err();
+        let error = client.call_tool("large", ()).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::ResponseTooLarge { .. })), "{error}");
     });
 }
@@ -288,7 +288,7 @@ fn f118_an_event_without_an_end_fails_its_call() {
         })
         .await;
         let client = builder().limits(small()).connect(server.link().build().unwrap()).await.unwrap();
-        let error = client.call_tool("a", None).await.unwrap_err();
+        let error = client.call_tool("a", ()).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::ResponseTooLarge { .. })), "{error}");
     });
 }

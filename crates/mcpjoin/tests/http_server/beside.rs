@@ -99,7 +99,7 @@ fn there_is_no_head_on_other_transports() {
         let (ours, theirs) = Link::memory();
         builder().build().unwrap().connect(theirs);
         let client = Client::builder("c", "1").connect(ours).await.unwrap();
-        let result = client.call_tool("plain", None).await.unwrap();
+        let result = client.call_tool("plain", ()).await.unwrap();
         assert_eq!(result.content[0].as_text(), Some("no head, a user: false"));
     });
 }

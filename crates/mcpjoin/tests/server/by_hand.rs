@@ -102,9 +102,9 @@ fn questions_by_hand_are_answered_in_both_eras() {
     run(async {
         for era in BOTH_ERAS {
             let client = connect(&server(), answering(era)).await;
-            let result = client.call_tool("journey", None).await.unwrap();
+            let result = client.call_tool("journey", ()).await.unwrap();
             assert_eq!(result.content[0].as_text(), Some("accept in file:///home: accept"));
-            let prompt = client.get_prompt("p", None).await.unwrap();
+            let prompt = client.get_prompt("p", ()).await.unwrap();
             assert_eq!(prompt.messages[0].content.as_text(), Some("accept"));
             let read = ask(&client, "resources/read", json!({ "uri": "x://1" })).await;
             if era == Era::Legacy {
@@ -142,7 +142,7 @@ fn a_handler_that_puts_its_call_off_is_called_again_after_a_while() {
         for era in BOTH_ERAS {
             let client = connect(&server(), answering(era)).await;
             let begun = tokio::time::Instant::now();
-            let result = client.call_tool("put-off", None).await.unwrap();
+            let result = client.call_tool("put-off", ()).await.unwrap();
             assert_eq!(result.content[0].as_text(), Some("now"));
             assert_eq!(begun.elapsed(), Duration::from_millis(100 + 200 + 400), "{era:?}");
         }

@@ -89,7 +89,7 @@ fn one_handler_asks_in_both_eras() {
             assert_eq!(begun.load(Ordering::Relaxed), begins);
             let result = client.call_tool("delete", Some(raw(&json!({ "path": "keep" })))).await.unwrap();
             assert_eq!(result.content[0].as_text(), Some("kept"));
-            let prompt = client.get_prompt("p", None).await.unwrap();
+            let prompt = client.get_prompt("p", ()).await.unwrap();
             assert_eq!(prompt.messages[0].content.as_text(), Some("accept"));
             let resource = client.read_resource("x://1").await.unwrap();
             let contents: Value = raw_value(&resource.contents[0]);

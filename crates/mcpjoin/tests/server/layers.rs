@@ -135,15 +135,15 @@ fn questions_and_tasks_pass_a_layer_as_the_replies_that_they_are() {
         let server = server.tool(tool("later").as_task(), |_: NoArguments, _| async { "later" });
         let server = noting(server, &notes, "l").build().unwrap();
         let client = connect(&server, accepting(Era::Modern)).await;
-        assert_eq!(client.call_tool("asks", None).await.unwrap().content[0].as_text(), Some("accept"));
+        assert_eq!(client.call_tool("asks", ()).await.unwrap().content[0].as_text(), Some("accept"));
         assert_eq!(*notes.lock(), ["l tools/call", "l needs input", "l tools/call", "l complete"]);
         notes.lock().clear();
-        assert_eq!(client.call_tool("later", None).await.unwrap().content[0].as_text(), Some("later"));
+        assert_eq!(client.call_tool("later", ()).await.unwrap().content[0].as_text(), Some("later"));
         assert_eq!(notes.lock()[..2], ["l tools/call", "l task"]);
         notes.lock().clear();
         // Here the question is a request of its own.
         let client = connect(&server, accepting(Era::Legacy)).await;
-        assert_eq!(client.call_tool("asks", None).await.unwrap().content[0].as_text(), Some("accept"));
+        assert_eq!(client.call_tool("asks", ()).await.unwrap().content[0].as_text(), Some("accept"));
         assert_eq!(*notes.lock(), ["l tools/call", "l complete"]);
     });
 }

@@ -38,8 +38,8 @@ fn a_handler_that_blocks_its_thread_delays_no_other_call_of_the_client() {
             let server = blocking_and_free(Server::builder("test", "0")).build().unwrap();
             let client = in_era(&server, era).await;
             let calls = async {
-                let block = tokio::spawn(client.call_tool("block", None).into_future());
-                let free = client.call_tool("free", None).await.unwrap();
+                let block = tokio::spawn(client.call_tool("block", ()).into_future());
+                let free = client.call_tool("free", ()).await.unwrap();
                 assert_ne!(free.is_error, Some(true), "{free:?}");
                 block.await.unwrap().unwrap()
             };
@@ -63,10 +63,10 @@ fn reporting_tasks(builder: ServerBuilder) -> ServerBuilder {
 async fn tasks_of(server: &Server) -> [String; 5] {
     let client = in_era(server, mcpjoin::proto::Era::Modern).await;
     let text = |result: mcpjoin::proto::types::CallToolResult| format!("{:?}", result.content);
-    let [one, two, inline] = ["one", "one", "inline"].map(|name| client.call_tool(name, None));
+    let [one, two, inline] = ["one", "one", "inline"].map(|name| client.call_tool(name, ()));
     let (one, two, inline) =
         (text(one.await.unwrap()), text(two.await.unwrap()), text(inline.await.unwrap()));
-    let prompt = client.get_prompt("prompt", None).await.unwrap();
+    let prompt = client.get_prompt("prompt", ()).await.unwrap();
     let resource = client.read_resource("test://resource").await.unwrap();
     let digits = |text: String| text.chars().filter(char::is_ascii_digit).collect::<String>();
     [
@@ -117,8 +117,8 @@ async fn a_panic_in_a_task_of_its_own_fails_its_call_and_nothing_else() {
         .unwrap();
     for era in BOTH_ERAS {
         let client = in_era(&server, era).await;
-        let error = client.call_tool("panic", None).await.unwrap_err().to_string();
+        let error = client.call_tool("panic", ()).await.unwrap_err().to_string();
         assert!(error.contains("-32603") && !error.contains("secret"), "{error}");
-        assert_eq!(client.call_tool("fine", None).await.unwrap().is_error, None);
+        assert_eq!(client.call_tool("fine", ()).await.unwrap().is_error, None);
     }
 }

@@ -443,7 +443,7 @@ fn log_messages_that_are_dropped_because_nobody_takes_them_are_told_of() {
                     });
                 let client = connect(&server, client).await;
                 client.set_level(LoggingLevel::Info).await.unwrap();
-                client.call_tool("talks", None).await.unwrap();
+                client.call_tool("talks", ()).await.unwrap();
                 let mut came = 0;
                 while hears.try_recv().is_ok() {
                     came += 1;
@@ -491,7 +491,7 @@ fn progress_and_log_messages_go_with_their_request() {
             )
             .await;
             client.set_level(LoggingLevel::Error).await.unwrap();
-            let mut calling = client.call_tool("works", None);
+            let mut calling = client.call_tool("works", ());
             let event = calling.next_event().await;
             let Some(CallEvent::Progress(progress)) = event else { panic!("{event:?}") };
             assert_eq!(
@@ -572,7 +572,7 @@ fn a_request_for_input_made_by_hand_comes_back_with_its_state() {
             .build()
             .unwrap();
         let client = in_era(&server, mcpjoin::proto::Era::Modern).await;
-        let result = client.call_tool("later", None).await.unwrap();
+        let result = client.call_tool("later", ()).await.unwrap();
         assert_eq!(result.content[0].as_text(), Some("come again"));
     });
 }

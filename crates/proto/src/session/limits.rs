@@ -9,6 +9,14 @@ use crate::DecodeLimits;
 const MIB: usize = 1024 * 1024;
 
 /// The limits of a session and of its link.
+///
+/// ```
+/// use core::time::Duration;
+/// use mcpjoin_proto::session::Limits;
+///
+/// let limits = Limits::default().with_message(1024 * 1024).with_request(Duration::from_secs(5));
+/// assert_eq!(limits.message, 1024 * 1024);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -81,5 +89,88 @@ impl Default for Limits {
             subscriptions: 1024,
             subscription_bytes: 8 * 1024,
         }
+    }
+}
+
+macro_rules! setters {
+    ($($field:ident: $type:ty => $setter:ident,)*) => {
+        impl Limits {$(
+            #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+            #[must_use]
+            pub const fn $setter(mut self, $field: $type) -> Self {
+                self.$field = $field;
+                self
+            }
+        )*}
+    };
+}
+
+setters! {
+    message: usize => with_message,
+    decode: DecodeLimits => with_decode,
+    request: Duration => with_request,
+    request_total: Duration => with_request_total,
+    initialize: Duration => with_initialize,
+    probe: Duration => with_probe,
+    opening_garbage: usize => with_opening_garbage,
+    handling: usize => with_handling,
+    handling_bytes: usize => with_handling_bytes,
+    waiting: usize => with_waiting,
+    queued_replies: usize => with_queued_replies,
+    in_flight: usize => with_in_flight,
+    queued_calls: usize => with_queued_calls,
+    write_stall: Duration => with_write_stall,
+    drain: Duration => with_drain,
+    subscriptions: usize => with_subscriptions,
+    subscription_bytes: usize => with_subscription_bytes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_has_a_setter_that_sets_it_and_no_other() {
+        let decode = DecodeLimits { depth: 1, id_bytes: 2, batch: 3 };
+        let seconds = Duration::from_secs;
+        // A new limit does not compile here until it has its line.
+        let expected = Limits {
+            message: 4,
+            decode: decode.clone(),
+            request: seconds(5),
+            request_total: seconds(6),
+            initialize: seconds(7),
+            probe: seconds(8),
+            opening_garbage: 9,
+            handling: 10,
+            handling_bytes: 11,
+            waiting: 12,
+            queued_replies: 13,
+            in_flight: 14,
+            queued_calls: 15,
+            write_stall: seconds(16),
+            drain: seconds(17),
+            subscriptions: 18,
+            subscription_bytes: 19,
+        };
+        let set = Limits::default()
+            .with_message(4)
+            .with_decode(decode)
+            .with_request(seconds(5))
+            .with_request_total(seconds(6))
+            .with_initialize(seconds(7))
+            .with_probe(seconds(8))
+            .with_opening_garbage(9)
+            .with_handling(10)
+            .with_handling_bytes(11)
+            .with_waiting(12)
+            .with_queued_replies(13)
+            .with_in_flight(14)
+            .with_queued_calls(15)
+            .with_write_stall(seconds(16))
+            .with_drain(seconds(17))
+            .with_subscriptions(18)
+            .with_subscription_bytes(19);
+        assert_eq!(set, expected);
     }
 }

@@ -19,7 +19,6 @@ use super::shared::{Shared, too_long_subscription, too_many_subscriptions};
 use super::transport::Route;
 use crate::method::MethodKind;
 use crate::types::meta::key;
-use crate::types::resource::is_within;
 use crate::types::{ListenParams, SubscriptionFilter};
 use crate::{ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response};
 
@@ -46,7 +45,7 @@ impl Modern {
         let about = about.as_ref().and_then(Raw::to_string_value);
         for (id, stream) in &self.streams {
             let other_principal = principal.is_some() && stream.principal.as_deref() != principal;
-            if other_principal || !filter_matches(&stream.filter, &notification.method, about.as_deref()) {
+            if other_principal || !stream.filter.selects(&notification.method, about.as_deref()) {
                 continue;
             }
             let text = id.to_string();
@@ -60,7 +59,7 @@ impl Modern {
 
     /// Whether a notification that belongs to no request would be delivered.
     pub(super) fn has_listener(&self, method: &Method, is_server: bool) -> bool {
-        !is_server || self.streams.values().any(|stream| filter_matches(&stream.filter, method, None))
+        !is_server || self.streams.values().any(|stream| stream.filter.selects(method, None))
     }
 
     /// Whether this request is an open stream.
@@ -178,22 +177,4 @@ impl Shared {
 /// The resources and tasks of a filter.
 fn names(filter: &SubscriptionFilter) -> impl Iterator<Item = &String> {
     filter.resource_subscriptions.iter().chain(&filter.task_ids).flatten()
-}
-
-/// Whether a filter selects a notification. `about` is the URI of the resource, or the id of the task.
-fn filter_matches(filter: &SubscriptionFilter, method: &Method, about: Option<&str>) -> bool {
-    match method {
-        Method::ToolListChanged => filter.tools_list_changed == Some(true),
-        Method::PromptListChanged => filter.prompts_list_changed == Some(true),
-        Method::ResourceListChanged => filter.resources_list_changed == Some(true),
-        Method::ResourceUpdated => about.is_some_and(|uri| {
-            let subscribed = filter.resource_subscriptions.as_ref();
-            subscribed
-                .is_some_and(|subscribed| subscribed.iter().any(|subscribed| is_within(uri, subscribed)))
-        }),
-        Method::Tasks => about.is_some_and(|task| {
-            filter.task_ids.as_ref().is_some_and(|known| known.iter().any(|known| known == task))
-        }),
-        _ => false,
-    }
 }

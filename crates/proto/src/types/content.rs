@@ -71,6 +71,11 @@ impl Content {
     }
 }
 
+/// Joins texts by line feeds.
+pub(super) fn join_lines<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    texts.collect::<Vec<_>>().join("\n")
+}
+
 record! {
     /// Text for a model.
     #[serde(tag = "type", rename = "text")]
@@ -181,6 +186,17 @@ variants! {
     ResourceContents {
         Text(TextResourceContents),
         Blob(BlobResourceContents),
+    }
+}
+
+impl ResourceContents {
+    /// The text, if this is text.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(contents) => Some(&contents.text),
+            _ => None,
+        }
     }
 }
 

@@ -3,15 +3,15 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>. Used by the session, which sends only
 //! the kinds that the client has declared.
 
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::members::Members;
 use super::schema::ElicitationSchema;
 use super::task::TaskMetadata;
-use crate::{Kind, Raw};
+use crate::{ErrorObject, Kind, Raw};
 
 open! {
     /// The kind of an elicitation.
@@ -107,6 +107,48 @@ record! {
         /// The values of the form: strings, numbers, booleans, and lists of strings. Only with
         /// [`ElicitAction::Accept`], and only of a form.
         content: Members<Raw> => with_content,
+    }
+}
+
+impl ElicitResult {
+    /// The user accepts. `values` are those of the form: a struct, a map or a JSON object. `()` is for a page, which has no
+    /// values.
+    ///
+    /// The error has the type that the handler of a client returns:
+    ///
+    /// ```
+    /// use mcpjoin_proto::types::ElicitResult;
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Person { name: String }
+    ///
+    /// let result = ElicitResult::accept(Person { name: "Ada".into() })?;
+    /// assert_eq!(result.content.unwrap().get("name").unwrap().as_str(), r#""Ada""#);
+    /// # Ok::<(), mcpjoin_proto::ErrorObject>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`code::INTERNAL_ERROR`](crate::code::INTERNAL_ERROR) when `values` is not an object, or cannot be written.
+    pub fn accept(values: impl Serialize) -> Result<Self, ErrorObject> {
+        let values = Raw::from_value(&values).map_err(|error| ErrorObject::internal(error.to_string()))?;
+        let mut result = Self::new(ElicitAction::Accept);
+        if values.kind() != Kind::Null {
+            let content = values.decode().map_err(|error| ErrorObject::internal(error.to_string()))?;
+            result.content = Some(content);
+        }
+        Ok(result)
+    }
+
+    /// The user refuses.
+    #[must_use]
+    pub fn decline() -> Self {
+        Self::new(ElicitAction::Decline)
+    }
+
+    /// The user has closed the question without a decision.
+    #[must_use]
+    pub fn cancel() -> Self {
+        Self::new(ElicitAction::Cancel)
     }
 }
 

@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::content::{Content, Role};
+use super::content::{Content, Role, join_lines};
 use super::lifecycle::Icon;
 
 record! {
@@ -69,6 +69,14 @@ record! {
         ---
         /// The description of the prompt.
         description: String => with_description,
+    }
+}
+
+impl GetPromptResult {
+    /// The texts of all messages, joined by line feeds. Content of other kinds is left out.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        join_lines(self.messages.iter().filter_map(|message| message.content.as_text()))
     }
 }
 

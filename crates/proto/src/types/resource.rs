@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::content::ResourceContents;
+use super::content::{ResourceContents, join_lines};
 use super::lifecycle::Icon;
 
 record! {
@@ -82,6 +82,14 @@ record! {
         /// The contents; several when the resource has sub-resources.
         contents: Vec<ResourceContents>,
         ---
+    }
+}
+
+impl ReadResourceResult {
+    /// The texts of the contents, joined by line feeds. Binary contents are left out.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        join_lines(self.contents.iter().filter_map(ResourceContents::as_text))
     }
 }
 

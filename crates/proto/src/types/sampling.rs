@@ -134,6 +134,18 @@ impl SamplingContent {
     }
 }
 
+impl From<&str> for SamplingContent {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for SamplingContent {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
 record! {
     /// A tool call of the model.
     #[serde(tag = "type", rename = "tool_use")]
@@ -240,6 +252,14 @@ record! {
         ---
         /// Why the model stopped, if known.
         stop_reason: StopReason => with_stop_reason,
+    }
+}
+
+impl CreateMessageResult {
+    /// A text that the model with this name has written.
+    #[must_use]
+    pub fn text(text: impl Into<String>, model: impl Into<String>) -> Self {
+        Self::new(Role::Assistant, SamplingContent::text(text), model)
     }
 }
 

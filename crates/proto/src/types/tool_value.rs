@@ -5,8 +5,9 @@ use core::fmt;
 
 use serde::de::DeserializeOwned;
 
+use super::content::join_lines;
 use super::meta::key;
-use super::{CallToolResult, Members};
+use super::{CallToolResult, Content, Members};
 use crate::json::ReadError;
 use crate::{Kind, Raw};
 
@@ -53,11 +54,26 @@ impl CallToolResult {
     /// library marks that in `_meta` ([`key::WRAPPED_RESULT`]). For other servers, an object whose only member is
     /// `result` is unwrapped if the whole object does not match `T`.
     ///
+    /// Without a structured result, a single text is read as JSON. If that does not match `T`, the text itself is the
+    /// value, so a tool that returns text has a `String`.
+    ///
+    /// ```
+    /// use mcpjoin_proto::Raw;
+    /// use mcpjoin_proto::types::CallToolResult;
+    ///
+    /// let sum: i64 = CallToolResult::structured(Raw::parse("42")?).decode()?;
+    /// let greeting: String = CallToolResult::text("hello").decode()?;
+    /// let failed = CallToolResult::error("no such city").decode::<i64>();
+    /// assert_eq!((sum, greeting.as_str()), (42, "hello"));
+    /// assert_eq!(failed.unwrap_err().to_string(), "no such city");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// When the tool failed, with its text; when there is no value; when the value does not match `T`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ToolValueError> {
         if self.is_error == Some(true) {
-            return Err(ToolValueError::Failed(self.texts()));
+            return Err(ToolValueError::Failed(self.to_text()));
         }
         let Some(value) = &self.structured_content else { return self.decode_text() };
         if self.is_wrapped()
@@ -72,10 +88,16 @@ impl CallToolResult {
     }
 
     fn decode_text<T: DeserializeOwned>(&self) -> Result<T, ToolValueError> {
-        let mut texts = self.content.iter().filter_map(|content| content.as_text());
+        let mut texts = self.content.iter().filter_map(Content::as_text);
         let (Some(text), None) = (texts.next(), texts.next()) else { return Err(ToolValueError::Absent) };
-        let value = Raw::parse(String::from(text)).map_err(|_| ToolValueError::Absent)?;
-        value.decode().map_err(ToolValueError::Unfit)
+        let json = Raw::parse(String::from(text)).map(|value| value.decode());
+        if let Ok(Ok(value)) = json {
+            return Ok(value);
+        }
+        Raw::string(text).decode().map_err(|_| match json {
+            Ok(Err(error)) => ToolValueError::Unfit(error),
+            _ => ToolValueError::Absent,
+        })
     }
 
     fn is_wrapped(&self) -> bool {
@@ -83,16 +105,18 @@ impl CallToolResult {
         mark.is_some_and(|mark| mark.as_str() == "true")
     }
 
-    /// The texts of the content, one per line.
-    fn texts(&self) -> String {
-        let mut texts = String::new();
-        for text in self.content.iter().filter_map(|content| content.as_text()) {
-            if !texts.is_empty() {
-                texts.push('\n');
-            }
-            texts.push_str(text);
-        }
-        texts
+    /// The texts of the content, joined by line feeds. Content of other kinds is left out.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        join_lines(self.content.iter().filter_map(Content::as_text))
+    }
+
+    /// This result, or the failure of the tool as an error.
+    ///
+    /// # Errors
+    /// [`ToolValueError::Failed`] with the text of the content when [`is_error`](Self::is_error) is true.
+    pub fn into_result(self) -> Result<Self, ToolValueError> {
+        if self.is_error == Some(true) { Err(ToolValueError::Failed(self.to_text())) } else { Ok(self) }
     }
 }
 

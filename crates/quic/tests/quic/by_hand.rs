@@ -253,7 +253,7 @@ async fn calling(
 ) -> (tokio::task::JoinHandle<Result<String, String>>, Wire, Value) {
     let client = client.clone();
     let calling = tokio::spawn(async move {
-        let result = client.call_tool("t", None).await.map_err(|error| error.to_string())?;
+        let result = client.call_tool("t", ()).await.map_err(|error| error.to_string())?;
         Ok(text(&result))
     });
     let mut wire = Wire::new(connection.accept().await.unwrap());

@@ -23,17 +23,17 @@ fn every_kind_of_message_crosses_in_both_eras() {
             assert_eq!(client.list_tools().all().await.unwrap().len(), 6);
             let echoed = client.call_tool("echo", arguments(&json!({"text": "hé"}))).await.unwrap();
             assert_eq!(text(&echoed), "hé");
-            let origin = text(&client.call_tool("origin", None).await.unwrap());
+            let origin = text(&client.call_tool("origin", ()).await.unwrap());
             assert!(origin.starts_with("quic 127.0.0.1:"), "{origin}");
             // A protocol error, and a failed tool.
-            client.call_tool("no such tool", None).await.unwrap_err();
-            assert_eq!(client.call_tool("echo", None).await.unwrap().is_error, Some(true));
+            client.call_tool("no such tool", ()).await.unwrap_err();
+            assert_eq!(client.call_tool("echo", ()).await.unwrap().is_error, Some(true));
             // Input during a request: a server's request in one era, a second round in the other.
             let asked = client.call_tool("ask", arguments(&json!({"text": "?"}))).await.unwrap();
             assert_eq!(text(&asked), "accept");
             // Notifications of a request, before its result.
             client.set_level(LoggingLevel::Debug).await.unwrap();
-            let mut call = client.call_tool("steps", None).progress(true).log_level(LoggingLevel::Debug);
+            let mut call = client.call_tool("steps", ()).progress(true).log_level(LoggingLevel::Debug);
             let (mut progress, mut logs) = (0, 0);
             while let Some(event) = call.next_event().await {
                 match event {
@@ -70,7 +70,7 @@ fn what_belongs_to_no_request_comes_on_the_stream_of_the_session_or_of_a_subscri
         let note = subscription.next().await.unwrap().unwrap();
         assert_eq!(note.method.as_str(), "notifications/tools/list_changed");
         // An open stream blocks no other, and ends with the server.
-        assert_eq!(text(&client.call_tool("new", None).await.unwrap()), "new");
+        assert_eq!(text(&client.call_tool("new", ()).await.unwrap()), "new");
         up.end().await;
         assert!(subscription.next().await.is_none_or(|last| last.is_err()));
     });
@@ -102,12 +102,12 @@ fn cancelling_reaches_the_handler_in_both_eras_and_no_other() {
             let client = up.client(era).await;
             let cancelled = tokio::spawn({
                 let client = client.clone();
-                async move { client.call_tool("wait", None).await }
+                async move { client.call_tool("wait", ()).await }
             });
             gate.begin(1).await;
             let other = tokio::spawn({
                 let client = client.clone();
-                async move { client.call_tool("wait", None).await }
+                async move { client.call_tool("wait", ()).await }
             });
             gate.begin(1).await;
             cancelled.abort();
@@ -128,7 +128,7 @@ fn a_call_that_waits_for_a_stream_is_taken_back_unsent() {
             let client = up.client(era).await;
             let spawn = || {
                 let client = client.clone();
-                tokio::spawn(async move { client.call_tool("wait", None).await })
+                tokio::spawn(async move { client.call_tool("wait", ()).await })
             };
             let first = spawn();
             gate.begin(1).await;
@@ -156,7 +156,7 @@ fn three_hundred_calls_at_once_share_256_streams() {
             let calls: Vec<_> = (0..300)
                 .map(|_| {
                     let client = client.clone();
-                    tokio::spawn(async move { client.call_tool("wait", None).await })
+                    tokio::spawn(async move { client.call_tool("wait", ()).await })
                 })
                 .collect();
             // QUIC returns the credit for ended streams in steps of an eighth, so at least this many run at once.
@@ -205,7 +205,7 @@ fn a_server_that_stops_finishes_what_is_in_progress() {
             let client = up.client(era).await;
             let calling = tokio::spawn({
                 let client = client.clone();
-                async move { client.call_tool("wait", None).await }
+                async move { client.call_tool("wait", ()).await }
             });
             gate.begin(1).await;
             drop(up.stop.take());
@@ -239,7 +239,7 @@ fn a_connection_killed_under_load_ends_each_call_with_the_reason() {
             let calls: Vec<_> = (0..300)
                 .map(|_| {
                     let client = client.clone();
-                    tokio::spawn(async move { client.call_tool("wait", None).await })
+                    tokio::spawn(async move { client.call_tool("wait", ()).await })
                 })
                 .collect();
             gate.begin(223).await;
@@ -250,7 +250,7 @@ fn a_connection_killed_under_load_ends_each_call_with_the_reason() {
                 assert!(error.contains("closed") || error.contains("lost"), "{era:?}: {error}");
             }
             assert!(client.is_closed());
-            let error = client.call_tool("echo", None).await.unwrap_err().to_string();
+            let error = client.call_tool("echo", ()).await.unwrap_err().to_string();
             assert!(error.contains("closed"), "{error}");
         }
     });
@@ -265,7 +265,7 @@ fn a_client_that_is_gone_leaves_no_handler_behind_in_the_modern_era() {
         let client = client(Era::Modern).connect(link).await.unwrap();
         let calling = tokio::spawn({
             let client = client.clone();
-            async move { client.call_tool("wait", None).await }
+            async move { client.call_tool("wait", ()).await }
         });
         gate.begin(1).await;
         client.close().await;

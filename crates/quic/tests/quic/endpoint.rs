@@ -57,7 +57,7 @@ async fn says(client: &Client, said: &str) -> Result<String, String> {
 fn waits(client: &Client) -> JoinHandle<Result<String, String>> {
     let client = client.clone();
     tokio::spawn(async move {
-        let result = client.call_tool("wait", None).await;
+        let result = client.call_tool("wait", ()).await;
         result.map(|result| text(&result)).map_err(|error| error.to_string())
     })
 }
@@ -241,7 +241,7 @@ fn h156_a_call_is_completed_when_the_client_is_given_another_port_meanwhile() {
             let gate = Gate::default();
             let (up, relay) = behind(&gate, Rates::NONE, Path::default()).await;
             let client = through(&relay, &up, era).await;
-            let from = text(&client.call_tool("origin", None).await.unwrap());
+            let from = text(&client.call_tool("origin", ()).await.unwrap());
             let calling = waits(&client);
             gate.begin(1).await;
             relay.rebind();
@@ -252,7 +252,7 @@ fn h156_a_call_is_completed_when_the_client_is_given_another_port_meanwhile() {
             assert_eq!(calling.await.unwrap().unwrap(), "at last", "{era:?}");
             assert_eq!(says(&client, "moved again").await.unwrap(), "moved again");
             // The identity is the one at the start of the connection.
-            assert_eq!(text(&client.call_tool("origin", None).await.unwrap()), from);
+            assert_eq!(text(&client.call_tool("origin", ()).await.unwrap()), from);
             client.close().await;
         }
     });

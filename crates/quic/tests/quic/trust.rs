@@ -65,7 +65,7 @@ fn both_sides_show_certificates_and_the_server_knows_its_client() {
             .await
             .unwrap();
         let client = Client::builder("c", "1").connect(link).await.unwrap();
-        let origin = text(&client.call_tool("origin", None).await.unwrap());
+        let origin = text(&client.call_tool("origin", ()).await.unwrap());
         assert!(origin.ends_with(" (ada)"), "{origin}");
         client.close().await;
     });

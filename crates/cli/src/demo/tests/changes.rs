@@ -66,13 +66,13 @@ fn a_tool_and_a_prompt_come_and_go_in_both_eras() {
             assert_eq!(super::refused(&client, ADDED_TOOL, json!({})).await.code, -32602);
 
             call(&client, "test_trigger_prompt_change", json!({})).await;
-            let prompt = client.get_prompt(ADDED_PROMPT, None).await.unwrap();
+            let prompt = client.get_prompt(ADDED_PROMPT, ()).await.unwrap();
             assert_eq!(
                 prompt.messages[0].content.as_text(),
                 Some("Here since test_trigger_prompt_change was called")
             );
             call(&client, "test_trigger_prompt_change", json!({})).await;
-            assert!(client.get_prompt(ADDED_PROMPT, None).await.is_err());
+            assert!(client.get_prompt(ADDED_PROMPT, ()).await.is_err());
         }
     });
 }

@@ -28,8 +28,8 @@ fn prompt(name: &str, arguments: &[(&str, &str)]) -> Value {
     let mut got = None;
     run(async {
         for era in ERAS {
-            let arguments = arguments.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            let prompt = silent(era).await.get_prompt(name, Some(arguments)).await.unwrap();
+            let arguments: BTreeMap<_, _> = arguments.iter().copied().collect();
+            let prompt = silent(era).await.get_prompt(name, arguments).await.unwrap();
             let messages = value(&prompt.messages);
             assert_eq!(got.get_or_insert_with(|| messages.clone()), &messages);
         }

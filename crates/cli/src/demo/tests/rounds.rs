@@ -193,7 +193,7 @@ fn input_required_result_non_tool_request() {
         assert_eq!(last["resultType"], "complete");
         assert_eq!(last["messages"][0]["content"]["text"], "A prompt for this context: tests");
         for era in ERAS {
-            let prompt = answering(era).await.0.get_prompt("test_input_required_result_prompt", None).await;
+            let prompt = answering(era).await.0.get_prompt("test_input_required_result_prompt", ()).await;
             let prompt = prompt.unwrap();
             assert_eq!(prompt.messages[0].content.as_text(), Some("A prompt for this context: so"));
         }

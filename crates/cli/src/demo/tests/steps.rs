@@ -18,7 +18,7 @@ fn tools_call_with_logging() {
             let (client, mut hears) = listening(&server(), era).await;
             client.set_level(LoggingLevel::Info).await.unwrap();
             let begun = Instant::now();
-            let mut calling = client.call_tool("test_tool_with_logging", None);
+            let mut calling = client.call_tool("test_tool_with_logging", ());
             let mut logged: Vec<(Value, Duration)> = Vec::new();
             let result = loop {
                 tokio::select! {
@@ -49,7 +49,7 @@ fn tools_call_with_progress() {
         for era in ERAS {
             let begun = Instant::now();
             let client = silent(era).await;
-            let mut calling = client.call_tool("test_tool_with_progress", None);
+            let mut calling = client.call_tool("test_tool_with_progress", ());
             let mut told = Vec::new();
             while let Some(event) = calling.next_event().await {
                 let CallEvent::Progress(progress) = event else { panic!("{event:?}") };
@@ -114,7 +114,7 @@ fn a_result_comes_after_a_pause() {
         for era in ERAS {
             let client = silent(era).await;
             let begun = Instant::now();
-            let result = client.call_tool("test_reconnection", None).await.unwrap();
+            let result = client.call_tool("test_reconnection", ()).await.unwrap();
             assert_eq!(text(&result), "The result has arrived, over whichever stream");
             assert_eq!(begun.elapsed(), 3 * PAUSE);
         }

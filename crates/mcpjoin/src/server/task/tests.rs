@@ -34,7 +34,7 @@ async fn a_task_that_ends_while_its_handler_begins_is_aborted() {
     server.connect(theirs);
     let builder = Client::builder("c", "1").era(EraChoice::Only(Era::Modern)).tasks(true);
     let client = builder.connect(ours).await.expect("a connection");
-    client.call_tool("held", None).start().await.expect("a task");
+    client.call_tool("held", ()).start().await.expect("a task");
     let dropped = tokio::time::timeout(Duration::from_secs(60), released).await;
     assert!(dropped.expect("the work runs on").is_err(), "the work was dropped");
 }
