@@ -42,6 +42,7 @@ mod service;
 mod subscription;
 mod task;
 mod template;
+mod texts;
 pub(crate) mod tools;
 
 use std::collections::HashMap;
@@ -65,8 +66,8 @@ pub use error::HandlerError;
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, PendingInput};
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
-pub use prompts::PromptArguments;
-pub use resources::ReadRequest;
+pub use prompts::{PromptArguments, PromptDescription, TypedPrompt, prompt};
+pub use resources::{ReadRequest, ResourceTemplateDescription, TypedResourceTemplate, resource_template};
 /// The crate that derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use seal::StateKey;

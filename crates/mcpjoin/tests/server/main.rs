@@ -8,6 +8,7 @@ mod lists;
 mod replicas;
 mod tasks;
 mod tasks_core;
+mod texts;
 mod tools;
 mod typed;
 
