@@ -3,7 +3,7 @@
 //! A [`Server`] is described once ([`Server::builder`]) and serves any number of connections, in both eras and all
 //! revisions. Each handler is written once: the server adapts its input and output to the revision. A handler runs in
 //! the task of its connection, concurrently with the other handlers of that connection. [`blocking`] and [`spawned`]
-//! run those that occupy a thread elsewhere.
+//! run those that occupy a thread elsewhere; [`with`] gives them a state.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server>
 //!
@@ -39,6 +39,7 @@ mod resources;
 pub(crate) mod schema;
 mod seal;
 mod service;
+mod state;
 mod subscription;
 mod task;
 mod template;
@@ -62,7 +63,7 @@ use tokio::task::JoinHandle;
 pub use blocking::{Offloaded, blocking, spawned};
 pub use builder::{BuildError, ServerBuilder};
 pub use context::Context;
-pub use error::HandlerError;
+pub use error::{HandlerError, IntoHandlerError, Result};
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, PendingInput};
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
@@ -71,6 +72,7 @@ pub use resources::{ReadRequest, ResourceTemplateDescription, TypedResourceTempl
 /// The crate that derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use seal::StateKey;
+pub use state::{blocking_with, with};
 pub use template::Variables;
 pub use tools::{NoArguments, TypedTool, tool};
 

@@ -6,6 +6,7 @@ mod input;
 mod lifecycle;
 mod lists;
 mod replicas;
+mod state;
 mod tasks;
 mod tasks_core;
 mod texts;
