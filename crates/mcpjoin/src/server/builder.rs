@@ -23,7 +23,7 @@ use super::seal::{Keys, StateKey};
 use super::task::Tasks;
 use super::tools::{TaskMode, ToolEntry};
 use super::{
-    CompletionOutput, Context, Lifetime, Offer, PromptDescription, PromptOutput, ReadRequest,
+    CompletionOutput, Context, Handlers, Lifetime, Offer, PromptDescription, PromptOutput, ReadRequest,
     ResourceOutput, ResourceTemplateDescription, Server, Shared, ToolOutput, TypedTool,
 };
 use crate::handler::{ErasedHandler, Handler};
@@ -376,6 +376,32 @@ impl ServerBuilder {
             self.fresh(is_new, "prompts", &name);
         }
         self
+    }
+
+    /// Adds what the methods of `handlers` serve: a type with the attribute macro `handlers` (feature `macros`), or an
+    /// [`Arc`] of one. May be called several times, and beside all other functions of the builder.
+    ///
+    /// ```
+    /// # #[cfg(feature = "macros")] {
+    /// use mcpjoin::server::{Json, Server, handlers};
+    ///
+    /// struct Calculator;
+    ///
+    /// #[handlers]
+    /// impl Calculator {
+    ///     /// Adds two numbers.
+    ///     #[tool(read_only)]
+    ///     async fn add(&self, a: i64, b: i64) -> Json<i64> {
+    ///         Json(a + b)
+    ///     }
+    /// }
+    ///
+    /// let server = Server::builder("calculator", "1.0.0").handlers(Calculator).build()?;
+    /// # }
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    pub fn handlers(self, handlers: impl Handlers) -> Self {
+        Arc::new(handlers).register(self)
     }
 
     /// Adds completions for the arguments of a prompt or the variables of a resource template.

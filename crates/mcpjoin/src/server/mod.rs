@@ -66,13 +66,18 @@ pub use context::Context;
 pub use error::{HandlerError, IntoHandlerError, Result};
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, PendingInput};
+#[cfg(feature = "macros")]
+pub use mcpjoin_macros::{completion, handlers, prompt, resource, tool};
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::{PromptArguments, PromptDescription, TypedPrompt, prompt};
 pub use resources::{ReadRequest, ResourceTemplateDescription, TypedResourceTemplate, resource_template};
 /// The crate that derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use seal::StateKey;
-pub use state::{blocking_with, with};
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub use serde;
+pub use state::{Handlers, blocking_with, with};
 pub use template::Variables;
 pub use tools::{NoArguments, TypedTool, tool};
 

@@ -1,12 +1,13 @@
 //! Handlers that share a state.
 //!
 //! A handler is a function of its input and its context. These two make one from a function that takes a state before
-//! them. They serve tools, prompts, resources, templates and completions, which all have this shape.
+//! them. They serve tools, prompts, resources, templates and completions, which all have this shape. The attribute macro
+//! `handlers` generates calls of them.
 
 use std::future::Future;
 
 use super::blocking::{Offloaded, blocking};
-use super::Context;
+use super::{Context, ServerBuilder};
 
 /// Makes a handler from `f`, which takes a clone of `state` before its other parameters: an [`Arc`](std::sync::Arc), or
 /// a type that is as cheap to clone.
@@ -78,4 +79,17 @@ where
 {
     let state = state.clone();
     blocking(move |input, cx| f(state.clone(), input, cx))
+}
+
+/// A type whose methods are handlers. Implemented by the attribute macro `handlers` (feature `macros`), and added to a
+/// server by [`ServerBuilder::handlers`].
+pub trait Handlers: Send + Sync + 'static {
+    /// Adds what the methods serve.
+    fn register(self: std::sync::Arc<Self>, builder: ServerBuilder) -> ServerBuilder;
+}
+
+impl<T: Handlers> Handlers for std::sync::Arc<T> {
+    fn register(self: std::sync::Arc<Self>, builder: ServerBuilder) -> ServerBuilder {
+        Self::clone(&self).register(builder)
+    }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod by_hand;
+mod handlers;
 mod input;
 mod lifecycle;
 mod lists;
