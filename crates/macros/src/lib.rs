@@ -8,41 +8,9 @@ mod options;
 
 use proc_macro::TokenStream;
 
-/// Makes the methods of an `impl` handlers of a server: those with `#[tool]`, `#[prompt]`, `#[resource("..")]` or
-/// `#[completion(..)]`. `ServerBuilder::handlers` adds them to a server. A type has at most one such `impl`; a server may
-/// have any number of such types, and everything else that its builder can add.
-///
-/// ```ignore
-/// use mcpjoin::server::{Context, Json, Result, Server, handlers};
-///
-/// struct Store { .. }
-///
-/// #[handlers]
-/// impl Store {
-///     /// Adds a note.
-///     #[tool(idempotent)]
-///     async fn add_note(
-///         &self,
-///         /// The text of the note.
-///         text: String,
-///         tags: Option<Vec<String>>,
-///         cx: Context,
-///     ) -> Result<Json<Note>> { .. }
-///
-///     /// A note.
-///     #[resource("note://{id}", mime_type = "text/plain")]
-///     async fn note(&self, id: u64) -> Result<String> { .. }
-///
-///     /// Summarizes a note.
-///     #[prompt]
-///     fn summarize(&self, id: u64, language: Option<String>) -> String { .. }
-///
-///     #[completion(prompt = "summarize", argument = "language")]
-///     fn languages(&self, typed: String) -> Vec<&'static str> { .. }
-/// }
-///
-/// let server = Server::builder("notes", "1.0.0").handlers(Store::new()).build()?;
-/// ```
+/// The methods of an `impl` with `#[tool]`, `#[prompt]`, `#[resource("..")]` or `#[completion(..)]` become handlers of a
+/// server, and `ServerBuilder::handlers` adds them to it. A type has at most one such `impl`; a server may have any number of
+/// such types, and everything else that its builder can add.
 ///
 /// # Methods
 ///

@@ -142,6 +142,7 @@ pub trait IntoHandlerError: Send {
     fn into_handler_error(self) -> HandlerError;
 }
 
+#[diagnostic::do_not_recommend]
 impl<E: Into<Box<dyn Error + Send + Sync>> + Send> IntoHandlerError for E {
     fn into_handler_error(self) -> HandlerError {
         let error: Box<dyn Error + Send + Sync> = self.into();

@@ -66,8 +66,58 @@ pub use context::Context;
 pub use error::{HandlerError, IntoHandlerError, Result};
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, PendingInput};
+/// Makes the methods of a type handlers, with less typing than [`with`].
+///
+/// ```
+/// use std::sync::Mutex;
+/// use mcpjoin::server::{Context, Json, Result, Server, handlers};
+///
+/// #[derive(Default)]
+/// struct Store { notes: Mutex<Vec<String>> }
+///
+/// #[handlers]
+/// impl Store {
+///     /// Adds a note.
+///     #[tool]
+///     async fn add_note(
+///         &self,
+///         /// The text of the note.
+///         text: String,
+///         title: Option<String>,
+///         cx: Context,
+///     ) -> Result<Json<usize>> {
+///         cx.progress(0.5, Some(1.0), None);
+///         let mut notes = self.notes.lock().unwrap();
+///         notes.push(title.map_or(text.clone(), |title| format!("{title}: {text}")));
+///         Ok(Json(notes.len()))
+///     }
+///
+///     /// A note.
+///     #[resource("note://{place}", mime_type = "text/plain")]
+///     fn note(&self, place: usize) -> String {
+///         self.notes.lock().unwrap().get(place).cloned().unwrap_or_default()
+///     }
+///
+///     /// Summarizes a note.
+///     #[prompt]
+///     fn summarize(&self, place: usize, language: Option<String>) -> String {
+///         format!("Summarize in {}: {}", language.as_deref().unwrap_or("English"), self.note(place))
+///     }
+///
+///     #[completion(prompt = "summarize", argument = "language")]
+///     fn languages(&self, typed: String) -> Vec<&'static str> {
+///         ["Dutch", "English"].into_iter().filter(|language| language.starts_with(&typed)).collect()
+///     }
+/// }
+///
+/// let server = Server::builder("notes", "1.0.0").handlers(Store::default()).build()?;
+/// # Ok::<(), mcpjoin::server::BuildError>(())
+/// ```
+///
 #[cfg(feature = "macros")]
-pub use mcpjoin_macros::{completion, handlers, prompt, resource, tool};
+pub use mcpjoin_macros::handlers;
+#[cfg(feature = "macros")]
+pub use mcpjoin_macros::{completion, prompt, resource, tool};
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::{PromptArguments, PromptDescription, TypedPrompt, prompt};
 pub use resources::{ReadRequest, ResourceTemplateDescription, TypedResourceTemplate, resource_template};
