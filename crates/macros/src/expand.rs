@@ -204,7 +204,7 @@ fn description(method: &Method) -> TokenStream {
     if !hints.is_empty() {
         calls.extend(quote!(.annotations(::mcpjoin::proto::types::ToolAnnotations::default()#(#hints)*)));
     }
-    for name in ["as_task", "requires_tasks"] {
+    for name in ["as_task", "requires_tasks", "inline"] {
         if method.options.flag(name) == Some(true) {
             let name = format_ident!("{}", name);
             calls.extend(quote!(.#name()));

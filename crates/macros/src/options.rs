@@ -54,6 +54,7 @@ impl Kind {
                 "open_world",
                 "as_task",
                 "requires_tasks",
+                "inline",
                 "blocking",
             ],
             Self::Prompt | Self::Resource => &["blocking"],

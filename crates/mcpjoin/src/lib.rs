@@ -40,6 +40,7 @@
 //!
 //! Links in memory, over any byte stream and over the program's own standard input and output need no feature. OAuth is in
 //! `mcpjoin-auth`, QUIC in `mcpjoin-quic`, the bridge between eras in `mcpjoin-gateway`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "child", feature = "http-client", feature = "http-server", feature = "socket")),
     allow(

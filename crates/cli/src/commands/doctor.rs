@@ -188,8 +188,7 @@ fn orchestrator_address(args: &args::Doctor, escaped: bool) -> Option<String> {
 /// The options for an orchestrator alone.
 const OF_ORCHESTRATORS: [&str; 2] = ["--certs-dir", "--server-name"];
 /// The options that an orchestrator and MCP servers have in common.
-const OF_BOTH: [&str; 8] =
-    ["--no-auth", "--ca", "--pin", "--cert", "--key", "--no-cache", "--timeout", "--connect-timeout"];
+const OF_BOTH: [&str; 3] = ["--ca", "--timeout", "--connect-timeout"];
 
 /// Refuses options for an orchestrator with any other target.
 fn refuse_orchestrator_options(args: &args::Doctor) -> Result<(), Failure> {

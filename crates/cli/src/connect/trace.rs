@@ -22,6 +22,7 @@ use bytes::{Bytes, BytesMut};
 use mcpjoin::proto::session::{Inbound, Outbound};
 use mcpjoin::proto::{Kind, Raw, encode};
 use mcpjoin::transport::{Direction, Inspected};
+use time::OffsetDateTime;
 
 use crate::object;
 use crate::secret;
@@ -278,22 +279,11 @@ fn without_secrets<'a>(
 /// The time in UTC, as [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339) writes it, to the microsecond.
 pub(crate) fn stamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // Years begin in March, so that the leap day is the last day of a year. 400 years have 146,097 days.
-    let day = days + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:06}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60,
-        since.subsec_micros()
-    )
+    // A clock after the year 9999 is wrong, and a trace needs no better time then.
+    let time = i128::try_from(since.as_nanos()).ok().map(OffsetDateTime::from_unix_timestamp_nanos);
+    let time = time.and_then(Result::ok).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let (hour, minute, second, micros) = time.to_hms_micro();
+    format!("{}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z", time.date())
 }
 
 #[cfg(test)]

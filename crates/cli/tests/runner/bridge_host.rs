@@ -427,9 +427,12 @@ fn doctor_reports_health_certificates_and_tools_of_an_orchestrator() {
     let report =
         run(["doctor", "--json", "--certs-dir", certs.word(), "--connect-timeout", "2s", &address]).exits(1);
     assert_eq!(report.json()["findings"][0]["id"], "unreached");
-    for wrong in
-        [vec!["doctor", "-e", "A=1", "orchestra://localhost:1"], vec!["doctor", "--certs-dir", "x", "demo:"]]
-    {
+    for wrong in [
+        vec!["doctor", "-e", "A=1", "orchestra://localhost:1"],
+        vec!["doctor", "--cert", "client.pem", "orchestra://localhost:1"],
+        vec!["doctor", "--no-auth", "orchestra://localhost:1"],
+        vec!["doctor", "--certs-dir", "x", "demo:"],
+    ] {
         run(wrong).exits(2).says(&["leave out"]);
     }
 }

@@ -354,6 +354,28 @@ pub(super) fn poll_answer(
     }
 }
 
+/// The response of a handler that runs in a task of its own. Panics and long polls are handled as in the task of the
+/// connection.
+pub(crate) struct WatchedResponse {
+    method: Method,
+    response: ResponseFuture,
+}
+
+impl WatchedResponse {
+    pub(crate) const fn new(method: Method, response: ResponseFuture) -> Self {
+        Self { method, response }
+    }
+}
+
+impl Future for WatchedResponse {
+    type Output = Result<Reply, ErrorObject>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let Self { method, response } = &mut *self;
+        poll_answer(response, method, cx, &mut Instant::now())
+    }
+}
+
 /// How old the sample of the run-queue wait may be when a poll starts. A sample takes some microseconds, so there is
 /// none for each poll; a poll may be credited with this much too much.
 const MAX_SAMPLE_AGE: Duration = Duration::from_millis(10);

@@ -26,6 +26,8 @@ use mcpjoin_proto::{Method, Notification, RequestId};
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
+#[cfg(feature = "server")]
+pub(crate) use handler_tasks::WatchedResponse;
 pub(crate) use handler_tasks::panicked;
 
 use self::core::{Core, Inner, TaskWaker};

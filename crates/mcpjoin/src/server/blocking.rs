@@ -1,16 +1,35 @@
-//! Runs handlers on other threads.
+//! Where handlers run.
 //!
-//! A handler runs in the task that drives the connection. One that occupies the thread delays every other handler of
-//! the connection. These two run it elsewhere.
+//! On a runtime with several threads each handler runs in a task of its own, so that one that computes or blocks for a
+//! while delays no other handler of its connection. On a runtime with one thread, and where the server says so
+//! ([`ServerBuilder::inline_handlers`](super::ServerBuilder::inline_handlers),
+//! [`TypedTool::inline`](super::TypedTool::inline)), a handler runs in the task of its connection, which costs less.
+//! [`blocking`] and [`spawned`] choose a thread for one handler on every runtime.
 
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
+use mcpjoin_proto::Method;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
 use super::{Context, HandlerError};
+use crate::connection::WatchedResponse;
+use crate::handler::ResponseFuture;
+
+/// Returns whether the current runtime has other threads to run handlers on.
+pub(super) fn has_other_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() != RuntimeFlavor::CurrentThread)
+}
+
+/// Runs the response of a handler in a task of its own. Long polls are reported and panics are caught, as in the task of
+/// the connection. Dropping the returned future drops the handler at its next await.
+pub(super) fn in_own_task(method: Method, response: ResponseFuture) -> ResponseFuture {
+    let task = Offloaded(tokio::spawn(WatchedResponse::new(method, response)));
+    Box::pin(async move { task.await.unwrap_or_else(HandlerError::into_reply) })
+}
 
 /// Runs a blocking or long-computing handler on a thread of the runtime's blocking pool.
 ///

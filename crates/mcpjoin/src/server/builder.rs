@@ -107,6 +107,7 @@ struct Description {
     lenient: bool,
     limits: Limits,
     page_size: usize,
+    inline_handlers: bool,
     logging: bool,
     subscriptions: bool,
     dynamic: [bool; 3],
@@ -129,6 +130,7 @@ impl ServerBuilder {
             lenient: false,
             limits: Limits::default(),
             page_size: PAGE_SIZE,
+            inline_handlers: false,
             logging: false,
             subscriptions: false,
             dynamic: [false; 3],
@@ -177,6 +179,17 @@ impl ServerBuilder {
     /// Sets the number of entries in a page of a list, at least 1. Default: 1,000.
     pub fn page_size(mut self, entries: usize) -> Self {
         self.0.page_size = entries.max(1);
+        self
+    }
+
+    /// Runs all handlers in the task of their connection on every runtime. By default a runtime with several threads runs
+    /// each handler in a task of its own.
+    ///
+    /// In place a call costs less, but a handler that computes or blocks for a while delays every other message of its
+    /// connection. Each poll of a handler that takes more than 50 ms is logged as a warning in either case.
+    /// [`TypedTool::inline`] is the same for one tool. A [`Handler`] ([`ServerBuilder::handler`]) always runs in place.
+    pub fn inline_handlers(mut self) -> Self {
+        self.0.inline_handlers = true;
         self
     }
 
@@ -449,6 +462,7 @@ impl ServerBuilder {
             role: role.into(),
             limits: Arc::new(described.limits),
             page_size: described.page_size,
+            inline_handlers: described.inline_handlers,
             offer: RwLock::new(described.offer),
             custom_handler,
             completions: described.completions,

@@ -1,9 +1,10 @@
 //! A server from plain functions.
 //!
 //! A [`Server`] is described once ([`Server::builder`]) and serves any number of connections, in both eras and all
-//! revisions. Each handler is written once: the server adapts its input and output to the revision. A handler runs in
-//! the task of its connection, concurrently with the other handlers of that connection. [`blocking`] and [`spawned`]
-//! run those that occupy a thread elsewhere; [`with`] gives them a state.
+//! revisions. Each handler is written once: the server adapts its input and output to the revision. Handlers run
+//! concurrently. On a runtime with several threads each runs in a task of its own, otherwise in the task of its
+//! connection ([`ServerBuilder::inline_handlers`]). [`blocking`] runs those that block their thread;
+//! [`with`] gives them a state.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server>
 //!
@@ -173,6 +174,8 @@ struct Shared {
     role: Arc<ServerRole>,
     limits: Arc<Limits>,
     page_size: usize,
+    /// Handlers run in the task of their connection on every runtime.
+    inline_handlers: bool,
     offer: RwLock<Offer>,
     /// Answers all requests in place of the offer.
     custom_handler: Option<Arc<dyn ErasedHandler>>,
@@ -258,7 +261,8 @@ impl Server {
             on_violation: None,
             notification_observer: None,
         };
-        let service = Service { server: self.0.clone(), session: one_client.then_some(number) };
+        let own_tasks = !self.0.inline_handlers && blocking::has_other_threads();
+        let service = Service { server: self.0.clone(), session: one_client.then_some(number), own_tasks };
         let (connection, driver) = Connection::new(link, setup, service);
         let outbox = Arc::new(Outbox::default());
         self.0.connections.lock().open.insert(number, (connection.clone(), outbox.clone()));

@@ -9,6 +9,7 @@ use mcpjoin_proto::text::Line;
 use mcpjoin_proto::types::{CompleteParams, GetPromptParams, Reference};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Request};
 
+use super::blocking::in_own_task;
 use super::resources::{self, Reader};
 use super::{Context, Shared, decode_params, task, tools};
 use crate::connection;
@@ -22,6 +23,8 @@ pub(super) struct Service {
     pub(super) server: Arc<Shared>,
     /// The number of the connection, if everything on it comes from one client.
     pub(super) session: Option<u64>,
+    /// Handlers run in tasks of their own.
+    pub(super) own_tasks: bool,
 }
 
 impl ErasedHandler for Service {
@@ -38,8 +41,13 @@ impl ErasedHandler for Service {
                 self.call_tool(context).unwrap_or_else(|error| Box::pin(ready(Err(error))))
             }
             _ => {
-                let service = Self { server: self.server.clone(), session: self.session };
-                Box::pin(async move { service.other(profile, request, cx).await })
+                let service = Self { server: self.server.clone(), ..*self };
+                let method = request.method.clone();
+                let runs_handler =
+                    matches!(method, Method::ReadResource | Method::GetPrompt | Method::Complete);
+                let response: ResponseFuture =
+                    Box::pin(async move { service.other(profile, request, cx).await });
+                if self.own_tasks && runs_handler { in_own_task(method, response) } else { response }
             }
         }
     }
@@ -116,7 +124,9 @@ impl Service {
             let entry = self.server.offer.read().tools.get(&name).cloned();
             entry.ok_or_else(|| unknown("tool", &name))?
         };
-        task::call(&self.server, entry, cx)
+        let own_task = self.own_tasks && !entry.inline;
+        let response = task::call(&self.server, entry, cx)?;
+        Ok(if own_task { in_own_task(Method::CallTool, response) } else { response })
     }
 
     fn list_tools(&self, profile: &Profile, request: &Request) -> Result<Reply, ErrorObject> {

@@ -36,13 +36,14 @@ use crate::handler::ResponseFuture;
 #[must_use]
 pub fn tool<A>(name: impl Into<String>) -> TypedTool<A> {
     let tool = Tool::new(name, Raw::empty_object());
-    TypedTool { tool, tasks: TaskMode::default(), arguments: PhantomData }
+    TypedTool { tool, tasks: TaskMode::default(), inline: false, arguments: PhantomData }
 }
 
 /// The description of a tool. Created by [`tool`].
 pub struct TypedTool<A> {
     tool: Tool,
     tasks: TaskMode,
+    inline: bool,
     arguments: PhantomData<fn(A)>,
 }
 
@@ -112,6 +113,14 @@ impl<A> TypedTool<A> {
         self
     }
 
+    /// Runs the handler in the task of its connection on every runtime, for a handler that neither blocks nor computes for
+    /// long. See [`ServerBuilder::inline_handlers`](super::ServerBuilder::inline_handlers).
+    #[must_use]
+    pub const fn inline(mut self) -> Self {
+        self.inline = true;
+        self
+    }
+
     /// Runs each call as a task, for clients that accept tasks: those with the extension
     /// `io.modelcontextprotocol/tasks`, and those of 2025-11-25 that ask for a task (`execution.taskSupport` is
     /// `optional`). All other clients wait for the result.
@@ -161,6 +170,8 @@ pub(super) struct ToolEntry {
     input: Option<schema::Input>,
     call: Box<ToolCall>,
     pub(super) tasks: TaskMode,
+    /// The handler runs in the task of its connection on every runtime.
+    pub(super) inline: bool,
     /// Structured results are wrapped in an object, where the revision requires an object.
     wraps: bool,
     /// The arguments that clients repeat in headers over HTTP. Computed when they are first needed.
@@ -195,7 +206,7 @@ impl ToolEntry {
             let future = f(arguments(cx.params()), cx.clone());
             Self::answer(entry, cx, future)
         });
-        Ok(Self::of(tool, None, tasks, call))
+        Ok(Self::of(tool, None, tasks, false, call))
     }
 
     pub(super) fn typed<A, F, Fut>(
@@ -225,16 +236,23 @@ impl ToolEntry {
                 }
             }
         });
-        Ok(Self::of(tool.tool, Some(input), tool.tasks, call))
+        Ok(Self::of(tool.tool, Some(input), tool.tasks, tool.inline, call))
     }
 
-    fn of(tool: Tool, input: Option<schema::Input>, tasks: TaskMode, call: Box<ToolCall>) -> Self {
+    fn of(
+        tool: Tool,
+        input: Option<schema::Input>,
+        tasks: TaskMode,
+        inline: bool,
+        call: Box<ToolCall>,
+    ) -> Self {
         let wraps = tool.output_schema.as_ref().is_some_and(|output| !schema::is_of_object(output));
         Self {
             tool,
             input,
             call,
             tasks,
+            inline,
             wraps,
             #[cfg(feature = "http-server")]
             header_marks: OnceLock::new(),

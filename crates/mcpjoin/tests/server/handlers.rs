@@ -30,7 +30,7 @@ struct Store {
     home: ThreadId,
 }
 
-fn with_icon(tool: Tool) -> Tool {
+fn with_title(tool: Tool) -> Tool {
     tool.with_title("Adds up")
 }
 
@@ -72,7 +72,7 @@ impl Store {
         Json(thread::current().id() != self.home)
     }
 
-    #[mcpjoin::server::tool(describe = with_icon)]
+    #[mcpjoin::server::tool(describe = with_title, inline)]
     async fn shared(self: Arc<Self>) -> Json<usize> {
         Json(self.notes.lock().unwrap().len())
     }

@@ -6,6 +6,7 @@ mod handlers;
 mod input;
 mod lifecycle;
 mod lists;
+mod own_tasks;
 mod replicas;
 mod state;
 mod tasks;

@@ -10,6 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use time::OffsetDateTime;
+
 use super::super::findings::Kind;
 use super::faults::*;
 use super::{CheckResults, EnvironmentCheck as Check, EnvironmentFinding, World};
@@ -60,7 +62,9 @@ const MAX_FOLDER_FILES: usize = 50;
 /// Checks the clock.
 pub(super) fn clock(world: &World) -> CheckResults {
     let mut results = CheckResults::default();
-    let year = year(world.now);
+    let now = i64::try_from(world.now.as_secs()).ok().map(OffsetDateTime::from_unix_timestamp);
+    // The last year that `time` knows is 9999.
+    let year = now.and_then(Result::ok).map_or(10_000, OffsetDateTime::year);
     if (EARLIEST_TIME..LATEST_TIME).contains(&world.now) {
         results.pass(Check::ClockYear);
         let later: Vec<&str> =
@@ -79,17 +83,6 @@ pub(super) fn clock(world: &World) -> CheckResults {
     }
     results.detail = format!("the year {year}, and no file from the future");
     results
-}
-
-/// The year of the Gregorian calendar at that time after the beginning of 1970, in UTC.
-const fn year(now: Duration) -> u64 {
-    // Years begin in March here, so that a leap day is the last of its year; 400 years have 146,097 days.
-    let day = now.as_secs() / 86_400 + 719_468;
-    let day_of_era = day % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let is_after_new_year = day_of_year >= 306;
-    day / 146_097 * 400 + year_of_era + is_after_new_year as u64
 }
 
 fn is_in_the_future(world: &World, file: &str) -> bool {
