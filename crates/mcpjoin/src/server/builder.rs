@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use mcpjoin_proto::session::{Limits, Reply, ServerRole};
 use mcpjoin_proto::types::{
-    CompleteParams, Implementation, Prompt, PromptsCapability, Reference, Resource, ResourceTemplate,
-    ResourcesCapability, ServerCapabilities, TaskRequestsCapability, TasksCapability, Tool, ToolsCapability,
-    task,
+    CompleteParams, Implementation, PromptsCapability, Reference, Resource, ResourcesCapability,
+    ServerCapabilities, TaskRequestsCapability, TasksCapability, Tool, ToolsCapability, task,
 };
 use mcpjoin_proto::{ErrorObject, Raw, Request, Version};
 use parking_lot::{Mutex, RwLock};
@@ -25,8 +24,8 @@ use super::seal::{Keys, StateKey};
 use super::task::Tasks;
 use super::tools::{TaskMode, ToolEntry, VisibleTools};
 use super::{
-    CompletionOutput, Context, Lifetime, Next, Offer, PromptArguments, PromptOutput, ReadRequest,
-    ResourceOutput, Server, Shared, ToolOutput, TypedTool,
+    CompletionOutput, Context, Handlers, Lifetime, Next, Offer, PromptDescription, PromptOutput, ReadRequest,
+    ResourceOutput, ResourceTemplateDescription, Server, Shared, ToolOutput, TypedTool,
 };
 use crate::handler::{ErasedHandler, Handler, ResponseFuture};
 
@@ -52,8 +51,28 @@ pub enum BuildError {
         /// The name of the tool.
         tool: String,
     },
-    /// A URI template is not of level 1 of RFC 6570.
-    #[error("the URI template `{template}` is not of level 1: {problem}")]
+    /// The type of a prompt's arguments is no struct.
+    #[error("the type of the arguments of the prompt `{prompt}` is no struct")]
+    PromptArgumentsAreNoStruct {
+        /// The name of the prompt.
+        prompt: String,
+    },
+    /// The type of a resource template's variables is no struct.
+    #[error("the type of the variables of the URI template `{template}` is no struct")]
+    VariablesAreNoStruct {
+        /// The template.
+        template: String,
+    },
+    /// The type of a resource template's variables has a field that is no variable of the template.
+    #[error("the URI template `{template}` has no variable `{variable}`")]
+    UnknownVariable {
+        /// The template.
+        template: String,
+        /// The name of the field.
+        variable: String,
+    },
+    /// A URI template has other expressions than `{name}` and one `{+name}`.
+    #[error("the URI template `{template}` cannot be matched: {problem}")]
     Template {
         /// The template.
         template: String,
@@ -404,32 +423,70 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds resources whose URIs match a template of level 1 of [RFC
-    /// 6570](https://www.rfc-editor.org/rfc/rfc6570#section-1.2): `{name}` stands for one or more characters except
-    /// `/`, `?` and `#`.
-    pub fn resource_template<F, Fut>(mut self, template: ResourceTemplate, f: F) -> Self
+    /// Adds resources whose URIs match a template of [RFC 6570](https://www.rfc-editor.org/rfc/rfc6570#section-1.2):
+    /// `{name}` stands for one or more characters except `/`, `?` and `#`. One expression of a template may be `{+name}`,
+    /// which stands for one or more characters of any kind.
+    ///
+    /// The template is [`resource_template`](super::resource_template) for variables of a Rust type, or a
+    /// [`ResourceTemplate`](mcpjoin_proto::types::ResourceTemplate) for a handler that receives a
+    /// [`ReadRequest`].
+    pub fn resource_template<T, F, Fut>(mut self, template: T, f: F) -> Self
     where
-        F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
+        T: ResourceTemplateDescription,
+        F: Fn(T::Input, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ResourceOutput> + Send + 'static,
     {
-        if let Some(entry) = self.take(TemplateEntry::new(&template, f)) {
-            let is_new = self.0.offer.templates.insert(&template.uri_template, entry);
-            self.fresh(is_new, "resource templates", &template.uri_template);
+        if let Some(entry) = self.take(TemplateEntry::new(template, f)) {
+            let uri_template = entry.uri_template().to_owned();
+            let is_new = self.0.offer.templates.insert(&uri_template, entry);
+            self.fresh(is_new, "resource templates", &uri_template);
         }
         self
     }
 
     /// Adds a prompt. Its required arguments are present when the handler is called.
-    pub fn prompt<F, Fut>(mut self, prompt: Prompt, f: F) -> Self
+    ///
+    /// The prompt is [`prompt`](fn@super::prompt) for arguments of a Rust type, or a
+    /// [`Prompt`](mcpjoin_proto::types::Prompt) for a handler that receives
+    /// [`PromptArguments`](super::PromptArguments).
+    pub fn prompt<P, F, Fut>(mut self, prompt: P, f: F) -> Self
     where
-        F: Fn(PromptArguments, Context) -> Fut + Send + Sync + 'static,
+        P: PromptDescription,
+        F: Fn(P::Arguments, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: PromptOutput> + Send + 'static,
     {
-        if let Some(entry) = self.take(PromptEntry::new(&prompt, f)) {
-            let is_new = self.0.offer.prompts.insert(&prompt.name, entry);
-            self.fresh(is_new, "prompts", &prompt.name);
+        if let Some(entry) = self.take(PromptEntry::new(prompt, f)) {
+            let name = entry.name().to_owned();
+            let is_new = self.0.offer.prompts.insert(&name, entry);
+            self.fresh(is_new, "prompts", &name);
         }
         self
+    }
+
+    /// Adds what the methods of `handlers` serve: a type with the attribute macro `handlers` (feature `macros`), or an
+    /// [`Arc`] of one. May be called several times, and beside all other functions of the builder.
+    ///
+    /// ```
+    /// # #[cfg(feature = "macros")] {
+    /// use mcpjoin::server::{Json, Server, handlers};
+    ///
+    /// struct Calculator;
+    ///
+    /// #[handlers]
+    /// impl Calculator {
+    ///     /// Adds two numbers.
+    ///     #[tool(read_only)]
+    ///     async fn add(&self, a: i64, b: i64) -> Json<i64> {
+    ///         Json(a + b)
+    ///     }
+    /// }
+    ///
+    /// let server = Server::builder("calculator", "1.0.0").handlers(Calculator).build()?;
+    /// # }
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    pub fn handlers(self, handlers: impl Handlers) -> Self {
+        Arc::new(handlers).register(self)
     }
 
     /// Adds completions for the arguments of a prompt or the variables of a resource template.

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mcpjoin_proto::types::{Prompt, Resource, ResourceTemplate, Tool};
+use mcpjoin_proto::types::{Resource, Tool};
 use mcpjoin_proto::{Method, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -14,8 +14,8 @@ use super::schema::Inputs;
 use super::subscription::ChangedList;
 use super::tools::{TaskMode, ToolEntry};
 use super::{
-    BuildError, Context, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Shared,
-    ToolOutput, TypedTool,
+    BuildError, Context, Offer, PromptDescription, PromptOutput, ReadRequest, ResourceOutput,
+    ResourceTemplateDescription, Shared, ToolOutput, TypedTool,
 };
 
 /// Changes what a server offers, and notifies the clients that listen for changes. Cheap to clone. Returned by
@@ -146,15 +146,17 @@ impl ServerHandle {
     /// Adds a resource template, or replaces the same template.
     ///
     /// # Errors
-    /// [`ChangeError`] if the server does not declare that its resources change, or if the template is not of level 1.
-    pub fn add_resource_template<F, Fut>(&self, template: ResourceTemplate, f: F) -> Result<(), ChangeError>
+    /// [`ChangeError`] if the server does not declare that its resources change, or if the template is not valid.
+    pub fn add_resource_template<T, F, Fut>(&self, template: T, f: F) -> Result<(), ChangeError>
     where
-        F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
+        T: ResourceTemplateDescription,
+        F: Fn(T::Input, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ResourceOutput> + Send + 'static,
     {
         self.check(ChangedList::Resources)?;
-        let entry = TemplateEntry::new(&template, f)?;
-        self.0.offer.write().templates.insert(&template.uri_template, entry);
+        let entry = TemplateEntry::new(template, f)?;
+        let uri_template = entry.uri_template().to_owned();
+        self.0.offer.write().templates.insert(&uri_template, entry);
         self.notify(ChangedList::Resources);
         Ok(())
     }
@@ -172,15 +174,17 @@ impl ServerHandle {
     /// Adds a prompt, or replaces the prompt with its name.
     ///
     /// # Errors
-    /// [`ChangeError`] if the server does not declare that its prompts change.
-    pub fn add_prompt<F, Fut>(&self, prompt: Prompt, f: F) -> Result<(), ChangeError>
+    /// [`ChangeError`] if the server does not declare that its prompts change, or if the arguments are no struct.
+    pub fn add_prompt<P, F, Fut>(&self, prompt: P, f: F) -> Result<(), ChangeError>
     where
-        F: Fn(PromptArguments, Context) -> Fut + Send + Sync + 'static,
+        P: PromptDescription,
+        F: Fn(P::Arguments, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: PromptOutput> + Send + 'static,
     {
         self.check(ChangedList::Prompts)?;
-        let entry = PromptEntry::new(&prompt, f)?;
-        self.0.offer.write().prompts.insert(&prompt.name, entry);
+        let entry = PromptEntry::new(prompt, f)?;
+        let name = entry.name().to_owned();
+        self.0.offer.write().prompts.insert(&name, entry);
         self.notify(ChangedList::Prompts);
         Ok(())
     }

@@ -3,7 +3,8 @@
 //! A [`Server`] is described once ([`Server::builder`]) and serves any number of connections, in both eras and all
 //! revisions. Each handler is written once: the server adapts its input and output to the revision. Handlers run
 //! concurrently. On a runtime with several threads each runs in a task of its own, otherwise in the task of its
-//! connection ([`ServerBuilder::inline_handlers`]). [`blocking`] runs those that block their thread.
+//! connection ([`ServerBuilder::inline_handlers`]). [`blocking`] runs those that block their thread;
+//! [`with`] gives them a state.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server>
 //!
@@ -41,9 +42,11 @@ mod resources;
 pub(crate) mod schema;
 mod seal;
 mod service;
+mod state;
 mod subscription;
 mod task;
 mod template;
+mod texts;
 pub(crate) mod tools;
 
 use std::collections::HashMap;
@@ -63,17 +66,73 @@ use tokio::task::JoinHandle;
 pub use blocking::{Offloaded, blocking, spawned};
 pub use builder::{BuildError, ServerBuilder};
 pub use context::Context;
-pub use error::HandlerError;
+pub use error::{HandlerError, IntoHandlerError, Result};
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, PendingInput};
+/// Makes the methods of a type handlers, with less typing than [`with`].
+///
+/// ```
+/// use std::sync::Mutex;
+/// use mcpjoin::server::{Context, Json, Result, Server, handlers};
+///
+/// #[derive(Default)]
+/// struct Store { notes: Mutex<Vec<String>> }
+///
+/// #[handlers]
+/// impl Store {
+///     /// Adds a note.
+///     #[tool]
+///     async fn add_note(
+///         &self,
+///         /// The text of the note.
+///         text: String,
+///         title: Option<String>,
+///         cx: Context,
+///     ) -> Result<Json<usize>> {
+///         cx.progress(0.5, Some(1.0), None);
+///         let mut notes = self.notes.lock().unwrap();
+///         notes.push(title.map_or(text.clone(), |title| format!("{title}: {text}")));
+///         Ok(Json(notes.len()))
+///     }
+///
+///     /// A note.
+///     #[resource("note://{place}", mime_type = "text/plain")]
+///     fn note(&self, place: usize) -> String {
+///         self.notes.lock().unwrap().get(place).cloned().unwrap_or_default()
+///     }
+///
+///     /// Summarizes a note.
+///     #[prompt]
+///     fn summarize(&self, place: usize, language: Option<String>) -> String {
+///         format!("Summarize in {}: {}", language.as_deref().unwrap_or("English"), self.note(place))
+///     }
+///
+///     #[completion(prompt = "summarize", argument = "language")]
+///     fn languages(&self, typed: String) -> Vec<&'static str> {
+///         ["Dutch", "English"].into_iter().filter(|language| language.starts_with(&typed)).collect()
+///     }
+/// }
+///
+/// let server = Server::builder("notes", "1.0.0").handlers(Store::default()).build()?;
+/// # Ok::<(), mcpjoin::server::BuildError>(())
+/// ```
+///
+#[cfg(feature = "macros")]
+pub use mcpjoin_macros::handlers;
+#[cfg(feature = "macros")]
+pub use mcpjoin_macros::{completion, prompt, resource, tool};
 pub use layer::Next;
 pub use mcpjoin_proto::session::Limits;
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
-pub use prompts::PromptArguments;
-pub use resources::ReadRequest;
+pub use prompts::{PromptArguments, PromptDescription, TypedPrompt, prompt};
+pub use resources::{ReadRequest, ResourceTemplateDescription, TypedResourceTemplate, resource_template};
 /// The crate that derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use seal::StateKey;
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub use serde;
+pub use state::{Handlers, blocking_with, with};
 pub use template::Variables;
 pub use tools::{NoArguments, TypedTool, tool};
 

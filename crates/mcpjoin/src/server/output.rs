@@ -3,6 +3,8 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-result>,
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools#structured-content>.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
@@ -12,8 +14,7 @@ use mcpjoin_proto::types::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::HandlerError;
-use super::schema;
+use super::{HandlerError, IntoHandlerError, schema};
 
 /// The response of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +28,12 @@ pub enum ToolReply {
 
 /// What the handler of a tool may return: text, content, a whole [`CallToolResult`], [`Json`], or a [`Result`] of these.
 ///
-/// Wrap a value that is `Serialize` and `JsonSchema` in [`Json`], and an error that does not implement
-/// [`std::error::Error`] in [`HandlerError::new`].
+/// Wrap a value that is `Serialize` and `JsonSchema` in [`Json`]. The errors that a handler may return: [`IntoHandlerError`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what a tool may return",
+    note = "wrap a value that is `Serialize + JsonSchema` in `mcpjoin::server::Json(..)`",
+    note = "a tool may also return `String`, `&'static str`, `Content`, `Vec<Content>`, `CallToolResult`, or a `Result` of these"
+)]
 pub trait ToolOutput: Send {
     /// Returns the JSON Schema of the structured result, if there is one. Default: none.
     #[must_use]
@@ -110,7 +115,7 @@ tool_output! {
     ToolReply: reply has size_of_reply(reply) => reply;
 }
 
-impl<T: ToolOutput, E: Into<HandlerError> + Send> ToolOutput for Result<T, E> {
+impl<T: ToolOutput, E: IntoHandlerError> ToolOutput for Result<T, E> {
     fn output_schema() -> Option<Raw> {
         T::output_schema()
     }
@@ -120,7 +125,7 @@ impl<T: ToolOutput, E: Into<HandlerError> + Send> ToolOutput for Result<T, E> {
     }
 
     fn into_tool_reply(self) -> Result<ToolReply, HandlerError> {
-        self.map_err(Into::into)?.into_tool_reply()
+        self.map_err(IntoHandlerError::into_handler_error)?.into_tool_reply()
     }
 }
 
@@ -167,6 +172,10 @@ pub(super) async fn write_offloaded<R: Send + 'static>(write: impl FnOnce() -> R
 
 /// What the handler of a prompt may return: one text of the user, messages, a whole [`GetPromptResult`], or a [`Result`] of
 /// these.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what a prompt may return",
+    note = "return a text of the user, `Vec<PromptMessage>`, `GetPromptResult`, or a `Result` of these"
+)]
 pub trait PromptOutput: Send {
     /// Converts the output into the response.
     ///
@@ -175,8 +184,13 @@ pub trait PromptOutput: Send {
     fn into_prompt_reply(self) -> Result<Reply, HandlerError>;
 }
 
-/// What the handler of a resource may return: text, bytes in base64 ([`BlobResourceContents`]), contents, a whole
-/// [`ReadResourceResult`], or a [`Result`] of these.
+/// What the handler of a resource may return: text, bytes (`Vec<u8>`), contents, a whole [`ReadResourceResult`], or a
+/// [`Result`] of these.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what a resource may return",
+    note = "return a text, `Vec<u8>`, `ResourceContents`, `ReadResourceResult`, or a `Result` of these",
+    note = "for JSON, return its text: `serde_json::to_string(&value)`"
+)]
 pub trait ResourceOutput: Send {
     /// See [`ToolOutput::size_hint`].
     #[must_use]
@@ -192,6 +206,10 @@ pub trait ResourceOutput: Send {
 }
 
 /// What the handler of a completion may return: the values, a whole [`Completion`], or a [`Result`] of these.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what a completion may return",
+    note = "return `Vec<String>`, `Vec<&str>`, `Completion`, or a `Result` of these"
+)]
 pub trait CompletionOutput: Send {
     /// Converts the output into the response. Values beyond [`Completion::MAX_VALUES`] are left out, and the response says
     /// so.
@@ -225,9 +243,9 @@ prompt_output! {
     Reply: reply => Ok(reply);
 }
 
-impl<T: PromptOutput, E: Into<HandlerError> + Send> PromptOutput for Result<T, E> {
+impl<T: PromptOutput, E: IntoHandlerError> PromptOutput for Result<T, E> {
     fn into_prompt_reply(self) -> Result<Reply, HandlerError> {
-        self.map_err(Into::into)?.into_prompt_reply()
+        self.map_err(IntoHandlerError::into_handler_error)?.into_prompt_reply()
     }
 }
 
@@ -264,17 +282,22 @@ resource_output! {
         contents.into_resource_reply(uri, mime_type)
     };
     &'static str: text, (uri, mime_type) => text.to_owned().into_resource_reply(uri, mime_type);
+    Vec<u8>: bytes has bytes.len(), (uri, mime_type) => {
+        let mut contents = BlobResourceContents::new(uri, STANDARD.encode(bytes));
+        contents.mime_type = mime_type.map(ToOwned::to_owned);
+        contents.into_resource_reply(uri, mime_type)
+    };
     InputRequired: input, (_uri, _type) => Ok(Reply::NeedInput(Box::new(input)));
     Reply: reply, (_uri, _type) => Ok(reply);
 }
 
-impl<T: ResourceOutput, E: Into<HandlerError> + Send> ResourceOutput for Result<T, E> {
+impl<T: ResourceOutput, E: IntoHandlerError> ResourceOutput for Result<T, E> {
     fn size_hint(&self) -> usize {
         self.as_ref().map_or(0, ResourceOutput::size_hint)
     }
 
     fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
-        self.map_err(Into::into)?.into_resource_reply(uri, mime_type)
+        self.map_err(IntoHandlerError::into_handler_error)?.into_resource_reply(uri, mime_type)
     }
 }
 
@@ -296,8 +319,8 @@ impl<S: Into<String> + Send> CompletionOutput for Vec<S> {
     }
 }
 
-impl<T: CompletionOutput, E: Into<HandlerError> + Send> CompletionOutput for Result<T, E> {
+impl<T: CompletionOutput, E: IntoHandlerError> CompletionOutput for Result<T, E> {
     fn into_completion(self) -> Result<Completion, HandlerError> {
-        self.map_err(Into::into)?.into_completion()
+        self.map_err(IntoHandlerError::into_handler_error)?.into_completion()
     }
 }

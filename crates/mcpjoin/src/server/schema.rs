@@ -52,7 +52,8 @@ fn without_widths(schema: &mut Schema) {
     }
 }
 
-fn of_input<T: JsonSchema>() -> Option<Input> {
+/// Returns the schema of a type that describes an object.
+pub(super) fn object_of<T: JsonSchema>() -> Option<Map<String, Value>> {
     let schema = settings().into_generator().into_root_schema_for::<T>();
     let mut object = object(schema)?;
     match object.get("type") {
@@ -63,7 +64,11 @@ fn of_input<T: JsonSchema>() -> Option<Input> {
             object.insert("type".into(), json!("object"));
         }
     }
-    let schema = Value::Object(object);
+    Some(object)
+}
+
+fn of_input<T: JsonSchema>() -> Option<Input> {
+    let schema = Value::Object(object_of::<T>()?);
     // This makes sure that it can be encoded, and that every client can decode it.
     is_shallow(&schema, MAX_DEPTH / 2).then(|| Input(Arc::new(schema)))
 }

@@ -341,6 +341,7 @@ fn a_template_that_cannot_be_matched_is_refused() {
             .build()
             .err()
     };
-    assert!(matches!(build("x://{+path}"), Some(BuildError::Template { .. })));
-    assert_eq!(build("x://{path}").map(|error| error.to_string()), None);
+    assert!(matches!(build("x://{?path}"), Some(BuildError::Template { .. })));
+    assert_eq!(build("x://{path}"), None);
+    assert_eq!(build("x://{+path}"), None);
 }

@@ -2,14 +2,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod by_hand;
+mod handlers;
 mod input;
 mod layers;
 mod lifecycle;
 mod lists;
 mod own_tasks;
 mod replicas;
+mod state;
 mod tasks;
 mod tasks_core;
+mod texts;
 mod tools;
 mod typed;
 
