@@ -69,6 +69,7 @@ pub use context::Context;
 pub use error::{HandlerError, IntoHandlerError, Result};
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, PendingInput};
+pub use layer::Next;
 /// Makes the methods of a type handlers, with less typing than [`with`].
 ///
 /// ```
@@ -121,7 +122,6 @@ pub use input::{InputError, PendingInput};
 pub use mcpjoin_macros::handlers;
 #[cfg(feature = "macros")]
 pub use mcpjoin_macros::{completion, prompt, resource, tool};
-pub use layer::Next;
 pub use mcpjoin_proto::session::Limits;
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::{PromptArguments, PromptDescription, TypedPrompt, prompt};
