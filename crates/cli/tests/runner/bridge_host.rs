@@ -429,7 +429,7 @@ fn doctor_reports_health_certificates_and_tools_of_an_orchestrator() {
     assert_eq!(report.json()["findings"][0]["id"], "unreached");
     for wrong in [
         vec!["doctor", "-e", "A=1", "orchestra://localhost:1"],
-        vec!["doctor", "--cert", "client.pem", "orchestra://localhost:1"],
+        vec!["doctor", "--cert", "client.pem", "--key", "client.key", "orchestra://localhost:1"],
         vec!["doctor", "--no-auth", "orchestra://localhost:1"],
         vec!["doctor", "--certs-dir", "x", "demo:"],
     ] {

@@ -158,10 +158,10 @@ mod tests {
     struct Wanted {
         /// What to read.
         text: String,
-        most: Option<f64>,
-        id: Id,
         #[serde(default)]
         brief: bool,
+        id: Id,
+        most: Option<f64>,
         tone: Option<Tone>,
     }
 
