@@ -5,9 +5,9 @@
 use std::time::{Duration, Instant};
 
 use mcpjoin::Client;
+use mcpjoin::proto::Era;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::Content;
-use mcpjoin::proto::Era;
 use mcpjoin::transport::ChildCommand;
 use mcpjoin_quic::endpoint::Trust;
 use rustix::time::{ClockId, clock_gettime};
