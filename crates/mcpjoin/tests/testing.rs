@@ -68,11 +68,11 @@ fn a_server_is_tested_in_every_version() {
         for version in Version::ALL {
             let client = TestClient::script().version(version.clone()).connect(&server()).await;
             assert_eq!(client.profile().version, version);
-            let sum = client.call("add", json!({ "a": 2, "b": 40 })).await.expect_ok();
+            let sum = client.call_tool("add", json!({ "a": 2, "b": 40 })).await.expect_ok();
             assert_value(&sum, 42);
             assert_json_eq(&sum.content, json!([{ "type": "text", "text": "42" }]));
-            client.call("add", json!({ "a": i64::MAX, "b": 1 })).await.expect_tool_error("too large");
-            assert!(client.call("none", json!({})).await.expect_error(-32602).message.contains("none"));
+            client.call_tool("add", json!({ "a": i64::MAX, "b": 1 })).await.expect_tool_error("too large");
+            assert!(client.call_tool("none", json!({})).await.expect_error(-32602).message.contains("none"));
         }
     });
 }
@@ -90,8 +90,8 @@ fn scripted_answers_are_given_in_order_in_both_eras() {
                 .generates("Good day")
                 .connect(&server())
                 .await;
-            assert_text(&client.call("asks", json!({})).await.expect_ok(), "Hello, Ada in file:///home");
-            assert_text(&client.call("asks", json!({})).await.expect_ok(), "Good day,  in file:///home");
+            assert_text(&client.call_tool("asks", json!({})).await.expect_ok(), "Hello, Ada in file:///home");
+            assert_text(&client.call_tool("asks", json!({})).await.expect_ok(), "Good day,  in file:///home");
             let asked = client.questions();
             let asked: Vec<&str> = asked.iter().map(InputRequest::method).collect();
             assert_eq!(asked, ["elicitation/create", "sampling/createMessage"].repeat(2));
@@ -106,9 +106,9 @@ fn questions_without_an_answer_and_answers_without_a_question_fail_the_test() {
         let no_answer = failure(|| {
             run(async {
                 let client = script().accepts(json!({})).generates("Hello").connect(&server()).await;
-                client.call("asks", json!({})).await.expect_ok();
+                client.call_tool("asks", json!({})).await.expect_ok();
                 // The test goes on although the call has failed.
-                drop(client.call("asks", json!({})).await);
+                drop(client.call_tool("asks", json!({})).await);
             });
         });
         assert!(no_answer.contains("the server asked elicitation/create"), "{no_answer}");
@@ -120,7 +120,7 @@ fn questions_without_an_answer_and_answers_without_a_question_fail_the_test() {
             run(async {
                 let client =
                     script().accepts(json!({})).accepts(json!({})).generates("").connect(&server()).await;
-                drop(client.call("asks", json!({})).await);
+                drop(client.call_tool("asks", json!({})).await);
             });
         });
         assert!(other.ends_with("the script has another kind of answer next"), "{other}");
@@ -137,7 +137,7 @@ fn a_failed_check_says_what_was_received() {
         let kept = outcome.clone();
         run(async move {
             let client = TestClient::connect(&server()).await;
-            *kept.lock() = Some(client.call(tool, json!({ "a": a, "b": 1 })).await);
+            *kept.lock() = Some(client.call_tool(tool, json!({ "a": a, "b": 1 })).await);
         });
         outcome.lock().take().unwrap()
     };

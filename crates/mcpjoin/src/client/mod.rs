@@ -259,7 +259,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`] when the call is awaited: there is no result, which does not mean that the tool has not run.
-    /// [`ClientError::BadParams`] if `arguments` is no object or cannot be written; nothing was sent then.
+    /// [`ClientError::BadParams`] if `arguments` is not an object or cannot be encoded. Nothing is sent then.
     pub fn call_tool(&self, name: impl Into<String>, arguments: impl Serialize) -> ToolCall {
         let mut params = CallToolParams::new(name);
         match object(&Method::CallTool, encode(&Method::CallTool, &arguments)) {
@@ -339,7 +339,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`] when the call is awaited; [`ClientError::BadParams`] if `arguments` is no object of strings.
+    /// [`ClientError`] when the call is awaited; [`ClientError::BadParams`] if `arguments` is not an object of strings.
     pub fn get_prompt(&self, name: impl Into<String>, arguments: impl Serialize) -> PromptCall {
         let method = Method::GetPrompt;
         let mut params = GetPromptParams::new(name);

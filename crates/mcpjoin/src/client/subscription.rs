@@ -172,7 +172,7 @@ struct Holders {
 }
 
 impl LegacySubscriptions {
-    /// Returns whether nobody needs the subscription after the change.
+    /// Returns whether the subscription is unused after the change.
     fn update(&self, uri: &str, change: impl FnOnce(&mut Holders)) -> bool {
         let mut subscriptions = self.0.lock();
         let holders = subscriptions.entry(uri.to_owned()).or_default();
@@ -245,7 +245,7 @@ impl Client {
         Ok(Subscription { source: Source::Selection(selection), acknowledged, _client: None })
     }
 
-    /// Sends the request now, so that a later subscription follows it. Nobody waits for its response.
+    /// Sends the request now, so that a later subscription follows it. Its response is not awaited.
     fn unsubscribe_detached(&self, uri: String) {
         let (Ok(params), Ok(runtime)) =
             (encode(&Method::Unsubscribe, &UnsubscribeParams::new(uri)), Handle::try_current())

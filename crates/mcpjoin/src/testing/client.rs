@@ -7,16 +7,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use mcpjoin_proto::text::Line;
-use mcpjoin_proto::types::{
-    CallToolParams, CallToolResult, CreateMessageResult, ElicitAction, ElicitResult, InputRequest, Members,
-    Role, Root, SamplingContent,
-};
+use mcpjoin_proto::types::{CreateMessageResult, ElicitAction, ElicitResult, InputRequest, Members, Root};
 use mcpjoin_proto::{ErrorObject, Raw, Version};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::json;
-use crate::client::{Client, ClientBuilder, ClientError};
+use crate::client::{Client, ClientBuilder};
 use crate::server::Server;
 use crate::transport::Link;
 
@@ -47,8 +43,8 @@ const MAX_QUESTION_CHARS: usize = 500;
 /// for version in [Version::V2025_06_18, Version::V2026_07_28] {
 ///     let name = Members::new().with("name", "Ada");
 ///     let client = TestClient::script().version(version).accepts(name).declines().connect(&server).await;
-///     assert_text(&client.call("greet", serde_json::json!({})).await.expect_ok(), "Hello, Ada!");
-///     assert_text(&client.call("greet", serde_json::json!({})).await.expect_ok(), "Hello, stranger!");
+///     assert_text(&client.call_tool("greet", serde_json::json!({})).await.expect_ok(), "Hello, Ada!");
+///     assert_text(&client.call_tool("greet", serde_json::json!({})).await.expect_ok(), "Hello, stranger!");
 ///     assert_eq!(client.questions().len(), 2);
 /// }
 /// # Ok(())
@@ -115,12 +111,12 @@ impl ClientScript {
 
     /// Adds the answer of a user who declines.
     pub fn declines(self) -> Self {
-        self.elicits(ElicitResult::new(ElicitAction::Decline))
+        self.elicits(ElicitResult::decline())
     }
 
     /// Adds the answer of a user who closes the question without a decision.
     pub fn cancels(self) -> Self {
-        self.elicits(ElicitResult::new(ElicitAction::Cancel))
+        self.elicits(ElicitResult::cancel())
     }
 
     /// Adds any answer to a question for the user.
@@ -131,7 +127,7 @@ impl ClientScript {
 
     /// Adds the text that a model answers.
     pub fn generates(self, text: impl Into<String>) -> Self {
-        self.samples(CreateMessageResult::new(Role::Assistant, SamplingContent::text(text), "scripted"))
+        self.samples(CreateMessageResult::text(text, "scripted"))
     }
 
     /// Adds any answer of a model.
@@ -231,23 +227,6 @@ impl TestClient {
     /// As [`ClientScript::connect`].
     pub async fn connect(server: &Server) -> Self {
         Self::script().connect(server).await
-    }
-
-    /// Calls a tool with anything that serializes to an object, such as `serde_json::json!({})`.
-    ///
-    /// # Errors
-    /// As [`Client::call_tool`]; check the outcome with [`ExpectTool`](super::ExpectTool).
-    ///
-    /// # Panics
-    /// If the arguments cannot be written as JSON.
-    pub async fn call(
-        &self,
-        tool: impl Into<String>,
-        arguments: impl Serialize,
-    ) -> Result<CallToolResult, ClientError> {
-        let mut params = CallToolParams::new(tool);
-        params.arguments = Raw::from_value(&json(&arguments)).ok();
-        self.client.call_tool_with(params).await
     }
 
     /// Returns what the server has asked the user and the model so far, in its order.

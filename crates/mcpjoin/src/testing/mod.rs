@@ -22,9 +22,9 @@
 //!     })
 //!     .build()?;
 //! let client = TestClient::connect(&server).await;
-//! let sum = client.call("add", Add { a: 2, b: 40 }).await.expect_ok();
+//! let sum = client.call_tool("add", Add { a: 2, b: 40 }).await.expect_ok();
 //! assert_value(&sum, 42);
-//! client.call("add", Add { a: i64::MAX, b: 1 }).await.expect_tool_error("too large");
+//! client.call_tool("add", Add { a: i64::MAX, b: 1 }).await.expect_tool_error("too large");
 //! # Ok(())
 //! # }
 //! ```
