@@ -23,7 +23,7 @@ use super::shared::Shared;
 use super::transport::{Route, TransportEnd, TransportError};
 use super::violation::Violation;
 use crate::decode::Shape;
-use crate::types::{DiscoverResult, InitializeParams, InitializeResult, UnsupportedVersionData};
+use crate::types::{DiscoverResult, InitializeParams, UnsupportedVersionData};
 use crate::{
     DecodeError, Era, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
     Response, Time, Version, code,
@@ -189,7 +189,7 @@ impl ClientNegotiation {
     ) -> Option<EraDecision> {
         let only_modern = self.client.era == EraChoice::Only(Era::Modern);
         match outcome {
-            Ok(result) => match result.raw().decode::<DiscoverResult>() {
+            Ok(result) => match (self.client.results.discover)(result.raw()) {
                 Ok(discovered) => {
                     let presented = self.client.relays.then(|| result.into_raw());
                     self.choose(shared, now, discovered, presented)
@@ -300,7 +300,7 @@ impl ClientNegotiation {
     ) -> Option<EraDecision> {
         let answered = match outcome {
             Ok(result) => {
-                let read = result.raw().decode::<InitializeResult>().map_err(|problem| {
+                let read = (self.client.results.initialize)(result.raw()).map_err(|problem| {
                     NegotiationFailure::InvalidResponse {
                         method: Method::Initialize,
                         problem: problem.to_string(),

@@ -18,7 +18,7 @@ use super::capabilities::{
 };
 use super::envelope::{self, ResultEnvelope};
 use super::event::{CallRefused, ClientInfo, Reply, RequestContext};
-use super::role::{ClientRole, Role, ServerRole};
+use super::role::{ClientRole, ResultReaders, Role, ServerRole};
 use super::shared::{Shared, read};
 use super::shared::{log_level, result_object};
 use super::subscriptions::Stream;
@@ -305,14 +305,15 @@ impl Modern {
     }
 
     pub(super) fn response(&self, shared: &mut Shared, response: Response) {
-        let tasks = match &shared.role {
+        let client = match &shared.role {
             Role::Client(client) if client.relays => {
                 return shared.response(response, |_, result| Ok(Reply::Verbatim(result.indexed())));
             }
-            Role::Client(client) => declares_tasks(&client.capabilities),
-            Role::Server(_) => false,
+            Role::Client(client) => Some((client.results, declares_tasks(&client.capabilities))),
+            // A server of this era sends no requests.
+            Role::Server(_) => None,
         };
-        shared.response(response, |pending, result| interpret(pending, result, tasks));
+        shared.response(response, |pending, result| interpret(pending, result, client));
     }
 
     pub(super) fn respond(&self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
@@ -385,11 +386,15 @@ pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'stat
 }
 
 /// Decodes a result that requests input.
-pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<InputRequired, String> {
+fn read_input_required(
+    results: ResultReaders,
+    method: &Method,
+    result: &Raw,
+) -> Result<InputRequired, String> {
     if !method.may_need_input() {
         return Err(format!("{method} may not be answered with `input_required`"));
     }
-    let input: InputRequired = result.decode().map_err(|error| error.to_string())?;
+    let input = (results.input_required)(result).map_err(|error| error.to_string())?;
     if input.input_requests.as_ref().is_none_or(|requests| requests.is_empty())
         && input.request_state.is_none()
     {
@@ -398,21 +403,25 @@ pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<Input
     Ok(input)
 }
 
-/// Decodes a result by its `resultType`.
-fn interpret(pending: &PendingCall, result: Payload, tasks: bool) -> Result<Reply, String> {
+/// Decodes a result by its `resultType`. `client`: its readers, and whether it accepts tasks.
+fn interpret(
+    pending: &PendingCall,
+    result: Payload,
+    client: Option<(ResultReaders, bool)>,
+) -> Result<Reply, String> {
     let kind = result.result_type();
     let kind = match &kind {
         None => "complete".into(),
         Some(kind) => kind.to_string_value().ok_or("`resultType` is not a string")?,
     };
-    match &*kind {
-        "complete" => Ok(Reply::Complete(result.into_raw())),
-        "input_required" => {
-            let input = read_input_required(&pending.method, result.raw())?;
+    match (&*kind, client) {
+        ("complete", _) => Ok(Reply::Complete(result.into_raw())),
+        ("input_required", Some((results, _))) => {
+            let input = read_input_required(results, &pending.method, result.raw())?;
             Ok(Reply::NeedInput(Box::new(input)))
         }
-        "task" if tasks => Ok(Reply::Task(result.into_raw())),
-        other => Err(format!("unknown `resultType` `{}`", Line::of(other))),
+        ("task", Some((_, true))) => Ok(Reply::Task(result.into_raw())),
+        (other, _) => Err(format!("unknown `resultType` `{}`", Line::of(other))),
     }
 }
 

@@ -5,7 +5,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::event::EraChoice;
-use crate::types::{ClientCapabilities, Implementation, ServerCapabilities};
+use crate::json::ReadError;
+use crate::types::{
+    ClientCapabilities, DiscoverResult, Implementation, InitializeResult, InputRequired, ServerCapabilities,
+};
 use crate::{Era, Raw, Version};
 
 /// The side of the session.
@@ -39,6 +42,16 @@ pub struct ClientRole {
     pub relays: bool,
     /// Texts to present in place of `info` and `capabilities`.
     pub presents: Option<Arc<Presents>>,
+    pub(super) results: ResultReaders,
+}
+
+/// The functions that decode what only servers send. Called through the pointers that [`ClientRole::new`] sets: a program
+/// without a client then links neither them nor the types that they decode.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResultReaders {
+    pub(super) initialize: fn(&Raw) -> Result<InitializeResult, ReadError>,
+    pub(super) discover: fn(&Raw) -> Result<DiscoverResult, ReadError>,
+    pub(super) input_required: fn(&Raw) -> Result<InputRequired, ReadError>,
 }
 
 /// Texts that a client presents unchanged. `None` presents what the role contains.
@@ -80,7 +93,17 @@ impl ClientRole {
     /// A client that supports every version and accepts the era of the server.
     #[must_use]
     pub fn new(info: Implementation, capabilities: ClientCapabilities) -> Self {
-        Self { info, capabilities, era: EraChoice::Auto, version: None, relays: false, presents: None }
+        let results =
+            ResultReaders { initialize: Raw::decode, discover: Raw::decode, input_required: Raw::decode };
+        Self {
+            info,
+            capabilities,
+            era: EraChoice::Auto,
+            version: None,
+            relays: false,
+            presents: None,
+            results,
+        }
     }
 }
 

@@ -13,8 +13,8 @@ use futures_util::stream::FuturesUnordered;
 use mcpjoin_proto::session::{CallError, NotifyRefused, Reply};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{
-    CallToolResult, CreateTaskResult, LogMessageParams, LoggingLevel, Members, Meta, ProgressParams,
-    RelatedTask, Task as ShownTask, TaskMetadata, TaskParams, TaskStatus, TaskSupport,
+    CreateTaskResult, LogMessageParams, LoggingLevel, Members, Meta, ProgressParams, RelatedTask,
+    Task as ShownTask, TaskMetadata, TaskParams, TaskStatus, TaskSupport,
 };
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Notification, Payload, Raw, code};
 
@@ -214,8 +214,9 @@ pub(super) fn end_of(result: Raw) -> Outcome {
     if result.member("isError").is_none_or(|is_error| is_error.as_str() != "true") {
         return Outcome::Completed(result);
     }
-    let said = result.decode::<CallToolResult>().ok().and_then(|result| {
-        let text = result.content.iter().find_map(|content| content.as_text())?;
+    let content = result.member("content").and_then(|content| content.decode::<Vec<Raw>>().ok());
+    let said = content.unwrap_or_default().iter().find_map(|content| {
+        let text = content.member("text")?.to_string_value()?.into_owned();
         Some(text.chars().take(MAX_STATUS_MESSAGE_CHARS).collect())
     });
     Outcome::ToolError(result, said)
