@@ -14,6 +14,7 @@ mod dist;
 mod fuzz;
 mod interop;
 mod mutants;
+mod public_api;
 mod release_check;
 mod requirements;
 mod sentences;
@@ -51,6 +52,9 @@ cargo xtask CHORE
                      the list held against a checkout of the specification; --write makes it anew, with what is new as
                      `unread`
   sentences --settle makes rules of what was owed, where the book has them now
+  public-api [--write]
+                     the public items of the library's crates, held against crates/*/public-api.txt; --write makes them
+                     anew
   size               lines of source, documentation and tests of each crate, beside those of xtask/size.toml
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   tools              the programs that tests need beyond Rust, Node and Python: prints each with its version, and downloads
@@ -119,6 +123,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["dist"] => dist::run(&root).map(drop),
         ["dist", "--binary", path] => dist::try_out(&root, Path::new(path)).map(drop),
         ["weight"] => weight::run(&root),
+        ["public-api"] => public_api::run(&root, false),
+        ["public-api", "--write"] => public_api::run(&root, true),
         ["wire"] => wire::run(&root, false),
         ["wire", "--write"] => wire::run(&root, true),
         ["fuzz", "--minimize"] => fuzz::minimize(&root),

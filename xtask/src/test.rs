@@ -12,8 +12,8 @@ use crate::counts::{self, Counts};
 use crate::steps::{self, Beside, Steps, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
 use crate::{
-    beside, bounds, catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tools, tree,
-    weight, wire,
+    beside, bounds, catalogue, conformance, dependencies, dist, fuzz, interop, public_api, requirements,
+    tools, tree, weight, wire,
 };
 
 /// The package whose tests need the published servers.
@@ -69,6 +69,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         let arguments = ["doc", "--quiet", "--workspace", "--no-deps", "--lib"];
         succeed(cargo(root, &arguments).env("RUSTDOCFLAGS", "-Dwarnings"))
     });
+
+    steps.step("public interface", "cargo xtask public-api", || public_api::run(root, false));
 
     let build = "cargo test --workspace --no-run";
     let built = steps.step("build tests", build, || suite::build(root));

@@ -1,0 +1,126 @@
+//! `cargo xtask public-api`: compares what the library's crates make public with the committed lists, so that no change of
+//! the public interface goes unnoticed. Called by `cargo xtask test`.
+//!
+//! The lists come from rustdoc's JSON, which stable toolchains write only when `RUSTC_BOOTSTRAP` is set. The crate
+//! `public-api` reads one version of that format: of the Rust that CI uses.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::steps::{cargo, stdout, succeed};
+
+/// The crates that programs depend on, each with the features of its documentation.
+const CRATES: [(&str, &str); 2] = [("mcpjoin", "http-client,http-server,testing"), ("mcpjoin-proto", "")];
+
+/// How many differing lines an error shows.
+const MAX_SHOWN: usize = 20;
+
+/// Compares each list with the committed one, or overwrites it.
+pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
+    let rustdoc = rustdoc(root)?;
+    let mut changed = Vec::new();
+    for (package, features) in CRATES {
+        let items = list(root, &rustdoc, package, features)?;
+        let path = root.join("crates").join(folder(package)).join("public-api.txt");
+        let text = items.iter().map(|item| format!("{item}\n")).collect::<String>();
+        let (types, functions) = (count(&items, &TYPES), count(&items, &FUNCTIONS));
+        println!("    {package}: {} items, {types} types, {functions} functions", items.len());
+        if write {
+            fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+            continue;
+        }
+        let listed = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        changed.extend(differences(&listed, &text).into_iter().map(|line| format!("{package}: {line}")));
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let more = changed.len().saturating_sub(MAX_SHOWN);
+    changed.truncate(MAX_SHOWN);
+    if more > 0 {
+        changed.push(format!("and {more} more"));
+    }
+    bail!(
+        "the public interface has changed:\n    {}\n    if this is on purpose: `cargo xtask public-api --write`, and a line in \
+         CHANGELOG.md",
+        changed.join("\n    ")
+    )
+}
+
+const TYPES: [&str; 4] = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
+const FUNCTIONS: [&str; 4] = ["pub fn ", "pub const fn ", "pub async fn ", "pub unsafe fn "];
+
+fn count(items: &[String], starts: &[&str]) -> usize {
+    let plain = items.iter().map(|item| item.strip_prefix("#[non_exhaustive] ").unwrap_or(item));
+    plain.filter(|item| starts.iter().any(|start| item.starts_with(start))).count()
+}
+
+fn folder(package: &str) -> &str {
+    package.strip_prefix("mcpjoin-").unwrap_or(package)
+}
+
+/// Lists the public items of a crate, without the implementations that the compiler adds to each type.
+fn list(root: &Path, rustdoc: &Path, package: &str, features: &str) -> Result<Vec<String>> {
+    let arguments = ["rustdoc", "--quiet", "--lib", "--package", package, "--features", features];
+    let mut command = cargo(root, &arguments);
+    command.args(["--", "-Z", "unstable-options", "--output-format", "json"]).env("RUSTDOC", rustdoc);
+    succeed(&mut command)?;
+    let json = target(root).join("doc").join(format!("{}.json", package.replace('-', "_")));
+    let api = public_api::Builder::from_rustdoc_json(&json)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .omit_auto_derived_impls(true)
+        .build()
+        .with_context(|| format!("{} is of another Rust than xtask reads", json.display()))?;
+    let mut items: Vec<String> = api.items().map(ToString::to_string).collect();
+    items.sort_unstable();
+    items.dedup();
+    Ok(items)
+}
+
+/// Writes a program that runs rustdoc with its unstable options. Set for rustdoc alone: set for cargo, the variable would
+/// compile the dependencies again.
+fn rustdoc(root: &Path) -> Result<PathBuf> {
+    let real = std::env::var("RUSTDOC").unwrap_or_else(|_| "rustdoc".to_owned());
+    let folder = target(root).join("public-api");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let path = folder.join("rustdoc");
+    fs::write(&path, format!("#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec '{real}' \"$@\"\n"))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    // Checks that it starts, before cargo says less about it.
+    stdout(std::process::Command::new(&path).arg("--version"))?;
+    Ok(path)
+}
+
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Returns the lines that only one of the two sorted lists has.
+fn differences(listed: &str, found: &str) -> Vec<String> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (listed.lines().collect(), found.lines().collect());
+    let removed = old.iter().filter(|line| new.binary_search(line).is_err()).map(|line| format!("- {line}"));
+    let added = new.iter().filter(|line| old.binary_search(line).is_err()).map(|line| format!("+ {line}"));
+    removed.chain(added).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FUNCTIONS, TYPES, count, differences};
+
+    #[test]
+    fn removed_and_added_items_are_named() {
+        assert_eq!(differences("a\nb\nc\n", "a\nc\nd\n"), ["- b", "+ d"]);
+        assert!(differences("a\n", "a\n").is_empty());
+    }
+
+    #[test]
+    fn types_and_functions_are_counted() {
+        let items = ["pub fn a::b()", "#[non_exhaustive] pub struct a::C", "impl a::C", "pub async fn a::C::d(&self)"];
+        let items = items.map(str::to_owned);
+        assert_eq!((count(&items, &TYPES), count(&items, &FUNCTIONS)), (1, 2));
+    }
+}
