@@ -25,6 +25,7 @@
 mod blocking;
 mod builder;
 pub(crate) mod capability;
+pub mod catalogue;
 mod completion;
 mod context;
 mod error;
