@@ -94,7 +94,7 @@ pub enum BuildError {
     #[error("there is a completion for something that is neither a prompt nor a resource template")]
     UnknownReference,
     /// Two of the server itself and the servers mounted on it offer the same name or URI.
-    #[error("`{name}` stands twice in the list of {list}: it is {first}, and {second}")]
+    #[error("`{name}` is twice in the list of {list}: as {first}, and as {second}")]
     Collision {
         /// The list.
         list: &'static str,
@@ -106,16 +106,14 @@ pub enum BuildError {
         second: String,
     },
     /// A server with a [`handler`](ServerBuilder::handler) of its own cannot be mounted: its names are not known.
-    #[error("{mount} has a handler of its own, so that its names are not known")]
+    #[error("a server with a handler of its own cannot be mounted: {mount}")]
     MountedHandler {
         /// The server.
         mount: String,
     },
     /// A server that is mounted, or that others are mounted on, offers more than the
     /// [catalogue](super::catalogue::Catalogue::replace) accepts.
-    #[error(
-        "{mount} offers more than 10,000 entries or 4 MiB of names, or all servers together ten times that"
-    )]
+    #[error("more than 10,000 entries or 4 MiB of names, or ten times that with all other servers: {mount}")]
     TooManyEntries {
         /// The server.
         mount: String,
@@ -397,7 +395,7 @@ impl ServerBuilder {
     /// Everything that the mounted server does, it does for the clients of this one: progress, log messages, requests for
     /// input, tasks, subscriptions to its resources, changes by its [`ServerHandle`](super::ServerHandle). Its layers and its
     /// [`visible_tools`](Self::visible_tools) apply within those of this server; it sees its own names. Its handlers run in
-    /// place if either server says so. There is no connection in between, and each server still can be served on its own
+    /// place if either server says so. There is no connection in between, and each server can still be served on its own
     /// and mounted elsewhere, also if others are mounted on it.
     ///
     /// This server alone decides on versions, limits of connections, the size of pages, and who its clients are. It declares

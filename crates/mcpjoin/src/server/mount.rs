@@ -66,10 +66,11 @@ impl Table {
     }
 
     /// Returns how a message names a source.
-    fn shown(&self, source: usize) -> String {
-        match self.catalogue.sources().nth(source) {
-            Some(mount) if source > 0 => format!("the server mounted at `{}`", mount.prefix()),
-            _ => "the server itself".to_owned(),
+    fn shown(&self, servers: &[Arc<Shared>], source: usize) -> String {
+        let mounted = source.checked_sub(1).and_then(|place| servers.get(place));
+        match mounted.zip(self.catalogue.sources().nth(source)) {
+            None => "the server itself".to_owned(),
+            Some((server, at)) => format!("`{}`, mounted at `{}`", server.role.info.name, at.prefix()),
         }
     }
 }
@@ -86,16 +87,17 @@ impl Mounts {
         let mut table = Table { catalogue: Catalogue::new(sources), seen: vec![None; mounted.len() + 1] };
         let servers: Vec<Arc<Shared>> = mounted.iter().map(|(_, server)| server.0.clone()).collect();
         if let Some(place) = servers.iter().position(|server| server.custom_handler.is_some()) {
-            return Err(BuildError::MountedHandler { mount: table.shown(place + 1) });
+            return Err(BuildError::MountedHandler { mount: table.shown(&servers, place + 1) });
         }
         for (source, kind, replaced) in table.update((0, offer), &servers) {
             if let Some(collision) = replaced.collisions.into_iter().next() {
-                let shown = |claim: Claim| format!("`{}` of {}", claim.name, table.shown(claim.source));
+                let shown =
+                    |claim: Claim| format!("`{}` of {}", claim.name, table.shown(&servers, claim.source));
                 let (first, second) = (shown(collision.owner), shown(collision.other));
                 return Err(BuildError::Collision { list: kind.list(), name: collision.name, first, second });
             }
             if replaced.left_out > 0 {
-                return Err(BuildError::TooManyEntries { mount: table.shown(source) });
+                return Err(BuildError::TooManyEntries { mount: table.shown(&servers, source) });
             }
         }
         Ok(Self { servers, table: RwLock::new(table) })
@@ -117,11 +119,12 @@ impl Mounts {
         let mut table = self.table.write();
         for (source, kind, replaced) in table.update((own, &of.offer.read()), &self.servers) {
             for Collision { name, owner, other, .. } in &replaced.collisions {
-                let (owner, other) = (table.shown(owner.source), table.shown(other.source));
+                let (owner, other) =
+                    (table.shown(&self.servers, owner.source), table.shown(&self.servers, other.source));
                 tracing::warn!(target: "mcpjoin", list = %kind, name, owner, other, "a name is offered twice");
             }
             if replaced.left_out > 0 {
-                let (mount, left_out) = (table.shown(source), replaced.left_out);
+                let (mount, left_out) = (table.shown(&self.servers, source), replaced.left_out);
                 tracing::warn!(target: "mcpjoin", list = %kind, mount, left_out, "too many entries to offer");
             }
         }

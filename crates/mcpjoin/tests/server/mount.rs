@@ -356,7 +356,7 @@ fn collisions_are_errors_that_name_both_sides() {
     let error = build(with_tools(&["a__x"]).mount("a", tools(&["x"])));
     assert_eq!(
         error.to_string(),
-        "`a__x` stands twice in the list of tools: it is `a__x` of the server itself, and `x` of the server mounted at `a`"
+        "`a__x` is twice in the list of tools: as `a__x` of the server itself, and as `x` of `s`, mounted at `a`"
     );
     let error = build(Server::builder("s", "1").mount("a__b", tools(&["c"])).mount("a", tools(&["b__c"])));
     assert!(matches!(error, BuildError::Collision { list: "tools", .. }), "{error}");
@@ -402,7 +402,7 @@ impl Handler for Own {
 fn a_server_whose_names_are_not_known_or_too_many_is_not_mounted() {
     let own = Server::builder("s", "1").handler(mcpjoin::proto::types::ServerCapabilities::default(), Own);
     let error = Server::builder("s", "1").mount("a", own.build().unwrap()).build().unwrap_err();
-    assert_eq!(error, BuildError::MountedHandler { mount: "the server mounted at `a`".into() });
+    assert_eq!(error, BuildError::MountedHandler { mount: "`s`, mounted at `a`".into() });
     let many = with_tools(&[]).build().unwrap();
     for number in 0..=10_000 {
         many.handle().add_tool(tool(number.to_string()), |_: NoArguments, _| async {}).unwrap();

@@ -55,9 +55,9 @@ fn the_first_source_owns_a_name_and_the_collision_is_reported_once() {
     assert_eq!(catalogue.replace(1, Kind::Tool, ["a__x", "y"]).collisions, []);
     assert_eq!(catalogue.joined(1, Kind::Tool, "a__x").as_deref(), Some("a__x"));
     // The later one is the owner, because its source is the first.
-    assert_eq!(catalogue.replace(0, Kind::Tool, ["x"]).collisions, [collision.clone()]);
+    assert_eq!(catalogue.replace(0, Kind::Tool, ["x"]).collisions, std::slice::from_ref(&collision));
     assert_eq!(catalogue.replace(0, Kind::Tool, ["x", "z"]).collisions, [], "it is known");
-    assert_eq!(catalogue.collisions().collect::<Vec<_>>(), [collision.clone()]);
+    assert_eq!(catalogue.collisions().collect::<Vec<_>>(), std::slice::from_ref(&collision));
     assert_eq!(catalogue.joined(1, Kind::Tool, "a__x"), None);
     assert_eq!(catalogue.joined(0, Kind::Tool, "x").as_deref(), Some("a__x"));
     assert_eq!(catalogue.names(Kind::Tool).collect::<Vec<_>>(), ["a__x", "a__z", "y"]);
