@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use mcpjoin_proto::session::{Limits, Reply, ServerRole};
 use mcpjoin_proto::types::{
@@ -15,8 +16,10 @@ use parking_lot::{Mutex, RwLock};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
+use super::catalogue::{self, Source};
 use super::completion::Completions;
 use super::layer::Layer;
+use super::mount::Mounts;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
@@ -25,7 +28,7 @@ use super::task::Tasks;
 use super::tools::{TaskMode, ToolEntry, VisibleTools};
 use super::{
     CompletionOutput, Context, Handlers, Lifetime, Next, Offer, PromptDescription, PromptOutput, ReadRequest,
-    ResourceOutput, ResourceTemplateDescription, Server, Shared, ToolOutput, TypedTool,
+    ResourceOutput, ResourceTemplateDescription, Server, Shared, ToolOutput, TypedTool, capability,
 };
 use crate::handler::{ErasedHandler, Handler, ResponseFuture};
 
@@ -90,6 +93,31 @@ pub enum BuildError {
     /// A completion refers to something that is neither a prompt nor a resource template.
     #[error("there is a completion for something that is neither a prompt nor a resource template")]
     UnknownReference,
+    /// Two of the server itself and the servers mounted on it offer the same name or URI.
+    #[error("`{name}` is twice in the list of {list}: as {first}, and as {second}")]
+    Collision {
+        /// The list.
+        list: &'static str,
+        /// The joined name, the URI or the URI template.
+        name: String,
+        /// The first of them: its own name and its server.
+        first: String,
+        /// The second.
+        second: String,
+    },
+    /// A server with a [`handler`](ServerBuilder::handler) of its own cannot be mounted: its names are not known.
+    #[error("a server with a handler of its own cannot be mounted: {mount}")]
+    MountedHandler {
+        /// The server.
+        mount: String,
+    },
+    /// A server that is mounted, or that others are mounted on, offers more than the
+    /// [catalogue](super::catalogue::Catalogue::replace) accepts.
+    #[error("more than 10,000 entries or 4 MiB of names, or ten times that with all other servers: {mount}")]
+    TooManyEntries {
+        /// The server.
+        mount: String,
+    },
     /// None of the configured protocol versions is known.
     #[error("the server speaks no known protocol version")]
     NoVersion,
@@ -121,6 +149,7 @@ struct Description {
     custom_handler: Option<(ServerCapabilities, Arc<dyn ErasedHandler>)>,
     layers: Vec<Box<Layer>>,
     visible_tools: Option<Box<VisibleTools>>,
+    mounts: Vec<(Source, Server)>,
     problem: Option<BuildError>,
 }
 
@@ -146,6 +175,7 @@ impl ServerBuilder {
             custom_handler: None,
             layers: Vec::new(),
             visible_tools: None,
+            mounts: Vec::new(),
             problem: None,
         }))
     }
@@ -358,6 +388,56 @@ impl ServerBuilder {
         self
     }
 
+    /// Makes `server` a part of this server. Its tools and prompts are offered with the prefix, as `PREFIX__name`; its
+    /// resources and templates keep their URIs. The prefix may be empty, and a [`Source`] sets another separator. A joined
+    /// name has at most 64 characters ([`Source::joined`]).
+    ///
+    /// Everything that the mounted server does, it does for the clients of this one: progress, log messages, requests for
+    /// input, tasks, subscriptions to its resources, changes by its [`ServerHandle`](super::ServerHandle). Its layers and its
+    /// [`visible_tools`](Self::visible_tools) apply within those of this server; it sees its own names. Its handlers run in
+    /// place if either server says so. There is no connection in between, and each server can still be served on its own
+    /// and mounted elsewhere, also if others are mounted on it.
+    ///
+    /// This server alone decides on versions, limits of connections, the size of pages, and who its clients are. It declares
+    /// the capabilities of all, and has the instructions of all under headings, at most 8 KiB
+    /// ([`catalogue::join_instructions`]). Lists contain its own entries first, then those of the mounted servers in their
+    /// order. A list that a layer of a mounted server refuses is left out, and so is what a layer adds to a list.
+    ///
+    /// The mounted server seals `requestState` and signs the ids of tasks with its own key, so that a client cannot use the
+    /// state of one server at another. Replicas therefore set [`state_key`](Self::state_key) on each mounted server, to a
+    /// key of its own. The limits of tasks count for each server.
+    ///
+    /// If a name or URI is offered twice, [`build`](Self::build) fails. If a change later adds such an entry, only that of
+    /// the first server is offered, and a warning is logged.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::server::{NoArguments, Server, tool};
+    /// use mcpjoin::{Client, Link};
+    ///
+    /// let notes = Server::builder("notes", "1.0.0")
+    ///     .tool(tool("count"), |_: NoArguments, _| async { "three notes" })
+    ///     .build()?;
+    /// let server = Server::builder("office", "1.0.0").mount("notes", notes).build()?;
+    ///
+    /// let (ours, theirs) = Link::memory();
+    /// server.connect(theirs);
+    /// let client = Client::builder("example", "1.0.0").connect(ours).await?;
+    /// let result = client.call_tool("notes__count", ()).await?;
+    /// assert_eq!(result.content[0].as_text(), Some("three notes"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`build`](Self::build): [`BuildError::Collision`], [`BuildError::MountedHandler`] and
+    /// [`BuildError::TooManyEntries`].
+    pub fn mount(mut self, prefix: impl Into<Source>, server: Server) -> Self {
+        self.0.mounts.push((prefix.into(), server));
+        self
+    }
+
     fn take<T>(&mut self, made: Result<T, BuildError>) -> Option<T> {
         made.map_err(|problem| self.0.problem.get_or_insert(problem)).ok()
     }
@@ -521,13 +601,29 @@ impl ServerBuilder {
             return Err(BuildError::NoVersion);
         }
         let registered = self.capabilities();
-        let described = *self.0;
+        let mut described = *self.0;
         let (capabilities, custom_handler) = match described.custom_handler {
-            Some((declared, handler)) => (declared, Some(handler)),
+            Some((declared, handler)) => {
+                described.mounts.clear();
+                (declared, Some(handler))
+            }
             None => (registered, None),
+        };
+        let mounts = match &*described.mounts {
+            [] => None,
+            mounted => Some(Arc::new(Mounts::new(&described.offer, mounted)?)),
         };
         let mut role = ServerRole::new(described.info, capabilities);
         role.instructions = described.instructions;
+        if mounts.is_some() {
+            let own = role.instructions.as_deref().map(|text| ("", text));
+            let mounted = described.mounts.iter().filter_map(|(source, server)| {
+                let role = &server.0.role;
+                let heading = if source.prefix().is_empty() { &*role.info.name } else { source.prefix() };
+                Some((heading, role.instructions.as_deref()?))
+            });
+            role.instructions = catalogue::join_instructions(own.into_iter().chain(mounted));
+        }
         role.versions = described.versions;
         role.lenient_opening = described.lenient;
         let shared = Arc::new(Shared {
@@ -536,6 +632,9 @@ impl ServerBuilder {
             page_size: described.page_size,
             inline_handlers: described.inline_handlers,
             offer: RwLock::new(described.offer),
+            changes: AtomicU64::new(0),
+            mounts,
+            mounted_on: Mutex::default(),
             custom_handler,
             layers: described.layers,
             visible_tools: described.visible_tools,
@@ -544,11 +643,20 @@ impl ServerBuilder {
             connections: Mutex::default(),
             keys: Keys::new(described.state_key, described.accepted_keys),
         });
-        let lifetime = Lifetime::of(&shared);
-        Ok(Server(shared, lifetime))
+        let of_mounted = described.mounts.into_iter().map(|(_, server)| {
+            let mut mounted_on = server.0.mounted_on.lock();
+            mounted_on.retain(|other| other.strong_count() > 0);
+            if !mounted_on.iter().any(|other| other.as_ptr() == Arc::as_ptr(&shared)) {
+                mounted_on.push(Arc::downgrade(&shared));
+            }
+            drop(mounted_on);
+            server.1
+        });
+        let lifetime = Lifetime(Arc::downgrade(&shared), of_mounted.collect());
+        Ok(Server(shared, Arc::new(lifetime)))
     }
 
-    /// Returns the capabilities of exactly what was registered.
+    /// Returns the capabilities of exactly what was registered and mounted.
     fn capabilities(&self) -> ServerCapabilities {
         let [tools, resources, prompts] = self.0.dynamic;
         let offer = &self.0.offer;
@@ -585,6 +693,9 @@ impl ServerBuilder {
                 .with_cancel(Raw::empty_object())
                 .with_requests(TaskRequestsCapability::default().with_tools(calls));
             capabilities = capabilities.with_extensions(extensions).with_tasks(core);
+        }
+        for (_, server) in &self.0.mounts {
+            capability::unite(&mut capabilities, &server.0.role.capabilities);
         }
         capabilities
     }

@@ -1,11 +1,13 @@
-//! Compares the declared capabilities of a client with what a handler needs.
+//! Compares the declared capabilities of a client with what a handler needs, and unites those of mounted servers.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#capability-negotiation>. The session
 //! checks every request for input again. This check is earlier, and its errors are written for handlers.
 
 use std::collections::BTreeMap;
 
-use mcpjoin_proto::types::{ClientCapabilities, ElicitationCapability, InputRequest, task};
+use mcpjoin_proto::types::{
+    ClientCapabilities, ElicitationCapability, InputRequest, ServerCapabilities, task,
+};
 use mcpjoin_proto::{ErrorObject, Raw, code};
 use serde::Serialize;
 use serde_json::Value;
@@ -56,6 +58,36 @@ fn object(capabilities: &ClientCapabilities) -> Value {
         elicitation.form = Some(Raw::empty_object());
     }
     Raw::from_value(&capabilities).ok().and_then(|raw| raw.decode().ok()).unwrap_or_default()
+}
+
+/// Adds the capabilities of a mounted server to those of the server that it is mounted on.
+pub(super) fn unite(to: &mut ServerCapabilities, mounted: &ServerCapabilities) {
+    if let Some(mounted) = &mounted.tools {
+        let declared = to.tools.get_or_insert_default();
+        declared.list_changed = either(declared.list_changed, mounted.list_changed);
+    }
+    if let Some(mounted) = &mounted.prompts {
+        let declared = to.prompts.get_or_insert_default();
+        declared.list_changed = either(declared.list_changed, mounted.list_changed);
+    }
+    if let Some(mounted) = &mounted.resources {
+        let declared = to.resources.get_or_insert_default();
+        declared.list_changed = either(declared.list_changed, mounted.list_changed);
+        declared.subscribe = either(declared.subscribe, mounted.subscribe);
+    }
+    to.completions = to.completions.take().or_else(|| mounted.completions.clone());
+    to.logging = to.logging.take().or_else(|| mounted.logging.clone());
+    to.tasks = to.tasks.take().or_else(|| mounted.tasks.clone());
+    if let Some(mounted) = &mounted.extensions {
+        let declared = to.extensions.get_or_insert_default();
+        for (name, settings) in mounted {
+            declared.entry(name.clone()).or_insert_with(|| settings.clone());
+        }
+    }
+}
+
+fn either(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+    one.filter(|is_declared| *is_declared).or(other).or(one)
 }
 
 /// Returns the capabilities of a client that accepts tasks.

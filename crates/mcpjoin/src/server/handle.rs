@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mcpjoin_proto::types::{Resource, Tool};
 use mcpjoin_proto::{Method, Raw};
@@ -65,7 +66,8 @@ impl ServerHandle {
     }
 
     fn notify(&self, list: ChangedList) {
-        self.0.each_connection(|outbox| outbox.list_changed(list));
+        self.0.changes.fetch_add(1, Ordering::Release);
+        self.0.each_connection(&|outbox| outbox.list_changed(list));
     }
 
     /// Removes an entry, and notifies clients if it existed.
@@ -212,18 +214,14 @@ impl ServerHandle {
     /// one that listens.
     #[must_use]
     pub fn has_tool_listeners(&self) -> bool {
-        // Each connection has a lock of its own, which must not be taken under that of the list.
-        let open: Vec<_> =
-            self.0.connections.lock().open.values().map(|(connection, _)| connection.clone()).collect();
-        open.iter().any(|connection| connection.has_listener(&Method::ToolListChanged))
+        self.0.any_connection(&|connection| connection.has_listener(&Method::ToolListChanged))
     }
 
     /// Notifies all clients that are subscribed to this resource, or to one that contains it, of a change. Several
     /// changes of one resource may be sent as one. Does nothing if the server was built without
     /// [`subscriptions`](super::ServerBuilder::subscriptions).
     pub fn notify_resource_updated(&self, uri: &str) {
-        let limit = self.0.limits.subscriptions;
-        self.0.each_connection(|outbox| outbox.resource_updated(uri, limit));
+        self.0.resource_updated(uri);
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use mcpjoin_proto::http::params::{HeaderMark, check_param_headers};
 use mcpjoin_proto::{ErrorObject, Method, Profile, Request, Version};
 
+use super::Server;
 use super::service::Service;
-use super::{Context, Server};
 use crate::connection::{self, Connection};
 use crate::transport::Link;
 use crate::transport::http_server::{
@@ -91,8 +91,8 @@ impl Serves for OverHttp {
             // Checked by `Service::check_headers`.
             return None;
         }
-        let offer = self.server.0.offer.read();
-        let marks = offer.tools.get(tool)?.header_marks();
+        let tool = self.server.0.find_checked_tool(tool)?;
+        let marks = tool.header_marks();
         (!marks.is_empty()).then(|| marks.clone())
     }
 }
@@ -113,10 +113,10 @@ impl Service {
             return Ok(());
         }
         let (Some(head), Some(params)) = (cx.http(), &request.params) else { return Ok(()) };
-        let tool = params.name_string().and_then(|name| self.server.offer.read().tools.get(&name).cloned());
+        let Some(name) = params.name_string() else { return Ok(()) };
+        let tool = self.server.find_checked_tool(&name);
         let Some(tool) = tool.filter(|tool| !tool.header_marks().is_empty()) else { return Ok(()) };
-        let context = Context::new(self.server.clone(), cx.clone(), profile, request.clone(), self.session);
-        if !self.server.shows(&tool, &context) {
+        if !self.server.shows(&tool, &name, &self.context(profile, request.clone(), cx.clone())) {
             return Ok(());
         }
         let arguments = params.arguments();

@@ -53,8 +53,7 @@ impl Next {
             return self.service.answer(self.profile, request, self.connection);
         };
         self.layer += 1;
-        let (connection, session) = (self.connection.clone(), self.service.session);
-        let context = Context::new(server.clone(), connection, self.profile, request.clone(), session);
+        let context = self.service.context(self.profile, request.clone(), self.connection.clone());
         layer(request, context, self)
     }
 }

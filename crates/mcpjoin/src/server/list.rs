@@ -1,4 +1,5 @@
-//! Lists that are looked up by name and read in pages, in insertion order. The only paginator of servers.
+//! Lists that are looked up by name and read in pages, in insertion order. `mount` joins the pages of several
+//! servers; this is the only other paginator of servers.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor names the last
 //! entry of its page, so pages stay correct when entries are added and removed between them.
@@ -35,6 +36,10 @@ impl<E> List<E> {
     /// Returns the entries with their numbers, and the greatest number so far.
     pub(super) fn numbered(&self) -> (Vec<(u64, Arc<E>)>, u64) {
         (self.entries.clone(), self.last)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(|name| &**name)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -101,7 +106,15 @@ pub(super) fn page_of<E>(
         Some((number, _)) if page.len() < rest.len() => Some(write_cursor(member, *number)),
         _ => None,
     };
-    let items: Vec<Raw> = page.iter().map(|(_, entry)| show(entry)).collect();
+    self::page(member, page.iter().map(|(_, entry)| show(entry)).collect(), next_cursor)
+}
+
+/// Encodes a page, as a result with the items in `member`.
+pub(super) fn page(
+    member: &'static str,
+    items: Vec<Raw>,
+    next_cursor: Option<String>,
+) -> Result<Raw, ErrorObject> {
     encode(&Page { member, items, next_cursor })
 }
 
@@ -118,7 +131,8 @@ fn write_cursor(member: &str, number: u64) -> String {
     format!("{member}-{number:x}")
 }
 
-fn cursor(params: Option<&Payload>) -> Result<Option<String>, ErrorObject> {
+/// Returns the cursor of a request for a page.
+pub(super) fn cursor(params: Option<&Payload>) -> Result<Option<String>, ErrorObject> {
     match params {
         None => Ok(None),
         Some(_) => decode_params::<PageParams>(params).map(|params| params.cursor),

@@ -25,6 +25,7 @@
 mod blocking;
 mod builder;
 pub(crate) mod capability;
+pub mod catalogue;
 mod completion;
 mod context;
 mod error;
@@ -36,6 +37,7 @@ pub(crate) mod input;
 mod layer;
 mod list;
 pub(crate) mod listening;
+mod mount;
 mod output;
 mod prompts;
 mod resources;
@@ -53,6 +55,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll};
 
@@ -139,6 +142,7 @@ pub use tools::{NoArguments, TypedTool, tool};
 use self::completion::Completions;
 use self::layer::Layer;
 use self::list::List;
+use self::mount::Mounts;
 use self::prompts::PromptEntry;
 use self::resources::{ResourceEntry, TemplateEntry};
 use self::seal::Keys;
@@ -154,17 +158,13 @@ use crate::transport::Link;
 ///
 /// Its tasks ([`ServerBuilder::tasks`]) are cancelled when the last clone and the last connection are gone.
 #[derive(Clone)]
-pub struct Server(Arc<Shared>, #[expect(dead_code, reason = "held for what its drop does")] Arc<Lifetime>);
+pub struct Server(Arc<Shared>, Arc<Lifetime>);
 
 /// Held by each clone of a server and by each connection. The work of a task holds the server as well, through its
 /// context, but that alone must not keep the task running.
-struct Lifetime(Weak<Shared>);
-
-impl Lifetime {
-    fn of(shared: &Arc<Shared>) -> Arc<Self> {
-        Arc::new(Self(Arc::downgrade(shared)))
-    }
-}
+///
+/// It holds those of the mounted servers.
+struct Lifetime(Weak<Shared>, #[expect(dead_code, reason = "held for what its drop does")] Vec<Arc<Self>>);
 
 impl Drop for Lifetime {
     fn drop(&mut self) {
@@ -182,6 +182,11 @@ struct Shared {
     /// Handlers run in the task of their connection on every runtime.
     inline_handlers: bool,
     offer: RwLock<Offer>,
+    /// How often the offer has changed.
+    changes: AtomicU64,
+    mounts: Option<Arc<Mounts>>,
+    /// The servers that this one is mounted on.
+    mounted_on: Mutex<Vec<Weak<Self>>>,
     /// Answers all requests in place of the offer.
     custom_handler: Option<Arc<dyn ErasedHandler>>,
     /// The outermost first.
@@ -205,9 +210,11 @@ struct Offer {
 
 #[derive(Default)]
 struct Connections {
-    last: u64,
     open: HashMap<u64, (Connection, Arc<Outbox>)>,
 }
+
+/// The number of the last connection. One for the process: a mounted server has tasks of the connections of another one.
+static LAST_CONNECTION: AtomicU64 = AtomicU64::new(0);
 
 impl Server {
     /// Creates the builder of a server with this name and version.
@@ -256,11 +263,7 @@ impl Server {
 
     /// Opens a connection. `one_client`: everything on it comes from one client.
     fn open(&self, link: Link, one_client: bool) -> (Connection, Serving) {
-        let number = {
-            let mut connections = self.0.connections.lock();
-            connections.last += 1;
-            connections.last
-        };
+        let number = 1 + LAST_CONNECTION.fetch_add(1, Ordering::Relaxed);
         let entry = ConnectionEntry { server: self.clone(), number };
         let role = if one_client { self.0.role.clone() } else { self.0.role_for_many() };
         let setup = Setup {
@@ -270,7 +273,8 @@ impl Server {
             notification_observer: None,
         };
         let own_tasks = !self.0.inline_handlers && blocking::has_other_threads();
-        let service = Service { server: self.0.clone(), session: one_client.then_some(number), own_tasks };
+        let (session, page_size) = (one_client.then_some(number), self.0.page_size);
+        let service = Service { server: self.0.clone(), session, own_tasks, page_size };
         let (connection, driver) = Connection::new(link, setup, service);
         let outbox = Arc::new(Outbox::default());
         self.0.connections.lock().open.insert(number, (connection.clone(), outbox.clone()));
@@ -327,22 +331,71 @@ impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         let server = &self.server.0;
         server.connections.lock().open.remove(&self.number);
-        server.tasks.session_ended(self.number);
+        server.session_ended(self.number);
     }
 }
 
 impl Shared {
-    fn each_connection(&self, change: impl Fn(&Outbox)) {
+    /// Returns the servers that this one is mounted on.
+    fn mounted_on(&self) -> Vec<Arc<Self>> {
+        self.mounted_on.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Changes the outboxes of all connections, those to servers that this one is mounted on included.
+    fn each_connection(&self, change: &dyn Fn(&Outbox)) {
         for (_, outbox) in self.connections.lock().open.values() {
             change(outbox);
         }
+        for server in self.mounted_on() {
+            server.each_connection(change);
+        }
+    }
+
+    fn any_connection(&self, is_it: &dyn Fn(&Connection) -> bool) -> bool {
+        // Each connection has a lock of its own, which must not be taken under that of the list.
+        let open: Vec<Connection> =
+            self.connections.lock().open.values().map(|(connection, _)| connection.clone()).collect();
+        open.iter().any(is_it) || self.mounted_on().iter().any(|server| server.any_connection(is_it))
     }
 
     /// Changes the outbox of one connection, if it still exists.
     fn with_connection(&self, connection: u64, change: impl FnOnce(&Outbox)) {
-        if let Some((_, outbox)) = self.connections.lock().open.get(&connection) {
-            change(outbox);
+        if let Some(outbox) = self.outbox(connection) {
+            change(&outbox);
         }
+    }
+
+    fn outbox(&self, connection: u64) -> Option<Arc<Outbox>> {
+        let own = self.connections.lock().open.get(&connection).map(|(_, outbox)| outbox.clone());
+        own.or_else(|| self.mounted_on().iter().find_map(|server| server.outbox(connection)))
+    }
+
+    /// Notifies the clients that are subscribed to a resource.
+    fn resource_updated(self: &Arc<Self>, uri: &str) {
+        for (_, outbox) in self.connections.lock().open.values() {
+            outbox.resource_updated(uri, self.limits.subscriptions);
+        }
+        let resources = self.role.capabilities.resources.as_ref();
+        if resources.is_some_and(|resources| resources.subscribe == Some(true)) {
+            for server in self.mounted_on() {
+                if server.takes_update(uri, self) {
+                    server.resource_updated(uri);
+                }
+            }
+        }
+    }
+
+    /// A connection has ended, and nothing can ask for the tasks that belong to it.
+    fn session_ended(&self, connection: u64) {
+        self.tasks.session_ended(connection);
+        for server in self.mounted() {
+            server.session_ended(connection);
+        }
+    }
+
+    /// Whether this server or a mounted one has issued the id of a task.
+    fn has_issued(&self, task_id: &str) -> bool {
+        self.keys.has_issued(task_id) || self.mounted().iter().any(|server| server.has_issued(task_id))
     }
 
     /// Returns the role for a transport that cannot tell its clients apart: without the tasks of the core, which every
@@ -356,9 +409,15 @@ impl Shared {
         Arc::new(role)
     }
 
-    /// Whether the client of this request may see and call the tool.
-    fn shows(&self, tool: &ToolEntry, cx: &Context) -> bool {
-        self.visible_tools.as_ref().is_none_or(|is_visible| is_visible(cx, tool.description()))
+    /// Whether the client of this request may see and call the tool that is offered under this name.
+    fn shows(&self, tool: &ToolEntry, name: &str, cx: &Context) -> bool {
+        let Some(is_visible) = &self.visible_tools else { return true };
+        if tool.name() == name {
+            return is_visible(cx, tool.description());
+        }
+        let mut joined = tool.description().clone();
+        joined.name = name.to_owned();
+        is_visible(cx, &joined)
     }
 
     fn offers_tasks(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The handler of a server's connections: passes each request to its entry.
 
 use std::future::{Future, ready};
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -22,12 +23,15 @@ use crate::handler::{ErasedHandler, ResponseFuture};
 const MAX_NAME_CHARS: usize = 100;
 
 /// Answers the requests of one connection.
+#[derive(Clone)]
 pub(super) struct Service {
     pub(super) server: Arc<Shared>,
     /// The number of the connection, if everything on it comes from one client.
     pub(super) session: Option<u64>,
     /// Handlers run in tasks of their own.
     pub(super) own_tasks: bool,
+    /// Maximum number of entries in a page.
+    pub(super) page_size: usize,
 }
 
 impl ErasedHandler for Service {
@@ -42,8 +46,7 @@ impl ErasedHandler for Service {
         if self.server.layers.is_empty() {
             self.answer(profile, request, cx)
         } else {
-            let service = Self { server: self.server.clone(), ..*self };
-            Next::new(service, profile, cx).start(request)
+            Next::new(self.clone(), profile, cx).start(request)
         }
     }
 
@@ -67,14 +70,27 @@ impl Service {
         if let Some(handler) = &self.server.custom_handler {
             return handler.request(request, cx);
         }
+        let Some(mounts) = &self.server.mounts else { return self.answer_alone(profile, request, cx) };
+        match mounts.route(self, profile, request, &cx) {
+            ControlFlow::Break(response) => response,
+            ControlFlow::Continue(request) => self.answer_alone(profile, request, cx),
+        }
+    }
+
+    /// Answers a request without the servers that are mounted on this one.
+    pub(super) fn answer_alone(
+        &self,
+        profile: &'static Profile,
+        request: Request,
+        cx: connection::Context,
+    ) -> ResponseFuture {
         match request.method {
             Method::CallTool => {
-                let context = Context::new(self.server.clone(), cx, profile, request, self.session);
+                let context = self.context(profile, request, cx);
                 self.call_tool(context).unwrap_or_else(|error| Box::pin(ready(Err(error))))
             }
             _ => {
-                let service = Self { server: self.server.clone(), ..*self };
-                let method = request.method.clone();
+                let (service, method) = (self.clone(), request.method.clone());
                 let runs_handler =
                     matches!(method, Method::ReadResource | Method::GetPrompt | Method::Complete);
                 let response: ResponseFuture =
@@ -82,6 +98,29 @@ impl Service {
                 if self.own_tasks && runs_handler { in_own_task(method, response) } else { response }
             }
         }
+    }
+
+    /// Returns the service of a server that is mounted on this one, for the same connection.
+    pub(super) fn of_mounted(&self, server: &Arc<Shared>, most: usize) -> Self {
+        Self {
+            server: server.clone(),
+            session: self.session,
+            own_tasks: self.own_tasks && !server.inline_handlers,
+            page_size: server.page_size.min(most),
+        }
+    }
+
+    pub(super) fn with_page_size(&self, page_size: usize) -> Self {
+        Self { page_size, ..self.clone() }
+    }
+
+    pub(super) fn context(
+        &self,
+        profile: &'static Profile,
+        request: Request,
+        cx: connection::Context,
+    ) -> Context {
+        Context::new(self.server.clone(), cx, profile, request, self.session)
     }
 
     /// Answers all requests other than tool calls.
@@ -92,8 +131,7 @@ impl Service {
         cx: connection::Context,
     ) -> Result<Reply, ErrorObject> {
         let server = &self.server;
-        let context =
-            |request: Request| Context::new(server.clone(), cx.clone(), profile, request, self.session);
+        let context = |request: Request| self.context(profile, request, cx.clone());
         match request.method {
             Method::ListTools => match &server.visible_tools {
                 None => self.list_tools(profile, &request),
@@ -101,13 +139,13 @@ impl Service {
             },
             Method::ListResources => {
                 let offer = server.offer.read();
-                let page = offer.resources.page(&request, "resources", server.page_size, |r| r.shown.clone());
+                let page = offer.resources.page(&request, "resources", self.page_size, |r| r.shown.clone());
                 page.map(Reply::Complete)
             }
             Method::ListResourceTemplates => {
                 let offer = server.offer.read();
                 let member = "resourceTemplates";
-                let page = offer.templates.page(&request, member, server.page_size, |t| t.shown.clone());
+                let page = offer.templates.page(&request, member, self.page_size, |t| t.shown.clone());
                 page.map(Reply::Complete)
             }
             Method::ReadResource => {
@@ -119,7 +157,7 @@ impl Service {
             Method::Unsubscribe => resources::uri(request.params.as_ref()).map(|_| Reply::empty()),
             Method::ListPrompts => {
                 let offer = server.offer.read();
-                let page = offer.prompts.page(&request, "prompts", server.page_size, |p| p.shown.clone());
+                let page = offer.prompts.page(&request, "prompts", self.page_size, |p| p.shown.clone());
                 page.map(Reply::Complete)
             }
             Method::GetPrompt => {
@@ -147,7 +185,7 @@ impl Service {
         let entry = {
             let name = tools::name(cx.params())?;
             let entry = self.server.offer.read().tools.get(&name).cloned();
-            let entry = entry.filter(|entry| self.server.shows(entry, &cx));
+            let entry = entry.filter(|entry| self.server.shows(entry, &name, &cx));
             entry.ok_or_else(|| unknown("tool", &name))?
         };
         let own_task = self.own_tasks && !entry.inline;
@@ -157,7 +195,7 @@ impl Service {
 
     fn list_tools(&self, profile: &Profile, request: &Request) -> Result<Reply, ErrorObject> {
         let offer = self.server.offer.read();
-        let page = offer.tools.page(request, "tools", self.server.page_size, |tool| tool.show(profile));
+        let page = offer.tools.page(request, "tools", self.page_size, |tool| tool.show(profile));
         page.map(Reply::Complete)
     }
 
@@ -166,7 +204,7 @@ impl Service {
         // Without the lock: the function may change what the server offers.
         tools.retain(|(_, tool)| is_visible(cx, tool.description()));
         let show = |tool: &ToolEntry| tool.show(cx.profile());
-        page_of(&tools, last, cx.params(), "tools", self.server.page_size, show).map(Reply::Complete)
+        page_of(&tools, last, cx.params(), "tools", self.page_size, show).map(Reply::Complete)
     }
 
     fn reader(&self, profile: &Profile, request: &Request) -> Result<(String, Reader), ErrorObject> {
@@ -198,6 +236,6 @@ impl Service {
 }
 
 /// Returns the error for an unknown name. The peer has chosen the name, so it is escaped and truncated.
-fn unknown(kind: &str, name: &str) -> ErrorObject {
+pub(super) fn unknown(kind: &str, name: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("unknown {kind}: {}", Line::of(name).truncated(MAX_NAME_CHARS)))
 }

@@ -188,3 +188,46 @@ fn a_hidden_tool_cannot_be_told_from_an_unknown_one_by_its_headers() {
         }
     });
 }
+
+#[test]
+fn the_headers_of_a_mounted_tool_are_checked_where_nobody_can_learn_from_them() {
+    run(async {
+        let marked = || {
+            let schema =
+                r#"{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}"#;
+            let tool = Tool::new("open", Raw::parse(schema).unwrap());
+            Server::builder("s", "1").raw_tool(tool, async |_, _| "opened".to_owned()).build().unwrap()
+        };
+        let middle = builder().mount("hiding", hiding()).mount("plain", marked()).build().unwrap();
+        let server = builder().mount("m", middle);
+        // The second server decides about mounted tools, too.
+        let choosy = builder().mount("m", marked()).visible_tools(|cx, tool| {
+            tool.name != "m__open" || cx.extension::<User>().is_some_and(|user| user.0 == "admin")
+        });
+        let call = async |server: &Server, user, tool: &str, region: &str| {
+            let params = json!({ "name": tool, "arguments": { "region": region } });
+            let peer = Peer::new(server, HttpOptions::new()).with("user-agent", "a test");
+            let peer = peer.modern("tools/call", tool).with("mcp-param-region", "eu");
+            let reply = send_as(&peer, user, &modern(1, "tools/call", params)).await;
+            (reply.status, reply.json().await)
+        };
+        let (server, choosy) = (server.build().unwrap(), choosy.build().unwrap());
+        for (server, tool, said) in [
+            (&server, "m__plain__open", "opened"),
+            (&server, "m__hiding__clear", "cleared"),
+            (&choosy, "m__open", "opened"),
+        ] {
+            assert_eq!(text(&call(server, "admin", tool, "eu").await.1), said);
+            let (status, refused) = call(server, "admin", tool, "us").await;
+            assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32020)), "{tool}");
+        }
+        for (server, tool) in [(&server, "m__hiding__clear"), (&choosy, "m__open")] {
+            for region in ["eu", "us"] {
+                let [hidden, unknown] =
+                    [call(server, "ada", tool, region).await, call(server, "ada", "m__x", region).await];
+                assert_eq!(hidden.0, unknown.0);
+                assert_eq!(hidden.1.to_string(), unknown.1.to_string().replace("m__x", tool));
+            }
+        }
+    });
+}

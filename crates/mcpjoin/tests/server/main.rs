@@ -7,6 +7,7 @@ mod input;
 mod layers;
 mod lifecycle;
 mod lists;
+mod mount;
 mod own_tasks;
 mod replicas;
 mod state;

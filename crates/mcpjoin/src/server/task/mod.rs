@@ -158,11 +158,17 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
     }
 }
 
+/// Whether this server, or one that is mounted on it, keeps a task with this id for the client of the request.
+pub(super) fn keeps(server: &Shared, cx: &Context, id: &str) -> bool {
+    let own = Protocol::of(server, cx).and_then(|protocol| server.tasks.find(id, &protocol.scope(cx)));
+    own.is_some() || server.mounted().iter().any(|server| keeps(server, cx, id))
+}
+
 /// Returns the task with this id, if it is in scope. The error does not tell a removed task from a task of another
 /// owner.
 fn find(server: &Shared, id: &str, scope: &TaskScope) -> Result<Arc<Task>, ErrorObject> {
     server.tasks.find(id, scope).ok_or_else(|| {
-        ErrorObject::invalid_params(if server.keys.has_issued(id) {
+        ErrorObject::invalid_params(if server.has_issued(id) {
             "unknown task: this server process keeps none of that id, or no longer"
         } else {
             "unknown task: this server has issued no such id"
