@@ -23,10 +23,11 @@ const DECIDERS: [&str; 6] = [
 ];
 
 /// Which crates of the project each crate may depend on. Its own tests may use any.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("proto", &[]),
     ("macros", &[]),
-    ("rules", &["mcpjoin-proto"]),
+    ("schema", &["mcpjoin-proto"]),
+    ("rules", &["mcpjoin-proto", "mcpjoin-schema"]),
     ("mcpjoin", &["mcpjoin-macros", "mcpjoin-proto"]),
     ("auth", &["mcpjoin", "mcpjoin-proto"]),
     ("quic", &["mcpjoin", "mcpjoin-proto"]),
