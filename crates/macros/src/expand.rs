@@ -236,11 +236,16 @@ fn handler(method: &Method, arguments: &TokenStream, at: Span) -> TokenStream {
     let parameters = quote! {
         handlers: ::std::sync::Arc<Self>, #input: #arguments, #cx: ::mcpjoin::server::Context
     };
-    if method.options.flag("blocking") == Some(true) {
+    if is_blocking(method) {
         quote_spanned!(at=> ::mcpjoin::server::blocking_with(&self, |#parameters| #call))
     } else {
         quote_spanned!(at=> ::mcpjoin::server::with(&self, |#parameters| async move { #call }))
     }
+}
+
+/// Whether the method runs on the blocking pool.
+fn is_blocking(method: &Method) -> bool {
+    method.options.flag("blocking") == Some(true)
 }
 
 /// The name of the parameter for the context, which not every method takes.
@@ -306,16 +311,34 @@ fn completion(Completions { kind, reference, methods }: &Completions<'_>) -> Tok
         });
         let (call, cfgs) = (call(method, given), &method.cfgs);
         let at = method.output.resolved_at(Span::call_site());
+        let output = if is_blocking(method) {
+            let own_cx = context(method.parameters.iter());
+            quote_spanned! {at=>
+                ::mcpjoin::server::blocking_with(
+                    &handlers,
+                    |handlers: ::std::sync::Arc<Self>,
+                     params: ::mcpjoin::proto::types::CompleteParams,
+                     #own_cx: ::mcpjoin::server::Context| #call,
+                )(params, cx)
+                .await
+            }
+        } else {
+            call
+        };
         quote_spanned! {at=>
             #(#cfgs)*
-            #argument => ::mcpjoin::server::CompletionOutput::into_completion(#call),
+            #argument => ::mcpjoin::server::CompletionOutput::into_completion(#output),
         }
     });
     let reference = match kind {
         Kind::Prompt => quote!(::mcpjoin::proto::types::PromptReference::new(#reference)),
         _ => quote!(::mcpjoin::proto::types::ResourceTemplateReference::new(#reference)),
     };
-    let cx = context(methods.iter().flat_map(|(_, method)| &method.parameters));
+    let cx = if methods.iter().any(|(_, method)| is_blocking(method)) {
+        quote!(cx)
+    } else {
+        context(methods.iter().flat_map(|(_, method)| &method.parameters))
+    };
     quote! {
         let builder = builder.completion(
             #reference,

@@ -57,8 +57,7 @@ impl Kind {
                 "inline",
                 "blocking",
             ],
-            Self::Prompt | Self::Resource => &["blocking"],
-            Self::Completion => &[],
+            Self::Prompt | Self::Resource | Self::Completion => &["blocking"],
         }
     }
 }
