@@ -20,9 +20,10 @@ use super::layer::Layer;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
+use super::schema_profile::{ProfileChoice, SchemaProfile};
 use super::seal::{Keys, StateKey};
 use super::task::Tasks;
-use super::tools::{TaskMode, ToolEntry, VisibleTools};
+use super::tools::{ToolEntry, VisibleTools};
 use super::{
     CompletionOutput, Context, Handlers, Lifetime, Next, Offer, PromptDescription, PromptOutput, ReadRequest,
     ResourceOutput, ResourceTemplateDescription, Server, Shared, ToolOutput, TypedTool,
@@ -121,6 +122,7 @@ struct Description {
     custom_handler: Option<(ServerCapabilities, Arc<dyn ErasedHandler>)>,
     layers: Vec<Box<Layer>>,
     visible_tools: Option<Box<VisibleTools>>,
+    profile_choice: Option<Box<ProfileChoice>>,
     problem: Option<BuildError>,
 }
 
@@ -146,6 +148,7 @@ impl ServerBuilder {
             custom_handler: None,
             layers: Vec::new(),
             visible_tools: None,
+            profile_choice: None,
             problem: None,
         }))
     }
@@ -218,7 +221,7 @@ impl ServerBuilder {
     /// over HTTP [without sessions](crate::transport::HttpOptions::stateless), where every client could list the tasks of
     /// all others.
     ///
-    /// A server keeps at most 1,024 tasks with 256 MiB of parameters and results, and for one principal or session at
+    /// A server keeps at most 1,024 tasks with 256 MiB of parameters, heads of HTTP requests and results, and for one principal or session at
     /// most 128 tasks with 32 MiB. Each task is kept for at most an hour, and cancelled if it still runs then.
     ///
     /// A task belongs to the principal ([`HttpOptions::principal`](crate::transport::HttpOptions::principal)) of its
@@ -358,6 +361,33 @@ impl ServerBuilder {
         self
     }
 
+    /// Chooses how the schemas in the list of tools are written for each client, because models and their clients differ in which
+    /// part of JSON Schema they take. Schemas of arguments and of results follow it, in all revisions.
+    ///
+    /// The function is called once for each page of the list, with the name and version by which the client describes itself:
+    /// `None` if it does not. It must be fast, and must not block. Each list is written once for each profile that is in use.
+    /// Tools accept the same arguments as without it. It has no effect on a server with a [`handler`](Self::handler) of its
+    /// own. With a second call, the new function replaces the first.
+    ///
+    /// ```
+    /// use mcpjoin::server::{SchemaProfile, Server};
+    ///
+    /// let server = Server::builder("tools", "1.0.0")
+    ///     .schema_profile(|client| match client {
+    ///         Some(client) if client.name.starts_with("gemini") => SchemaProfile::simplest(),
+    ///         _ => SchemaProfile::new(),
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    pub fn schema_profile(
+        mut self,
+        choose: impl Fn(Option<&Implementation>) -> SchemaProfile + Send + Sync + 'static,
+    ) -> Self {
+        self.0.profile_choice = Some(Box::new(choose));
+        self
+    }
+
     fn take<T>(&mut self, made: Result<T, BuildError>) -> Option<T> {
         made.map_err(|problem| self.0.problem.get_or_insert(problem)).ok()
     }
@@ -370,7 +400,7 @@ impl ServerBuilder {
 
     fn with_tool(mut self, made: Result<ToolEntry, BuildError>) -> Self {
         if let Some(entry) = self.take(made) {
-            self.0.tasks |= entry.tasks.any();
+            self.0.tasks |= entry.mode.tasks.any();
             let name = entry.name().to_owned();
             let is_new = self.0.offer.tools.insert(&name, entry);
             self.fresh(is_new, "tools", &name);
@@ -407,7 +437,7 @@ impl ServerBuilder {
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
-        self.with_tool(ToolEntry::new(tool, TaskMode::default(), f))
+        self.with_tool(ToolEntry::new(tool, f))
     }
 
     /// Adds a resource.
@@ -539,6 +569,7 @@ impl ServerBuilder {
             custom_handler,
             layers: described.layers,
             visible_tools: described.visible_tools,
+            profile_choice: described.profile_choice,
             completions: described.completions,
             tasks: Tasks::default(),
             connections: Mutex::default(),

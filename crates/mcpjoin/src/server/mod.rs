@@ -40,6 +40,7 @@ mod output;
 mod prompts;
 mod resources;
 pub(crate) mod schema;
+mod schema_profile;
 mod seal;
 mod service;
 mod state;
@@ -126,6 +127,7 @@ pub use mcpjoin_proto::session::Limits;
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::{PromptArguments, PromptDescription, TypedPrompt, prompt};
 pub use resources::{ReadRequest, ResourceTemplateDescription, TypedResourceTemplate, resource_template};
+pub use schema_profile::SchemaProfile;
 /// The crate that derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use seal::StateKey;
@@ -141,6 +143,7 @@ use self::layer::Layer;
 use self::list::List;
 use self::prompts::PromptEntry;
 use self::resources::{ResourceEntry, TemplateEntry};
+use self::schema_profile::ProfileChoice;
 use self::seal::Keys;
 use self::service::Service;
 use self::subscription::Outbox;
@@ -187,6 +190,8 @@ struct Shared {
     /// The outermost first.
     layers: Vec<Box<Layer>>,
     visible_tools: Option<Box<VisibleTools>>,
+    /// The schemas in the list of tools, by client. `None`: as they were registered.
+    profile_choice: Option<Box<ProfileChoice>>,
     completions: Completions,
     tasks: Tasks,
     connections: Mutex<Connections>,
@@ -359,6 +364,12 @@ impl Shared {
     /// Whether the client of this request may see and call the tool.
     fn shows(&self, tool: &ToolEntry, cx: &Context) -> bool {
         self.visible_tools.as_ref().is_none_or(|is_visible| is_visible(cx, tool.description()))
+    }
+
+    /// Returns the profile of the schemas that a client is shown.
+    fn schemas_for(&self, client: Option<&Arc<ClientInfo>>) -> SchemaProfile {
+        let Some(choose) = &self.profile_choice else { return SchemaProfile::new() };
+        choose(client.and_then(|client| client.info.as_deref()))
     }
 
     fn offers_tasks(&self) -> bool {

@@ -9,6 +9,7 @@ mod lifecycle;
 mod lists;
 mod own_tasks;
 mod replicas;
+mod schemas;
 mod state;
 mod tasks;
 mod tasks_core;
