@@ -204,8 +204,14 @@ fn description(method: &Method) -> TokenStream {
     if !hints.is_empty() {
         calls.extend(quote!(.annotations(::mcpjoin::proto::types::ToolAnnotations::default()#(#hints)*)));
     }
-    for name in ["as_task", "requires_tasks", "inline"] {
-        if method.options.flag(name) == Some(true) {
+    let calls_of_flags = [
+        ("as_task", "as_task"),
+        ("requires_tasks", "requires_tasks"),
+        ("inline", "inline"),
+        ("validate", "validate_arguments"),
+    ];
+    for (flag, name) in calls_of_flags {
+        if method.options.flag(flag) == Some(true) {
             let name = format_ident!("{}", name);
             calls.extend(quote!(.#name()));
         }
@@ -367,4 +373,23 @@ fn upper_camel(name: &str) -> String {
             chars.next().into_iter().flat_map(char::to_uppercase).chain(chars)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::quote;
+
+    use super::handlers;
+
+    #[test]
+    fn validate_is_a_call_of_the_builder_or_names_the_feature_that_it_needs() {
+        let expanded = handlers(quote!(), quote!(impl S { #[tool(validate)] fn a(&self) {} })).to_string();
+        if cfg!(feature = "json-schema") {
+            assert!(expanded.contains(". validate_arguments ()"), "{expanded}");
+        } else {
+            assert!(expanded.contains("cargo add mcpjoin --features json-schema"), "{expanded}");
+        }
+        let off = handlers(quote!(), quote!(impl S { #[tool(validate = false)] fn a(&self) {} })).to_string();
+        assert!(!off.contains("validate_arguments") && !off.contains("compile_error"), "{off}");
+    }
 }

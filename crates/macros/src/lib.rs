@@ -34,6 +34,7 @@ use proc_macro::TokenStream;
 /// | `blocking` | tool, prompt, resource, completion | runs a `fn` on the blocking pool |
 /// | `read_only`, `destructive`, `idempotent`, `open_world` | tool | annotations; `destructive = false` for their opposite |
 /// | `as_task`, `requires_tasks`, `inline` | tool | see `TypedTool` |
+/// | `validate` | tool | validates the arguments against the schema (feature `json-schema`) |
 /// | the URI or its template, first and without a name | resource | `"note://{id}"` |
 /// | `mime_type = ".."` | resource | the media type |
 /// | `prompt = ".."` or `resource = ".."`, and `argument = ".."` | completion | what is completed; the method receives the text so far |

@@ -56,6 +56,7 @@ impl Kind {
                 "requires_tasks",
                 "inline",
                 "blocking",
+                "validate",
             ],
             Self::Prompt | Self::Resource | Self::Completion => &["blocking"],
         }

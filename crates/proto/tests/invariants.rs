@@ -28,7 +28,7 @@ const CRATES: [(&str, &[&str]); 11] = [
     ("macros", &[]),
     ("schema", &["mcpjoin-proto"]),
     ("rules", &["mcpjoin-proto", "mcpjoin-schema"]),
-    ("mcpjoin", &["mcpjoin-macros", "mcpjoin-proto"]),
+    ("mcpjoin", &["mcpjoin-macros", "mcpjoin-proto", "mcpjoin-schema"]),
     ("auth", &["mcpjoin", "mcpjoin-proto"]),
     ("quic", &["mcpjoin", "mcpjoin-proto"]),
     ("orchestra", &["mcpjoin", "mcpjoin-proto", "mcpjoin-quic"]),

@@ -39,6 +39,21 @@ fn read(raw: &Raw) -> Option<Value> {
     })
 }
 
+/// Makes integers of the numbers without a fraction, as [`value`] does.
+pub(crate) fn normalize(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().filter(|float| float.fract() == 0.0);
+            if let Some(integer) = float.and_then(|float| format!("{float:.0}").parse::<i64>().ok()) {
+                *number = integer.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalize),
+        Value::Object(members) => members.values_mut().for_each(normalize),
+        _ => {}
+    }
+}
+
 /// A number whose value is exactly that of its digits, or whose digits are the shortest that round to it.
 fn exact_number(digits: &str) -> Option<Number> {
     if let Ok(number) = digits.parse::<i64>() {

@@ -123,6 +123,8 @@ struct Description {
     layers: Vec<Box<Layer>>,
     visible_tools: Option<Box<VisibleTools>>,
     profile_choice: Option<Box<ProfileChoice>>,
+    #[cfg(feature = "json-schema")]
+    validates_arguments: bool,
     problem: Option<BuildError>,
 }
 
@@ -149,6 +151,8 @@ impl ServerBuilder {
             layers: Vec::new(),
             visible_tools: None,
             profile_choice: None,
+            #[cfg(feature = "json-schema")]
+            validates_arguments: false,
             problem: None,
         }))
     }
@@ -388,6 +392,23 @@ impl ServerBuilder {
         self
     }
 
+    /// Validates the arguments of all tools against their schemas, also of [raw tools](Self::raw_tool) and of those that are
+    /// added later. [`TypedTool::validate_arguments`] does so for one tool.
+    ///
+    /// Arguments that are not valid never reach the handler. The caller gets a result with `isError`, for the model to read: the
+    /// place, the rule and the value of up to eight violations. The schema is that of the tool, whatever
+    /// [`schema_profile`](Self::schema_profile) shows; in the draft that it names, by default 2020-12. `format` is an
+    /// annotation and not validated. Patterns are matched in linear time.
+    ///
+    /// Arguments whose validation would be more than about 100,000 applications of a schema are refused, also with `isError`. A
+    /// schema that cannot be compiled (a reference to another document, a pattern with look-around) makes each call of its tool
+    /// fail with -32603.
+    #[cfg(feature = "json-schema")]
+    pub fn validate_arguments(mut self) -> Self {
+        self.0.validates_arguments = true;
+        self
+    }
+
     fn take<T>(&mut self, made: Result<T, BuildError>) -> Option<T> {
         made.map_err(|problem| self.0.problem.get_or_insert(problem)).ok()
     }
@@ -431,7 +452,8 @@ impl ServerBuilder {
         self.with_tool(made)
     }
 
-    /// Adds a tool whose arguments stay JSON. They are an object that was not checked against the schema.
+    /// Adds a tool whose arguments stay JSON. They are an object, which is checked against the schema only if the server
+    /// validates arguments (`validate_arguments`, feature `json-schema`).
     pub fn raw_tool<F, Fut>(self, tool: Tool, f: F) -> Self
     where
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
@@ -570,6 +592,8 @@ impl ServerBuilder {
             layers: described.layers,
             visible_tools: described.visible_tools,
             profile_choice: described.profile_choice,
+            #[cfg(feature = "json-schema")]
+            validates_arguments: described.validates_arguments,
             completions: described.completions,
             tasks: Tasks::default(),
             connections: Mutex::default(),

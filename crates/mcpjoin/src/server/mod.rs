@@ -49,6 +49,8 @@ mod task;
 mod template;
 mod texts;
 pub(crate) mod tools;
+#[cfg(feature = "json-schema")]
+mod validation;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -192,6 +194,9 @@ struct Shared {
     visible_tools: Option<Box<VisibleTools>>,
     /// The schemas in the list of tools, by client. `None`: as they were registered.
     profile_choice: Option<Box<ProfileChoice>>,
+    /// The arguments of all tools are validated.
+    #[cfg(feature = "json-schema")]
+    validates_arguments: bool,
     completions: Completions,
     tasks: Tasks,
     connections: Mutex<Connections>,

@@ -22,6 +22,8 @@ use serde::de::DeserializeOwned;
 use super::input::emulate_rounds;
 use super::output::write_offloaded;
 use super::schema_profile::{MAX_PROFILES, SchemaProfile};
+#[cfg(feature = "json-schema")]
+use super::validation::{Refused, Validator};
 use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, encode, schema};
 use crate::handler::ResponseFuture;
 
@@ -53,6 +55,9 @@ pub(super) struct ToolMode {
     pub(super) tasks: TaskMode,
     /// The handler runs in the task of its connection on every runtime.
     pub(super) inline: bool,
+    /// The arguments are validated against the schema.
+    #[cfg(feature = "json-schema")]
+    validates: bool,
 }
 
 /// How a tool uses tasks.
@@ -129,6 +134,31 @@ impl<A> TypedTool<A> {
         self
     }
 
+    /// Validates the arguments of each call against the tool's schema, before they are decoded: ranges, lengths and patterns
+    /// (`#[schemars(range(min = 1))]`) are promises to the model that decoding does not check. See
+    /// [`ServerBuilder::validate_arguments`](super::ServerBuilder::validate_arguments), which does so for all tools.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Server, tool};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Page {
+    ///     #[schemars(range(min = 1))]
+    ///     number: u32,
+    /// }
+    ///
+    /// let server = Server::builder("book", "1.0.0")
+    ///     .tool(tool("read").validate_arguments(), |page: Page, _| async move { page.number.to_string() })
+    ///     .build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    #[cfg(feature = "json-schema")]
+    #[must_use]
+    pub const fn validate_arguments(mut self) -> Self {
+        self.mode.validates = true;
+        self
+    }
+
     /// Runs each call as a task, for clients that accept tasks: those with the extension
     /// `io.modelcontextprotocol/tasks`, and those of 2025-11-25 that ask for a task (`execution.taskSupport` is
     /// `optional`). All other clients wait for the result.
@@ -186,6 +216,9 @@ pub(super) struct ToolEntry {
     /// The arguments that clients repeat in headers over HTTP. Computed when they are first needed.
     #[cfg(feature = "http-server")]
     header_marks: OnceLock<Arc<[HeaderMark]>>,
+    /// Its compiled schema. Compiled when arguments are first validated.
+    #[cfg(feature = "json-schema")]
+    validator: Validator,
     /// Its entries in lists. Encoded when they are first needed.
     listings: OnceLock<Listings>,
     /// The same for each profile of schemas that is in use.
@@ -257,6 +290,8 @@ impl ToolEntry {
             wraps,
             #[cfg(feature = "http-server")]
             header_marks: OnceLock::new(),
+            #[cfg(feature = "json-schema")]
+            validator: Validator::default(),
             listings: OnceLock::new(),
             simpler_listings: OnceLock::new(),
         }
@@ -336,6 +371,19 @@ impl ToolEntry {
     /// Calls the tool, and emulates rounds if it requests input and the client does not repeat its request.
     pub(super) fn call(self: Arc<Self>, cx: Context) -> ResponseFuture {
         let entry = self.clone();
+        #[cfg(feature = "json-schema")]
+        if (self.mode.validates || cx.0.server.validates_arguments) && cx.0.emulated.is_none() {
+            // In the future and not before, so that it runs in the task of the handler.
+            return Box::pin(async move {
+                match entry.validator.check(|| entry.input_schema(), &arguments(cx.params())) {
+                    Ok(()) => (self.call)(entry, cx).await,
+                    Err(Refused::Arguments(problem)) => entry.refuse_arguments(&cx, &problem),
+                    Err(Refused::Schema(problem)) => {
+                        Err(ErrorObject::internal(format!("the tool {}: {problem}", entry.name())))
+                    }
+                }
+            });
+        }
         (self.call)(entry, cx)
     }
 
