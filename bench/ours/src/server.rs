@@ -1,6 +1,7 @@
 //! Our server for the benchmark, where it does not use `mcpjoin serve demo`:
-//! `ours-server [--rt current|multi] [--pending]`. With `--pending` the tool echo is not ready at its first poll, like a
-//! tool that waits for a result.
+//! `ours-server [--rt current|multi] [--inline] [--pending]`. With `--rt multi` each handler runs in a task of its own, and
+//! with `--inline` in the task of its connection. With `--pending` the tool echo is not ready at its first poll, like a tool
+//! that waits for a result.
 
 use mcpjoin::Link;
 use mcpjoin::server::{Server, tool};
@@ -19,7 +20,11 @@ fn main() {
     let has = |option: &str| words.iter().any(|word| word == option);
     let mut builder = if has("multi") { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     let pending = has("--pending");
-    let server = Server::builder("ours", "0.0.0")
+    let mut description = Server::builder("ours", "0.0.0");
+    if has("--inline") {
+        description = description.inline_handlers();
+    }
+    let server = description
         .tool(tool("echo").description("Says what it is told"), move |echo: Echo, _| async move {
             if pending {
                 yield_now().await;

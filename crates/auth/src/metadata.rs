@@ -96,7 +96,7 @@ pub struct AuthorizationServer {
     pub scopes_supported: Option<Vec<String>>,
     /// The response types of its authorization endpoint.
     pub response_types_supported: Option<Vec<String>>,
-    /// The grants that it accepts; see [`supports_grant`](Self::supports_grant).
+    /// The grants that it accepts; `authorization_code` and `implicit` when it names none (RFC 8414, 2).
     pub grant_types_supported: Option<Vec<String>>,
     /// How a client authenticates at the token endpoint; `client_secret_basic` when it names none.
     pub token_endpoint_auth_methods_supported: Option<Vec<String>>,
@@ -166,15 +166,6 @@ impl AuthorizationServer {
     #[must_use]
     pub fn supports_s256(&self) -> bool {
         self.code_challenge_methods_supported.iter().flatten().any(|method| method == "S256")
-    }
-
-    /// Whether it supports a grant. A server that names none supports `authorization_code` and `implicit` (RFC 8414, 2).
-    #[must_use]
-    pub fn supports_grant(&self, grant: &str) -> bool {
-        match &self.grant_types_supported {
-            Some(grants) => grants.iter().any(|known| known == grant),
-            None => matches!(grant, "authorization_code" | "implicit"),
-        }
     }
 }
 
@@ -249,9 +240,9 @@ mod tests {
             "token_endpoint":"https://as.example/t","grant_types_supported":["client_credentials"]}"#;
         let read = AuthorizationServer::parse(text).unwrap();
         assert!(read.supports_s256() && !read.client_id_metadata_document_supported);
-        assert!(read.supports_grant("client_credentials") && !read.supports_grant("authorization_code"));
+        assert_eq!(read.grant_types_supported.unwrap(), ["client_credentials"]);
         let bare = AuthorizationServer::parse(r#"{"issuer":"x"}"#).unwrap();
-        assert!(bare.supports_grant("authorization_code") && !bare.supports_grant("client_credentials"));
+        assert_eq!(bare.grant_types_supported, None);
         assert!(!bare.supports_s256());
     }
 

@@ -204,8 +204,14 @@ fn description(method: &Method) -> TokenStream {
     if !hints.is_empty() {
         calls.extend(quote!(.annotations(::mcpjoin::proto::types::ToolAnnotations::default()#(#hints)*)));
     }
-    for name in ["as_task", "requires_tasks", "inline"] {
-        if method.options.flag(name) == Some(true) {
+    let calls_of_flags = [
+        ("as_task", "as_task"),
+        ("requires_tasks", "requires_tasks"),
+        ("inline", "inline"),
+        ("validate", "validate_arguments"),
+    ];
+    for (flag, name) in calls_of_flags {
+        if method.options.flag(flag) == Some(true) {
             let name = format_ident!("{}", name);
             calls.extend(quote!(.#name()));
         }
@@ -236,11 +242,16 @@ fn handler(method: &Method, arguments: &TokenStream, at: Span) -> TokenStream {
     let parameters = quote! {
         handlers: ::std::sync::Arc<Self>, #input: #arguments, #cx: ::mcpjoin::server::Context
     };
-    if method.options.flag("blocking") == Some(true) {
+    if is_blocking(method) {
         quote_spanned!(at=> ::mcpjoin::server::blocking_with(&self, |#parameters| #call))
     } else {
         quote_spanned!(at=> ::mcpjoin::server::with(&self, |#parameters| async move { #call }))
     }
+}
+
+/// Whether the method runs on the blocking pool.
+fn is_blocking(method: &Method) -> bool {
+    method.options.flag("blocking") == Some(true)
 }
 
 /// The name of the parameter for the context, which not every method takes.
@@ -306,16 +317,34 @@ fn completion(Completions { kind, reference, methods }: &Completions<'_>) -> Tok
         });
         let (call, cfgs) = (call(method, given), &method.cfgs);
         let at = method.output.resolved_at(Span::call_site());
+        let output = if is_blocking(method) {
+            let own_cx = context(method.parameters.iter());
+            quote_spanned! {at=>
+                ::mcpjoin::server::blocking_with(
+                    &handlers,
+                    |handlers: ::std::sync::Arc<Self>,
+                     params: ::mcpjoin::proto::types::CompleteParams,
+                     #own_cx: ::mcpjoin::server::Context| #call,
+                )(params, cx)
+                .await
+            }
+        } else {
+            call
+        };
         quote_spanned! {at=>
             #(#cfgs)*
-            #argument => ::mcpjoin::server::CompletionOutput::into_completion(#call),
+            #argument => ::mcpjoin::server::CompletionOutput::into_completion(#output),
         }
     });
     let reference = match kind {
         Kind::Prompt => quote!(::mcpjoin::proto::types::PromptReference::new(#reference)),
         _ => quote!(::mcpjoin::proto::types::ResourceTemplateReference::new(#reference)),
     };
-    let cx = context(methods.iter().flat_map(|(_, method)| &method.parameters));
+    let cx = if methods.iter().any(|(_, method)| is_blocking(method)) {
+        quote!(cx)
+    } else {
+        context(methods.iter().flat_map(|(_, method)| &method.parameters))
+    };
     quote! {
         let builder = builder.completion(
             #reference,
@@ -344,4 +373,23 @@ fn upper_camel(name: &str) -> String {
             chars.next().into_iter().flat_map(char::to_uppercase).chain(chars)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use quote::quote;
+
+    use super::handlers;
+
+    #[test]
+    fn validate_is_a_call_of_the_builder_or_names_the_feature_that_it_needs() {
+        let expanded = handlers(quote!(), quote!(impl S { #[tool(validate)] fn a(&self) {} })).to_string();
+        if cfg!(feature = "json-schema") {
+            assert!(expanded.contains(". validate_arguments ()"), "{expanded}");
+        } else {
+            assert!(expanded.contains("cargo add mcpjoin --features json-schema"), "{expanded}");
+        }
+        let off = handlers(quote!(), quote!(impl S { #[tool(validate = false)] fn a(&self) {} })).to_string();
+        assert!(!off.contains("validate_arguments") && !off.contains("compile_error"), "{off}");
+    }
 }

@@ -31,9 +31,10 @@ use proc_macro::TokenStream;
 /// |---|---|---|
 /// | `name = ".."`, `title = ".."`, `description = ".."` | tool, prompt, resource | in place of the method's name and doc comment |
 /// | `describe = path` | tool, prompt, resource | a function that changes any other part of the description |
-/// | `blocking` | tool, prompt, resource | runs a `fn` on the blocking pool |
+/// | `blocking` | tool, prompt, resource, completion | runs a `fn` on the blocking pool |
 /// | `read_only`, `destructive`, `idempotent`, `open_world` | tool | annotations; `destructive = false` for their opposite |
 /// | `as_task`, `requires_tasks`, `inline` | tool | see `TypedTool` |
+/// | `validate` | tool | validates the arguments against the schema (feature `json-schema`) |
 /// | the URI or its template, first and without a name | resource | `"note://{id}"` |
 /// | `mime_type = ".."` | resource | the media type |
 /// | `prompt = ".."` or `resource = ".."`, and `argument = ".."` | completion | what is completed; the method receives the text so far |

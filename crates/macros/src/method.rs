@@ -83,6 +83,10 @@ impl Method {
             let message = "`blocking` is for a `fn` that blocks its thread: remove `blocking`, or `async` from the method";
             return Err(Error::new(blocking, message));
         }
+        if let Some(validate) = options.set_at("validate").filter(|_| !cfg!(feature = "json-schema")) {
+            let message = "`validate` needs the feature `json-schema` of mcpjoin: `cargo add mcpjoin --features json-schema`";
+            return Err(Error::new(validate, message));
+        }
         let name = match options.text("name")? {
             Some(name) => name,
             None => LitStr::new(&signature.ident.unraw().to_string(), signature.ident.span()),

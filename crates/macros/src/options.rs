@@ -56,9 +56,9 @@ impl Kind {
                 "requires_tasks",
                 "inline",
                 "blocking",
+                "validate",
             ],
-            Self::Prompt | Self::Resource => &["blocking"],
-            Self::Completion => &[],
+            Self::Prompt | Self::Resource | Self::Completion => &["blocking"],
         }
     }
 }

@@ -48,6 +48,7 @@
 //! | `client` | [`Client`], [`client`] | yes |
 //! | `server` | [`Server`], [`server`] | yes |
 //! | `macros` | [`server::handlers`]: the methods of a type as tools, prompts and resources; implies `server` | yes |
+//! | `json-schema` | the arguments of tools validated against their schemas: `ServerBuilder::validate_arguments`; implies `server` | no |
 //! | `child` | servers as child processes: [`transport::ChildCommand`]; implies `client` | yes |
 //! | `socket` | TCP and Unix sockets: [`Link::tcp`], [`Link::unix`] and [`transport::Listener`] | no |
 //! | `http-client` | Streamable HTTP and HTTP+SSE: [`Link::http`]; implies `client` and `socket`; needs one of the two `tls-*` | no |

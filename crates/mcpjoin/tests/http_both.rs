@@ -533,3 +533,31 @@ fn cancelling_reaches_the_handler_in_both_eras() {
         }
     });
 }
+
+#[test]
+fn log_messages_of_a_call_are_heard_over_http_in_both_eras() {
+    run(async {
+        for era in [Era::Legacy, Era::Modern] {
+            let up = Up::new(&Gate::default()).await;
+            let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+            let client = Client::builder("both", "1")
+                .era(EraChoice::Only(era))
+                .on_log(move |message| drop(tell.send((message.level, message.data.as_str().to_owned()))))
+                .connect(Link::http(up.url()).build().unwrap())
+                .await
+                .unwrap();
+            assert_eq!(call(&client, "steps", 7).await.unwrap(), "done 7");
+            for step in 0..3 {
+                let (level, data) = heard.recv().await.unwrap();
+                assert_eq!(level, LoggingLevel::Info, "{era:?}");
+                assert_eq!(data, format!(r#"{{"cut":7,"step":{step}}}"#), "{era:?}");
+            }
+            // Info is below this level, so the server sends nothing more: the channel is empty when it closes.
+            client.set_level(LoggingLevel::Error).await.unwrap();
+            assert_eq!(call(&client, "steps", 8).await.unwrap(), "done 8");
+            client.close().await;
+            drop(client);
+            assert_eq!(heard.recv().await, None, "{era:?}");
+        }
+    });
+}

@@ -23,11 +23,12 @@ const DECIDERS: [&str; 6] = [
 ];
 
 /// Which crates of the project each crate may depend on. Its own tests may use any.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("proto", &[]),
     ("macros", &[]),
-    ("rules", &["mcpjoin-proto"]),
-    ("mcpjoin", &["mcpjoin-macros", "mcpjoin-proto"]),
+    ("schema", &["mcpjoin-proto"]),
+    ("rules", &["mcpjoin-proto", "mcpjoin-schema"]),
+    ("mcpjoin", &["mcpjoin-macros", "mcpjoin-proto", "mcpjoin-schema"]),
     ("auth", &["mcpjoin", "mcpjoin-proto"]),
     ("quic", &["mcpjoin", "mcpjoin-proto"]),
     ("orchestra", &["mcpjoin", "mcpjoin-proto", "mcpjoin-quic"]),

@@ -1,95 +1,13 @@
-//! Members of JSON objects, and JSON values that can be compared and validated.
+//! Members of JSON objects, and the spelling of values that can be compared.
 //!
-//! Used by every rule. [`value`] rounds no number: it does not read a value with a number that `f64` cannot hold.
+//! Used by every rule.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Kind, Payload, Raw, RequestId};
-use serde_json::{Number, Value};
-
-/// The largest value that is read: reading costs its size for each level.
-const MAX_VALUE_BYTES: usize = 1 << 18;
-/// A canonical number with at most this many digits before its point has no exponent.
-const MAX_PLAIN_DIGITS: i64 = 21;
-
-/// Reads a value. Numbers without a fraction become integers, so that equal values are equal. `None` for a value above
-/// [`MAX_VALUE_BYTES`], or with a number that would have to be rounded.
-pub(crate) fn value(raw: &Raw) -> Option<Value> {
-    if raw.len() > MAX_VALUE_BYTES {
-        return None;
-    }
-    read(raw)
-}
-
-fn read(raw: &Raw) -> Option<Value> {
-    Some(match raw.kind() {
-        Kind::Null => Value::Null,
-        Kind::Bool => Value::Bool(raw.as_str() == "true"),
-        Kind::Number => Value::Number(exact_number(raw.as_str())?),
-        Kind::String => Value::String(raw.to_string_value()?.into_owned()),
-        Kind::Array => Value::Array(elements(raw)?.iter().map(read).collect::<Option<_>>()?),
-        Kind::Object => {
-            let members = members(raw)?.into_iter().map(|(name, member)| Some((name, read(&member)?)));
-            Value::Object(members.collect::<Option<_>>()?)
-        }
-    })
-}
-
-/// A number whose value is exactly that of its digits, or whose digits are the shortest that round to it.
-fn exact_number(digits: &str) -> Option<Number> {
-    if let Ok(number) = digits.parse::<i64>() {
-        return Some(number.into());
-    }
-    if let Ok(number) = digits.parse::<u64>() {
-        return Some(number.into());
-    }
-    let number: f64 = digits.parse().ok().filter(|number: &f64| number.is_finite())?;
-    if canonical_number(digits) != canonical_number(&format!("{number:e}")) {
-        return None;
-    }
-    // An integer may be written with a fraction or an exponent.
-    let integer = format!("{number:.0}").parse::<i64>().ok().filter(|_| number.fract() == 0.0);
-    integer.map(Number::from).or_else(|| Number::from_f64(number))
-}
-
-/// The one spelling of a number: `1.50` is `1.5`, `10e-1` is `1`. Exact for any number of digits. A number whose exponent
-/// does not fit in 64 bits stays as it is.
-pub(crate) fn canonical_number(text: &str) -> String {
-    let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
-    let (mantissa, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let Ok(exponent) = exponent.strip_prefix('+').unwrap_or(exponent).parse::<i64>() else {
-        return text.to_owned();
-    };
-    let digits = format!("{whole}{fraction}");
-    let digits = digits.trim_start_matches('0');
-    let kept = digits.trim_end_matches('0');
-    if kept.is_empty() {
-        return "0".into();
-    }
-    // The number of digits before the point.
-    let length = |text: &str| i64::try_from(text.len()).ok();
-    let point = length(digits)
-        .zip(length(fraction))
-        .and_then(|(digits, fraction)| digits.checked_sub(fraction)?.checked_add(exponent));
-    let (Some(point), Some(count)) = (point, length(kept)) else { return text.to_owned() };
-    let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
-    if (count..=MAX_PLAIN_DIGITS).contains(&point) {
-        return format!("{sign}{kept}{}", zeros(point - count));
-    }
-    if (1..count).contains(&point) {
-        let (whole, fraction) = kept.split_at(usize::try_from(point).unwrap_or_default());
-        return format!("{sign}{whole}.{fraction}");
-    }
-    if (-6..=0).contains(&point) {
-        return format!("{sign}0.{}{kept}", zeros(-point));
-    }
-    let (first, rest) = kept.split_at(1);
-    let fraction = if rest.is_empty() { String::new() } else { format!(".{rest}") };
-    format!("{sign}{first}{fraction}e{}", point.saturating_sub(1))
-}
+use mcpjoin_schema::canonical_number;
 
 /// The canonical spelling of a value, so that two values are equal exactly when their texts are: members in the order of
 /// their names, strings escaped by our writer, [canonical numbers](canonical_number). An object in which a name occurs twice
@@ -145,19 +63,6 @@ pub(crate) fn number(raw: &Raw) -> Option<f64> {
 /// Whether a value is a number without a fraction: 1.0 is one.
 pub(crate) fn is_integer(raw: &Raw) -> bool {
     raw.as_str().parse::<i128>().is_ok() || number(raw).is_some_and(|number| number.fract() == 0.0)
-}
-
-/// The type of a value, in the words of JSON Schema.
-pub(crate) fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => "integer",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// Whether an object has a member, or a member of a member: `sampling.tools`.
@@ -267,65 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_256_kib_is_read_and_a_larger_one_is_not() {
-        let text = |bytes: usize| raw(&format!("\"{}\"", "x".repeat(bytes - 2)));
-        assert!(value(&text(262_144)).is_some());
-        assert!(value(&text(262_145)).is_none());
-    }
-
-    #[test]
-    fn values_are_equal_by_what_they_mean() {
-        let equals = |one, other| Some(value(&raw(one))? == value(&raw(other))?);
-        assert_eq!(equals(r#"{"a":1.0,"b":[null,"\u00e4"]}"#, r#"{"b":[null,"ä"],"a":1}"#), Some(true));
-        assert_eq!(equals("9007199254740993", "9007199254740992"), Some(false));
-        assert_eq!(equals("100", "1E+2"), Some(true));
-        assert_eq!(equals("-0.0", "0"), Some(true));
-        assert_eq!(equals("0.10", "1e-1"), Some(true));
-        assert_eq!(equals("[1]", "[true]"), Some(false));
+    fn an_integer_may_be_written_with_a_fraction() {
         assert!(is_integer(&raw("1.0")) && !is_integer(&raw("1.5")) && !is_integer(&raw("true")));
-    }
-
-    #[test]
-    fn a_number_has_one_spelling_and_keeps_every_digit() {
-        for (given, one) in [
-            ("1", "1"),
-            ("1.0", "1"),
-            ("10e-1", "1"),
-            ("0.1E+1", "1"),
-            ("-0", "0"),
-            ("-0.0e5", "0"),
-            ("100", "100"),
-            ("1e2", "100"),
-            ("1.50", "1.5"),
-            ("-12.25", "-12.25"),
-            ("0.001", "0.001"),
-            ("1e-3", "0.001"),
-            ("1e400", "1e400"),
-            ("10e399", "1e400"),
-            ("1e500", "1e500"),
-            ("9007199254740993", "9007199254740993"),
-            ("123456789012345678901234567890", "1.2345678901234567890123456789e29"),
-            ("0.00000000012", "1.2e-10"),
-            ("1e99999999999999999999", "1e99999999999999999999"),
-            ("1.5e9223372036854775807", "1.5e9223372036854775807"),
-        ] {
-            assert_eq!(canonical_number(given), one, "{given}");
-            assert_eq!(canonical_number(one), one, "{given}");
-        }
-    }
-
-    #[test]
-    fn a_number_that_would_have_to_be_rounded_is_not_read() {
-        for exact in
-            ["18446744073709551615", "1e20", "0.30000000000000004", "1.7976931348623157e308", "5e-324"]
-        {
-            assert!(value(&raw(exact)).is_some(), "{exact}");
-        }
-        for inexact in
-            ["18446744073709551617", "0.10000000000000000001", "1e400", "1e-400", "1e99999999999999999999"]
-        {
-            assert!(value(&raw(inexact)).is_none(), "{inexact}");
-        }
     }
 
     #[test]

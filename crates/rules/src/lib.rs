@@ -43,7 +43,6 @@ mod prompts;
 mod resilience;
 mod resources;
 mod revisions;
-mod schema;
 mod server_view;
 mod stdio;
 mod tools;
@@ -62,7 +61,7 @@ pub use compatibility::{
 };
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse};
 pub use grammar::template_variables;
+pub use mcpjoin_schema::nonconformity;
 pub use revisions::Revisions;
 pub use rule::{Chapter, Finding, Level, Outcome, Rule, Source};
-pub use schema::nonconformity;
 pub use trace::{CallWarning, CallWarningKind, Channel, Ended, Event, Line, Probe, Run, Trace, What};

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use mcpjoin_proto::{Kind, Method, Raw, code};
+use mcpjoin_schema::{fault, lost_reference, nonconformity, value};
 
 use crate::base::code_of;
 use crate::features::{answered, are_unique, each, has_texts, is_kind, is_list, pages, tool_of};
-use crate::json::{has_kind, is_true, list, member, members, string, text, value};
+use crate::json::{has_kind, is_true, list, member, members, string, text};
 use crate::revisions::Revisions;
 use crate::rule::{Evidence, Outcome, Source};
-use crate::schema::{fault, lost_reference, nonconformity};
 use crate::server_view::{Reply, ServerView};
 use crate::trace::Probe;
 

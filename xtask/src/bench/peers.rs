@@ -91,9 +91,10 @@ impl Peers {
             // These parts have lists of their own.
             Part::Bridge => Vec::new(),
         };
-        // The pending tool is measured only in the cell where the runtime matters and the cost of a call shows.
-        let small = part == Part::Servers && cell.size == 64 && cell.depth == 16;
-        all.retain(|candidate| small || !candidate.name.contains("pending"));
+        // Where handlers run is measured only where the cost of a call shows; the pending tool only with several calls.
+        let small = part == Part::Servers && cell.size == 64;
+        all.retain(|candidate| small || !candidate.name.contains("multi-thread"));
+        all.retain(|candidate| cell.depth == 16 || !candidate.name.contains("pending"));
         all
     }
 
@@ -105,6 +106,11 @@ impl Peers {
             candidate("ours", demo()),
             // The library without the binary, and one tool, like the server on rmcp.
             candidate("ours, one tool", self.program("ours-server", &[])),
+            // Each handler in a task of its own, which is the default there, and in the task of its connection.
+            candidate("ours, multi-thread, own tasks", self.program("ours-server", &["--rt", "multi"])),
+            candidate("ours, multi-thread, inline", {
+                self.program("ours-server", &["--rt", "multi", "--inline"])
+            }),
             candidate("ours, pending once, multi-thread", {
                 self.program("ours-server", &["--rt", "multi", "--pending"])
             }),

@@ -75,7 +75,8 @@ impl Context {
     /// transport, and for a notification.
     ///
     /// It is shared and not copied. Every header is present, those with credentials included (`Authorization`, `Cookie`): this
-    /// crate never logs them, and `Debug` of the head shows them as `Sensitive`. Work that continues as a task keeps the head.
+    /// crate never logs them, and `Debug` of the head shows them as `Sensitive`. Work that continues as a task keeps the head, which
+    /// counts among the bytes of the task.
     ///
     /// ```
     /// use mcpjoin::server::{Context, NoArguments, Server, tool};
@@ -122,6 +123,14 @@ impl Context {
     #[cfg(feature = "http-server")]
     fn http_request(&self) -> Option<&RequestParts> {
         self.origin()?.attachment.as_ref()?.downcast_ref()
+    }
+
+    /// Returns the bytes of the HTTP head that this context keeps, beside the message.
+    pub(crate) fn head_bytes(&self) -> usize {
+        #[cfg(feature = "http-server")]
+        return self.http_request().map_or(0, RequestParts::bytes);
+        #[cfg(not(feature = "http-server"))]
+        0
     }
 
     /// Reports the progress of the request to its sender.

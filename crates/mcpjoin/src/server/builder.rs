@@ -23,9 +23,10 @@ use super::mount::Mounts;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
+use super::schema_profile::{ProfileChoice, SchemaProfile};
 use super::seal::{Keys, StateKey};
 use super::task::Tasks;
-use super::tools::{TaskMode, ToolEntry, VisibleTools};
+use super::tools::{ToolEntry, VisibleTools};
 use super::{
     CompletionOutput, Context, Handlers, Lifetime, Next, Offer, PromptDescription, PromptOutput, ReadRequest,
     ResourceOutput, ResourceTemplateDescription, Server, Shared, ToolOutput, TypedTool, capability,
@@ -150,6 +151,9 @@ struct Description {
     layers: Vec<Box<Layer>>,
     visible_tools: Option<Box<VisibleTools>>,
     mounts: Vec<(Source, Server)>,
+    profile_choice: Option<Box<ProfileChoice>>,
+    #[cfg(feature = "json-schema")]
+    validates_arguments: bool,
     problem: Option<BuildError>,
 }
 
@@ -176,6 +180,9 @@ impl ServerBuilder {
             layers: Vec::new(),
             visible_tools: None,
             mounts: Vec::new(),
+            profile_choice: None,
+            #[cfg(feature = "json-schema")]
+            validates_arguments: false,
             problem: None,
         }))
     }
@@ -248,7 +255,7 @@ impl ServerBuilder {
     /// over HTTP [without sessions](crate::transport::HttpOptions::stateless), where every client could list the tasks of
     /// all others.
     ///
-    /// A server keeps at most 1,024 tasks with 256 MiB of parameters and results, and for one principal or session at
+    /// A server keeps at most 1,024 tasks with 256 MiB of parameters, heads of HTTP requests and results, and for one principal or session at
     /// most 128 tasks with 32 MiB. Each task is kept for at most an hour, and cancelled if it still runs then.
     ///
     /// A task belongs to the principal ([`HttpOptions::principal`](crate::transport::HttpOptions::principal)) of its
@@ -438,6 +445,50 @@ impl ServerBuilder {
         self
     }
 
+    /// Chooses how the schemas in the list of tools are written for each client, because models and their clients differ in which
+    /// part of JSON Schema they take. Schemas of arguments and of results follow it, in all revisions.
+    ///
+    /// The function is called once for each page of the list, with the name and version by which the client describes itself:
+    /// `None` if it does not. It must be fast, and must not block. Each list is written once for each profile that is in use.
+    /// Tools accept the same arguments as without it. It has no effect on a server with a [`handler`](Self::handler) of its
+    /// own. With a second call, the new function replaces the first.
+    ///
+    /// ```
+    /// use mcpjoin::server::{SchemaProfile, Server};
+    ///
+    /// let server = Server::builder("tools", "1.0.0")
+    ///     .schema_profile(|client| match client {
+    ///         Some(client) if client.name.starts_with("gemini") => SchemaProfile::simplest(),
+    ///         _ => SchemaProfile::new(),
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    pub fn schema_profile(
+        mut self,
+        choose: impl Fn(Option<&Implementation>) -> SchemaProfile + Send + Sync + 'static,
+    ) -> Self {
+        self.0.profile_choice = Some(Box::new(choose));
+        self
+    }
+
+    /// Validates the arguments of all tools against their schemas, also of [raw tools](Self::raw_tool) and of those that are
+    /// added later. [`TypedTool::validate_arguments`] does so for one tool.
+    ///
+    /// Arguments that are not valid never reach the handler. The caller gets a result with `isError`, for the model to read: the
+    /// place, the rule and the value of up to eight violations. The schema is that of the tool, whatever
+    /// [`schema_profile`](Self::schema_profile) shows; in the draft that it names, by default 2020-12. `format` is an
+    /// annotation and not validated. Patterns are matched in linear time.
+    ///
+    /// Arguments whose validation would be more than about 100,000 applications of a schema are refused, also with `isError`. A
+    /// schema that cannot be compiled (a reference to another document, a pattern with look-around) makes each call of its tool
+    /// fail with -32603.
+    #[cfg(feature = "json-schema")]
+    pub fn validate_arguments(mut self) -> Self {
+        self.0.validates_arguments = true;
+        self
+    }
+
     fn take<T>(&mut self, made: Result<T, BuildError>) -> Option<T> {
         made.map_err(|problem| self.0.problem.get_or_insert(problem)).ok()
     }
@@ -450,7 +501,7 @@ impl ServerBuilder {
 
     fn with_tool(mut self, made: Result<ToolEntry, BuildError>) -> Self {
         if let Some(entry) = self.take(made) {
-            self.0.tasks |= entry.tasks.any();
+            self.0.tasks |= entry.mode.tasks.any();
             let name = entry.name().to_owned();
             let is_new = self.0.offer.tools.insert(&name, entry);
             self.fresh(is_new, "tools", &name);
@@ -481,13 +532,14 @@ impl ServerBuilder {
         self.with_tool(made)
     }
 
-    /// Adds a tool whose arguments stay JSON. They are an object that was not checked against the schema.
+    /// Adds a tool whose arguments stay JSON. They are an object, which is checked against the schema only if the server
+    /// validates arguments (`validate_arguments`, feature `json-schema`).
     pub fn raw_tool<F, Fut>(self, tool: Tool, f: F) -> Self
     where
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
-        self.with_tool(ToolEntry::new(tool, TaskMode::default(), f))
+        self.with_tool(ToolEntry::new(tool, f))
     }
 
     /// Adds a resource.
@@ -638,6 +690,9 @@ impl ServerBuilder {
             custom_handler,
             layers: described.layers,
             visible_tools: described.visible_tools,
+            profile_choice: described.profile_choice,
+            #[cfg(feature = "json-schema")]
+            validates_arguments: described.validates_arguments,
             completions: described.completions,
             tasks: Tasks::default(),
             connections: Mutex::default(),

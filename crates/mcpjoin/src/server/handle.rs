@@ -13,7 +13,7 @@ use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::subscription::ChangedList;
-use super::tools::{TaskMode, ToolEntry};
+use super::tools::ToolEntry;
 use super::{
     BuildError, Context, Offer, PromptDescription, PromptOutput, ReadRequest, ResourceOutput,
     ResourceTemplateDescription, Shared, ToolOutput, TypedTool,
@@ -108,11 +108,11 @@ impl ServerHandle {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         self.check(ChangedList::Tools)?;
-        self.put_tool(ToolEntry::new(tool, TaskMode::default(), f)?)
+        self.put_tool(ToolEntry::new(tool, f)?)
     }
 
     fn put_tool(&self, entry: ToolEntry) -> Result<(), ChangeError> {
-        if entry.tasks.any() && !self.0.offers_tasks() {
+        if entry.mode.tasks.any() && !self.0.offers_tasks() {
             return Err(ChangeError::Fixed("extensions (tasks)"));
         }
         let name = entry.name().to_owned();

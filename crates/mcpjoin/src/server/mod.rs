@@ -42,6 +42,7 @@ mod output;
 mod prompts;
 mod resources;
 pub(crate) mod schema;
+mod schema_profile;
 mod seal;
 mod service;
 mod state;
@@ -50,6 +51,8 @@ mod task;
 mod template;
 mod texts;
 pub(crate) mod tools;
+#[cfg(feature = "json-schema")]
+mod validation;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -129,6 +132,7 @@ pub use mcpjoin_proto::session::Limits;
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::{PromptArguments, PromptDescription, TypedPrompt, prompt};
 pub use resources::{ReadRequest, ResourceTemplateDescription, TypedResourceTemplate, resource_template};
+pub use schema_profile::SchemaProfile;
 /// The crate that derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use seal::StateKey;
@@ -145,6 +149,7 @@ use self::list::List;
 use self::mount::Mounts;
 use self::prompts::PromptEntry;
 use self::resources::{ResourceEntry, TemplateEntry};
+use self::schema_profile::ProfileChoice;
 use self::seal::Keys;
 use self::service::Service;
 use self::subscription::Outbox;
@@ -192,6 +197,11 @@ struct Shared {
     /// The outermost first.
     layers: Vec<Box<Layer>>,
     visible_tools: Option<Box<VisibleTools>>,
+    /// The schemas in the list of tools, by client. `None`: as they were registered.
+    profile_choice: Option<Box<ProfileChoice>>,
+    /// The arguments of all tools are validated.
+    #[cfg(feature = "json-schema")]
+    validates_arguments: bool,
     completions: Completions,
     tasks: Tasks,
     connections: Mutex<Connections>,
@@ -418,6 +428,12 @@ impl Shared {
         let mut joined = tool.description().clone();
         joined.name = name.to_owned();
         is_visible(cx, &joined)
+    }
+
+    /// Returns the profile of the schemas that a client is shown.
+    fn schemas_for(&self, client: Option<&Arc<ClientInfo>>) -> SchemaProfile {
+        let Some(choose) = &self.profile_choice else { return SchemaProfile::new() };
+        choose(client.and_then(|client| client.info.as_deref()))
     }
 
     fn offers_tasks(&self) -> bool {

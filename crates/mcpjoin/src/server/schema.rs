@@ -74,7 +74,7 @@ fn of_input<T: JsonSchema>() -> Option<Input> {
 }
 
 /// Whether arrays and objects are nested at most `depth` deep.
-fn is_shallow(value: &Value, depth: usize) -> bool {
+pub(super) fn is_shallow(value: &Value, depth: usize) -> bool {
     let inner = |value: &Value| depth.checked_sub(1).is_some_and(|depth| is_shallow(value, depth));
     match value {
         Value::Object(object) => object.values().all(inner),

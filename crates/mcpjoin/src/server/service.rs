@@ -14,6 +14,7 @@ use super::blocking::in_own_task;
 use super::layer::Next;
 use super::list::page_of;
 use super::resources::{self, Reader};
+use super::schema_profile::SchemaProfile;
 use super::tools::{self, ToolEntry, VisibleTools};
 use super::{Context, Shared, decode_params, task};
 use crate::connection;
@@ -134,7 +135,7 @@ impl Service {
         let context = |request: Request| self.context(profile, request, cx.clone());
         match request.method {
             Method::ListTools => match &server.visible_tools {
-                None => self.list_tools(profile, &request),
+                None => self.list_tools(profile, &request, server.schemas_for(cx.client())),
                 Some(is_visible) => self.list_visible_tools(is_visible, &context(request)),
             },
             Method::ListResources => {
@@ -188,22 +189,28 @@ impl Service {
             let entry = entry.filter(|entry| self.server.shows(entry, &name, &cx));
             entry.ok_or_else(|| unknown("tool", &name))?
         };
-        let own_task = self.own_tasks && !entry.inline;
+        let own_task = self.own_tasks && !entry.mode.inline;
         let response = task::call(&self.server, entry, cx)?;
         Ok(if own_task { in_own_task(Method::CallTool, response) } else { response })
     }
 
-    fn list_tools(&self, profile: &Profile, request: &Request) -> Result<Reply, ErrorObject> {
+    fn list_tools(
+        &self,
+        profile: &Profile,
+        request: &Request,
+        schemas: SchemaProfile,
+    ) -> Result<Reply, ErrorObject> {
         let offer = self.server.offer.read();
-        let page = offer.tools.page(request, "tools", self.page_size, |tool| tool.show(profile));
-        page.map(Reply::Complete)
+        let show = |tool: &ToolEntry| tool.show(profile, schemas);
+        offer.tools.page(request, "tools", self.page_size, show).map(Reply::Complete)
     }
 
     fn list_visible_tools(&self, is_visible: &VisibleTools, cx: &Context) -> Result<Reply, ErrorObject> {
         let (mut tools, last) = self.server.offer.read().tools.numbered();
         // Without the lock: the function may change what the server offers.
         tools.retain(|(_, tool)| is_visible(cx, tool.description()));
-        let show = |tool: &ToolEntry| tool.show(cx.profile());
+        let schemas = self.server.schemas_for(cx.client());
+        let show = |tool: &ToolEntry| tool.show(cx.profile(), schemas);
         page_of(&tools, last, cx.params(), "tools", self.page_size, show).map(Reply::Complete)
     }
 

@@ -111,7 +111,7 @@ fn simple(value: &str) -> Option<String> {
 }
 
 /// Decodes percent-encoding. `None` if the result is not UTF-8.
-fn decoded(value: &str) -> Option<String> {
+pub(super) fn decoded(value: &str) -> Option<String> {
     if !value.contains('%') {
         return Some(value.to_owned());
     }

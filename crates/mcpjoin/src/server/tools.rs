@@ -21,6 +21,9 @@ use serde::de::DeserializeOwned;
 
 use super::input::emulate_rounds;
 use super::output::write_offloaded;
+use super::schema_profile::{MAX_PROFILES, SchemaProfile};
+#[cfg(feature = "json-schema")]
+use super::validation::{Refused, Validator};
 use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, encode, schema};
 use crate::handler::ResponseFuture;
 
@@ -36,15 +39,25 @@ use crate::handler::ResponseFuture;
 #[must_use]
 pub fn tool<A>(name: impl Into<String>) -> TypedTool<A> {
     let tool = Tool::new(name, Raw::empty_object());
-    TypedTool { tool, tasks: TaskMode::default(), inline: false, arguments: PhantomData }
+    TypedTool { tool, mode: ToolMode::default(), arguments: PhantomData }
 }
 
 /// The description of a tool. Created by [`tool`].
 pub struct TypedTool<A> {
     tool: Tool,
-    tasks: TaskMode,
-    inline: bool,
+    mode: ToolMode,
     arguments: PhantomData<fn(A)>,
+}
+
+/// How a tool is called.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ToolMode {
+    pub(super) tasks: TaskMode,
+    /// The handler runs in the task of its connection on every runtime.
+    pub(super) inline: bool,
+    /// The arguments are validated against the schema.
+    #[cfg(feature = "json-schema")]
+    validates: bool,
 }
 
 /// How a tool uses tasks.
@@ -117,7 +130,32 @@ impl<A> TypedTool<A> {
     /// long. See [`ServerBuilder::inline_handlers`](super::ServerBuilder::inline_handlers).
     #[must_use]
     pub const fn inline(mut self) -> Self {
-        self.inline = true;
+        self.mode.inline = true;
+        self
+    }
+
+    /// Validates the arguments of each call against the tool's schema, before they are decoded: ranges, lengths and patterns
+    /// (`#[schemars(range(min = 1))]`) are promises to the model that decoding does not check. See
+    /// [`ServerBuilder::validate_arguments`](super::ServerBuilder::validate_arguments), which does so for all tools.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Server, tool};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Page {
+    ///     #[schemars(range(min = 1))]
+    ///     number: u32,
+    /// }
+    ///
+    /// let server = Server::builder("book", "1.0.0")
+    ///     .tool(tool("read").validate_arguments(), |page: Page, _| async move { page.number.to_string() })
+    ///     .build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    #[cfg(feature = "json-schema")]
+    #[must_use]
+    pub const fn validate_arguments(mut self) -> Self {
+        self.mode.validates = true;
         self
     }
 
@@ -128,7 +166,7 @@ impl<A> TypedTool<A> {
     /// A tool that first has to ask its client for input starts its task itself: [`Context::start_task`].
     #[must_use]
     pub const fn as_task(mut self) -> Self {
-        self.tasks.whole = true;
+        self.mode.tasks.whole = true;
         self
     }
 
@@ -139,7 +177,7 @@ impl<A> TypedTool<A> {
     /// have no tasks, wait.
     #[must_use]
     pub const fn requires_tasks(mut self) -> Self {
-        self.tasks.required = true;
+        self.mode.tasks.required = true;
         self
     }
 }
@@ -172,16 +210,19 @@ pub(super) struct ToolEntry {
     /// The schema of its arguments, if it was derived and is not part of `tool`.
     input: Option<schema::Input>,
     call: Box<ToolCall>,
-    pub(super) tasks: TaskMode,
-    /// The handler runs in the task of its connection on every runtime.
-    pub(super) inline: bool,
+    pub(super) mode: ToolMode,
     /// Structured results are wrapped in an object, where the revision requires an object.
     wraps: bool,
     /// The arguments that clients repeat in headers over HTTP. Computed when they are first needed.
     #[cfg(feature = "http-server")]
     header_marks: OnceLock<Arc<[HeaderMark]>>,
+    /// Its compiled schema. Compiled when arguments are first validated.
+    #[cfg(feature = "json-schema")]
+    validator: Validator,
     /// Its entries in lists. Encoded when they are first needed.
     listings: OnceLock<Listings>,
+    /// The same for each profile of schemas that is in use.
+    simpler_listings: OnceLock<Box<[OnceLock<Listings>; MAX_PROFILES]>>,
 }
 
 /// The entry of a tool in the list, for each kind of revision.
@@ -197,7 +238,7 @@ struct Listings {
 }
 
 impl ToolEntry {
-    pub(super) fn new<F, Fut>(tool: Tool, tasks: TaskMode, f: F) -> Result<Self, BuildError>
+    pub(super) fn new<F, Fut>(tool: Tool, f: F) -> Result<Self, BuildError>
     where
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
@@ -209,7 +250,7 @@ impl ToolEntry {
             let future = f(arguments(cx.params()), cx.clone());
             Self::answer(entry, cx, future)
         });
-        Ok(Self::of(tool, None, tasks, false, call))
+        Ok(Self::of(tool, None, ToolMode::default(), call))
     }
 
     pub(super) fn typed<A, F, Fut>(
@@ -233,33 +274,26 @@ impl ToolEntry {
                     let future = f(arguments, cx.clone());
                     Self::answer(entry, cx, future)
                 }
-                Err(problem) => {
-                    let failed = CallToolResult::error(format!("invalid arguments: {problem}"));
-                    Box::pin(ready(entry.finish(cx.profile(), Ok(ToolReply::Result(failed)))))
-                }
+                Err(problem) => Box::pin(ready(entry.refuse_arguments(&cx, &problem))),
             }
         });
-        Ok(Self::of(tool.tool, Some(input), tool.tasks, tool.inline, call))
+        Ok(Self::of(tool.tool, Some(input), tool.mode, call))
     }
 
-    fn of(
-        tool: Tool,
-        input: Option<schema::Input>,
-        tasks: TaskMode,
-        inline: bool,
-        call: Box<ToolCall>,
-    ) -> Self {
+    fn of(tool: Tool, input: Option<schema::Input>, mode: ToolMode, call: Box<ToolCall>) -> Self {
         let wraps = tool.output_schema.as_ref().is_some_and(|output| !schema::is_of_object(output));
         Self {
             tool,
             input,
             call,
-            tasks,
-            inline,
+            mode,
             wraps,
             #[cfg(feature = "http-server")]
             header_marks: OnceLock::new(),
+            #[cfg(feature = "json-schema")]
+            validator: Validator::default(),
             listings: OnceLock::new(),
+            simpler_listings: OnceLock::new(),
         }
     }
 
@@ -272,14 +306,22 @@ impl ToolEntry {
         &self.tool
     }
 
+    /// Returns the schema of its arguments.
+    fn input_schema(&self) -> Raw {
+        self.input.as_ref().map_or_else(|| self.tool.input_schema.clone(), schema::Input::write)
+    }
+
     /// Encodes the list entries. Done on demand, so that a server with many tools starts fast.
-    fn write_listings(&self) -> Listings {
+    fn write_listings(&self, schemas: SchemaProfile) -> Listings {
         let mut tool = self.tool.clone();
-        if let Some(input) = &self.input {
-            tool.input_schema = input.write();
+        tool.input_schema = self.input_schema();
+        let is_changed = schemas != SchemaProfile::new();
+        if is_changed {
+            tool.input_schema = schemas.input(&tool.input_schema);
         }
         let mut with = |output: Option<Raw>, execution: Option<ToolExecution>| {
-            tool.output_schema = output;
+            tool.output_schema =
+                output.map(|output| if is_changed { schemas.output(&output) } else { output });
             tool.execution = execution;
             Raw::from_value(&tool).expect("a tool is texts, JSON and booleans, which all have a text")
         };
@@ -294,7 +336,7 @@ impl ToolEntry {
             Some(_) => any.clone(),
             None => none.clone(),
         };
-        let as_task = match self.tasks.support() {
+        let as_task = match self.mode.tasks.support() {
             Some(support) => with(object, Some(ToolExecution::default().with_task_support(support))),
             None => objects.clone(),
         };
@@ -305,18 +347,19 @@ impl ToolEntry {
     /// skip such a tool.
     #[cfg(feature = "http-server")]
     pub(super) fn header_marks(&self) -> &Arc<[HeaderMark]> {
-        self.header_marks.get_or_init(|| {
-            let marks = match &self.input {
-                Some(input) => header_marks(&input.write()),
-                None => header_marks(&self.tool.input_schema),
-            };
-            marks.unwrap_or_default().into()
-        })
+        self.header_marks.get_or_init(|| header_marks(&self.input_schema()).unwrap_or_default().into())
     }
 
-    /// Returns its list entry for a revision.
-    pub(super) fn show(&self, profile: &Profile) -> Raw {
-        let listings = self.listings.get_or_init(|| self.write_listings());
+    /// Returns its list entry for a revision, with schemas of this profile.
+    pub(super) fn show(&self, profile: &Profile, schemas: SchemaProfile) -> Raw {
+        let listings = if schemas == SchemaProfile::new() {
+            &self.listings
+        } else {
+            let all =
+                self.simpler_listings.get_or_init(|| Box::new([const { OnceLock::new() }; MAX_PROFILES]));
+            &all[schemas.number()]
+        };
+        let listings = listings.get_or_init(|| self.write_listings(schemas));
         match profile {
             profile if profile.structured_any => listings.any.clone(),
             profile if profile.core_tasks => listings.as_task.clone(),
@@ -328,7 +371,26 @@ impl ToolEntry {
     /// Calls the tool, and emulates rounds if it requests input and the client does not repeat its request.
     pub(super) fn call(self: Arc<Self>, cx: Context) -> ResponseFuture {
         let entry = self.clone();
+        #[cfg(feature = "json-schema")]
+        if (self.mode.validates || cx.0.server.validates_arguments) && cx.0.emulated.is_none() {
+            // In the future and not before, so that it runs in the task of the handler.
+            return Box::pin(async move {
+                match entry.validator.check(|| entry.input_schema(), &arguments(cx.params())) {
+                    Ok(()) => (self.call)(entry, cx).await,
+                    Err(Refused::Arguments(problem)) => entry.refuse_arguments(&cx, &problem),
+                    Err(Refused::Schema(problem)) => {
+                        Err(ErrorObject::internal(format!("the tool {}: {problem}", entry.name())))
+                    }
+                }
+            });
+        }
         (self.call)(entry, cx)
+    }
+
+    /// Returns the result for arguments that are not valid, for the model to read.
+    fn refuse_arguments(&self, cx: &Context, problem: &dyn fmt::Display) -> Result<Reply, ErrorObject> {
+        let failed = CallToolResult::error(format!("invalid arguments: {problem}"));
+        self.finish(cx.profile(), Ok(ToolReply::Result(failed)))
     }
 
     /// Turns the handler's future into a response. One box for everything, as each call needs one.

@@ -247,3 +247,42 @@ fn a_task_of_the_extension_is_told_to_nobody_but_its_principal() {
         }
     });
 }
+
+/// Eight calls whose parameters are 64 KiB less than the share of one client, in the protocol of each era.
+#[test]
+fn a_task_that_runs_counts_the_head_of_its_request_among_the_bytes_of_its_client() {
+    const PARAMS: usize = 4 * 1024 * 1024 - 8 * 1024;
+    run(async {
+        for (is_modern, head, accepted) in
+            [(false, 0, 8), (false, 50 * 1024, 7), (true, 0, 8), (true, 50 * 1024, 7)]
+        {
+            let (peer, _) = peer(HttpOptions::new().principal(bearer));
+            let mut ada = peer.with("authorization", "Bearer ada");
+            if !is_modern {
+                ada = ada.open(LEGACY).await;
+            }
+            if head > 0 {
+                ada = ada.with("x-large", &"h".repeat(head));
+            }
+            let mut begun = 0;
+            for _ in 0..8 {
+                let mut params = json!({ "name": "never", "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientCapabilities": {
+                        "extensions": { "io.modelcontextprotocol/tasks": {} }
+                    }
+                } });
+                if !is_modern {
+                    params = json!({ "name": "never", "task": {} });
+                }
+                let rest = PARAMS - params.to_string().len() - r#","x":"""#.len();
+                params["x"] = "x".repeat(rest).into();
+                let call = request(1, "tools/call", params);
+                let sender = if is_modern { ada.modern("tools/call", "never") } else { ada.clone() };
+                let answer = sender.post(call).await.json().await;
+                begun += usize::from(answer["error"].is_null());
+            }
+            assert_eq!(begun, accepted, "modern: {is_modern}, {head} bytes of headers");
+        }
+    });
+}

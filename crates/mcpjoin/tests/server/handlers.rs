@@ -98,6 +98,18 @@ impl Store {
         ["kind", "rude"].into_iter().filter(|tone| tone.starts_with(&typed)).collect()
     }
 
+    /// Blocks its thread.
+    #[completion(prompt = "summarize", argument = "thread", blocking)]
+    fn threads(&self, typed: String, cx: Context) -> Result<Vec<String>> {
+        let place = if thread::current().id() == self.home { "home" } else { "elsewhere" };
+        Ok(vec![format!("{typed} {place} {}", cx.is_cancelled())])
+    }
+
+    #[completion(resource = "note://{id}", argument = "id", blocking)]
+    fn all_ids(self: Arc<Self>, #[arguments] params: CompleteParams) -> Vec<String> {
+        vec![params.argument.value; 1 + usize::from(thread::current().id() == self.home)]
+    }
+
     #[completion(prompt = "summarize", argument = "id")]
     async fn ids(&self, #[arguments] params: CompleteParams, _cx: Context) -> Result<Vec<String>> {
         let notes = self.notes.lock().unwrap();
@@ -213,9 +225,12 @@ fn methods_are_called_with_their_arguments() {
             let read = ask(&client, "resources/read", json!({ "uri": "note://all" })).await.unwrap();
             assert_eq!(read["contents"][0]["mimeType"], "application/json");
 
-            for (argument, typed, proposed) in
-                [("tone", "r", json!(["rude"])), ("id", "", json!(["5", "6"])), ("other", "", json!([]))]
-            {
+            for (argument, typed, proposed) in [
+                ("tone", "r", json!(["rude"])),
+                ("id", "", json!(["5", "6"])),
+                ("other", "", json!([])),
+                ("thread", "t", json!(["t elsewhere false"])),
+            ] {
                 let params = json!({
                     "ref": { "type": "ref/prompt", "name": "summarize" },
                     "argument": { "name": argument, "value": typed }
@@ -223,6 +238,12 @@ fn methods_are_called_with_their_arguments() {
                 let completed = ask(&client, "completion/complete", params).await.unwrap();
                 assert_eq!(completed["completion"]["values"], proposed, "{argument}");
             }
+            let params = json!({
+                "ref": { "type": "ref/resource", "uri": "note://{id}" },
+                "argument": { "name": "id", "value": "5" }
+            });
+            let completed = ask(&client, "completion/complete", params).await.unwrap();
+            assert_eq!(completed["completion"]["values"], json!(["5"]), "once, because it is elsewhere");
         }
     });
 }

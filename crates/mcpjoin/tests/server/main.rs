@@ -10,6 +10,7 @@ mod lists;
 mod mount;
 mod own_tasks;
 mod replicas;
+mod schemas;
 mod state;
 mod tasks;
 mod tasks_core;

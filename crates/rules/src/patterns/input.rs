@@ -11,13 +11,13 @@ use std::fmt::Display;
 use bytes::Bytes;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Kind, Method, Needs, Raw, code};
+use mcpjoin_schema::nonconformity;
 
 use crate::base::goes_on;
 use crate::grammar::is_uri;
 use crate::json::{elements, has_kind, has_path, is_true, list, member, members, object, text, text_param};
 use crate::revisions::Revisions;
 use crate::rule::{Evidence, Finding, Outcome, Source};
-use crate::schema::nonconformity;
 use crate::server_view::{Reply, ServerView};
 use crate::trace::Probe;
 

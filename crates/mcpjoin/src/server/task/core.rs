@@ -37,7 +37,7 @@ pub(super) fn call(
     cx: &Context,
 ) -> Result<Option<Reply>, ErrorObject> {
     let asked = metadata(cx.params())?;
-    match (asked, entry.tasks.support()) {
+    match (asked, entry.mode.tasks.support()) {
         (None, Some(TaskSupport::Required)) => {
             Err(wrong_use(&format!("the tool {} runs only as a task: ask for one with `task`", entry.name())))
         }

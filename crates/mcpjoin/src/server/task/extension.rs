@@ -33,14 +33,14 @@ pub(super) fn call(
     entry: &Arc<ToolEntry>,
     cx: &Context,
 ) -> Result<Option<Reply>, ErrorObject> {
-    if !entry.tasks.any() {
+    if !entry.mode.tasks.any() {
         return Ok(None);
     }
     let declared = cx.client().is_some_and(|client| is_declared(client));
-    if entry.tasks.required && !declared {
+    if entry.mode.tasks.required && !declared {
         return Err(undeclared());
     }
-    if !(entry.tasks.whole && declared) {
+    if !(entry.mode.tasks.whole && declared) {
         return Ok(None);
     }
     start(server, cx, Protocol::Extension, MAX_TTL, |cx| entry.clone().call(cx)).map(Some)

@@ -43,7 +43,7 @@ const MAX_TASKS: usize = 1024;
 /// Maximum number of tasks of one principal or session, by the same rule: an eighth, so that others find capacity.
 const MAX_TASKS_PER_OWNER: usize = MAX_TASKS / 8;
 
-/// Maximum bytes of the parameters of running tasks and of the results of ended ones, by the same rule.
+/// Maximum bytes of the parameters and HTTP heads of running tasks and of the results of ended ones, by the same rule.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// The same for one principal or session: three messages of maximum size.
@@ -187,7 +187,8 @@ fn start<Fut>(
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    let asked = cx.params().map_or(0, |params| params.raw().len());
+    // What its context keeps while it runs.
+    let asked = cx.params().map_or(0, |params| params.raw().len()) + cx.head_bytes();
     let task = Arc::new(Task::new(server.keys.task_id()?, protocol.scope(cx), cx.0.session, ttl, asked));
     if server.tasks.insert(&task)? {
         tokio::spawn(expire_tasks(Arc::downgrade(server)));

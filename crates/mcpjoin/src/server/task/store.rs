@@ -41,8 +41,8 @@ pub(in super::super) struct Task {
     pub(super) created_at: String,
     pub(super) ttl: Duration,
     pub(super) expires: Instant,
-    /// The bytes of the parameters of its call.
-    param_bytes: usize,
+    /// The bytes of its call that it keeps: the parameters, and over HTTP the head of the request.
+    request_bytes: usize,
     /// Notifies of every change.
     state: watch::Sender<State>,
     /// The numbers of the requests that wait for its result. The newest carries its requests for input.
@@ -221,7 +221,7 @@ impl Task {
         scope: TaskScope,
         session: Option<u64>,
         ttl: Duration,
-        param_bytes: usize,
+        request_bytes: usize,
     ) -> Self {
         let created_at = now_iso_8601();
         let state = State {
@@ -238,7 +238,7 @@ impl Task {
             created_at,
             ttl,
             expires: Instant::now() + ttl,
-            param_bytes,
+            request_bytes,
             state: watch::Sender::new(state),
             waiting: watch::Sender::new(BTreeSet::new()),
             progress: Mutex::default(),
@@ -246,10 +246,10 @@ impl Task {
         }
     }
 
-    /// Returns the bytes that it holds: those of its parameters while it runs, those of its result afterwards.
+    /// Returns the bytes that it holds: those of its request while it runs, those of its result afterwards.
     fn held_bytes(&self) -> usize {
         match &self.state().end {
-            None => self.param_bytes,
+            None => self.request_bytes,
             Some(Outcome::Completed(result) | Outcome::ToolError(result, _)) => result.len(),
             Some(Outcome::Failed(error)) => error.message.len() + error.data.as_ref().map_or(0, Raw::len),
             Some(Outcome::Cancelled(_)) => 0,

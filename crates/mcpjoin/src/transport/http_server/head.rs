@@ -61,6 +61,15 @@ impl RequestParts {
         }
     }
 
+    /// The size of the URI and of all headers, in bytes: what keeping the head costs. Extensions are those of the program.
+    pub(crate) fn bytes(&self) -> usize {
+        let uri = &self.parts.uri;
+        let target = uri.authority().map_or(0, |authority| authority.as_str().len())
+            + uri.path_and_query().map_or(0, |target| target.as_str().len());
+        let headers = self.parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+        target + headers.sum::<usize>()
+    }
+
     pub(crate) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.admitted.get().and_then(Extensions::get::<T>).or_else(|| self.parts.extensions.get())
     }

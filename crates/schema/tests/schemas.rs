@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use mcpjoin_proto::Raw;
-use mcpjoin_rules::nonconformity;
+use mcpjoin_schema::nonconformity;
 
 fn reason(schema: &str, value: &str) -> Option<String> {
     let raw = |text: &str| Raw::parse(text.to_owned()).unwrap();

@@ -1,10 +1,8 @@
-//! JSON Schema: whether a schema is valid in its draft ([`fault`]), and whether a value conforms to one ([`conforms`]).
+//! Whether a schema is valid in its draft ([`fault`]), and whether a value conforms to one ([`conforms`]).
 //!
-//! Used by the rules about tools, sampling and elicitation, and by `mcpjoin validate` for the arguments of calls. The crate
-//! `jsonschema` decides; this file limits its work and words its findings. What cannot be decided is
+//! Used by the rules of `validate`, and by `compiled`, which shares the options and the limits. What cannot be decided is
 //! [`Conformance::Unknown`], which is never a finding: a reference to another document, a schema or a pattern that does not
-//! compile, a draft that is not known, a number that would have to be rounded, too much work. Nothing is fetched. `format`,
-//! `contentEncoding` and `contentMediaType` are annotations.
+//! compile, a draft that is not known, a number that would have to be rounded, too much work.
 //!
 //! <https://json-schema.org/draft/2020-12>
 
@@ -17,10 +15,10 @@ use jsonschema::{Draft, JsonType, PatternOptions, ValidationError, ValidationOpt
 use mcpjoin_proto::{Raw, Walk};
 use serde_json::Value;
 
-use crate::json::{type_name, value};
+use crate::number::{type_name, value};
 
 /// The work that one value may cost. A schema that is applied to a value counts [`APPLY_WORK`].
-const MAX_WORK: usize = 10_000_000;
+pub(crate) const MAX_WORK: usize = 10_000_000;
 const APPLY_WORK: usize = 100;
 /// Reading this many bytes of a text counts 1.
 const BYTES_OF_WORK: usize = 256;
@@ -31,7 +29,7 @@ const MAX_APPLY_DEPTH: usize = 200;
 /// How many references of a schema [`lost_reference`] looks up.
 const MAX_REFERENCES: usize = 1000;
 /// How many regular expressions a schema may have: compiling one of [`MAX_PATTERN_BYTES`] takes about 1 ms.
-const MAX_PATTERNS: usize = 200;
+pub(crate) const MAX_PATTERNS: usize = 200;
 /// The size of a compiled regular expression, and of its cache.
 const MAX_PATTERN_BYTES: usize = 1 << 18;
 /// Above this an integer is not exact as `f64`, in which `jsonschema` keeps `multipleOf`.
@@ -51,10 +49,12 @@ const DRAFTS: [(Draft, &str); 5] = [
 
 /// Whether a value conforms to a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Conformance {
+pub enum Conformance {
+    /// Yes.
     Yes,
     /// No, for this reason.
     No(String),
+    /// That cannot be decided.
     Unknown,
 }
 
@@ -68,7 +68,8 @@ pub fn nonconformity(schema: &Raw, instance: &Raw) -> Option<String> {
 }
 
 /// Whether a value conforms to a schema.
-pub(crate) fn conforms(schema: &Value, instance: &Value) -> Conformance {
+#[must_use]
+pub fn conforms(schema: &Value, instance: &Value) -> Conformance {
     let Some(draft) = draft(schema) else { return Conformance::Unknown };
     let mut patterns = Walk::new(MAX_PATTERNS);
     let mut budget = Budget { root: schema, draft, work: MAX_WORK };
@@ -84,7 +85,8 @@ pub(crate) fn conforms(schema: &Value, instance: &Value) -> Conformance {
 
 /// The first part of a schema that the meta-schema of its draft does not allow, with its place. `None` where the schema is
 /// valid, and where its draft is not known.
-pub(crate) fn fault(schema: &Value) -> Option<String> {
+#[must_use]
+pub fn fault(schema: &Value) -> Option<String> {
     let draft = draft(schema)?;
     let schema = without_ignored(schema, draft, true)?;
     let error = meta_schema(draft)?.validate(&schema).err()?;
@@ -94,7 +96,8 @@ pub(crate) fn fault(schema: &Value) -> Option<String> {
 }
 
 /// The first `$ref` of a schema that leads to no place in it.
-pub(crate) fn lost_reference(schema: &Value) -> Option<String> {
+#[must_use]
+pub fn lost_reference(schema: &Value) -> Option<String> {
     // References are relative to the identifier of the schema around them.
     if has_identifiers(schema, true) {
         return None;
@@ -103,7 +106,7 @@ pub(crate) fn lost_reference(schema: &Value) -> Option<String> {
 }
 
 /// The draft that a schema names, or 2020-12. `None` for one that is not known.
-fn draft(schema: &Value) -> Option<Draft> {
+pub(crate) fn draft(schema: &Value) -> Option<Draft> {
     let Some(named) = schema.get("$schema") else { return Some(Draft::Draft202012) };
     let name = named.as_str()?;
     let name = name.strip_prefix("https://").or_else(|| name.strip_prefix("http://"))?;
@@ -112,7 +115,7 @@ fn draft(schema: &Value) -> Option<Draft> {
     DRAFTS.iter().find_map(|(draft, known)| (*known == name).then_some(*draft))
 }
 
-fn options(draft: Draft) -> ValidationOptions<'static> {
+pub(crate) fn options(draft: Draft) -> ValidationOptions<'static> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
     jsonschema::options()
         .with_draft(draft)
@@ -169,7 +172,7 @@ fn without_ignored(schema: &Value, draft: Draft, is_root: bool) -> Option<Value>
     })
 }
 
-fn has_few_patterns(schema: &Value, walk: &mut Walk) -> bool {
+pub(crate) fn has_few_patterns(schema: &Value, walk: &mut Walk) -> bool {
     match schema {
         Value::Object(members) => members.iter().all(|(name, part)| {
             let patterns = match (&**name, part) {
@@ -185,15 +188,16 @@ fn has_few_patterns(schema: &Value, walk: &mut Walk) -> bool {
 }
 
 /// The work that applying a schema would be, counted before it is done: references may expand a schema exponentially.
-struct Budget<'a> {
-    root: &'a Value,
-    draft: Draft,
-    work: usize,
+pub(crate) struct Budget<'a> {
+    pub(crate) root: &'a Value,
+    pub(crate) draft: Draft,
+    /// What is left.
+    pub(crate) work: usize,
 }
 
 impl Budget<'_> {
     /// Counts what applying a schema to a value costs. `false`: too much, or a keyword that is not decided here.
-    fn apply(&mut self, schema: &Value, instance: &Value, depth: usize) -> bool {
+    pub(crate) fn apply(&mut self, schema: &Value, instance: &Value, depth: usize) -> bool {
         if depth > MAX_APPLY_DEPTH || !self.spend(APPLY_WORK) {
             return false;
         }
@@ -340,7 +344,7 @@ fn lost(root: &Value, schema: &Value, walk: &mut Walk) -> Option<String> {
 }
 
 /// A place in a value, as a person writes it: `orders[2].price`.
-fn place(path: &Location) -> String {
+pub(crate) fn place(path: &Location) -> String {
     let mut place = String::new();
     for segment in path {
         match segment {
@@ -351,7 +355,7 @@ fn place(path: &Location) -> String {
     place
 }
 
-fn member_place(place: &str, name: &str) -> String {
+pub(crate) fn member_place(place: &str, name: &str) -> String {
     if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") }
 }
 
@@ -404,7 +408,7 @@ fn reason(error: &ValidationError<'_>) -> Option<String> {
 }
 
 /// Of an error about alternatives, the error of the alternative that got furthest.
-fn innermost<'e>(error: &'e ValidationError<'_>) -> &'e ValidationError<'e> {
+pub(crate) fn innermost<'e>(error: &'e ValidationError<'_>) -> &'e ValidationError<'e> {
     let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
         error.kind()
     else {
