@@ -451,7 +451,7 @@ impl ServerBuilder {
     /// The function is called once for each page of the list, with the name and version by which the client describes itself:
     /// `None` if it does not. It must be fast, and must not block. Each list is written once for each profile that is in use.
     /// Tools accept the same arguments as without it. It has no effect on a server with a [`handler`](Self::handler) of its
-    /// own. With a second call, the new function replaces the first.
+    /// own, and none on the tools of a mounted server, which chooses for itself. With a second call, the new function replaces the first.
     ///
     /// ```
     /// use mcpjoin::server::{SchemaProfile, Server};
