@@ -16,7 +16,7 @@ use super::pages::ToolFilter;
 use super::subscription::{LegacySubscriptions, ResourceStreams};
 use super::task::TaskRegistry;
 use super::{Client, ConnectError, Inner, OpenConnection};
-use crate::connection::{Connection, NotificationObserver, OnViolation, Setup};
+use crate::connection::{Connection, Layers, NotificationObserver, OnViolation, Setup};
 use crate::handler::{ErasedHandler, SharedHandler};
 #[cfg(all(unix, feature = "child"))]
 use crate::transport::ChildHandle;
@@ -38,6 +38,7 @@ pub(super) struct Plan {
     pub(super) on_notification: Option<OnNotification>,
     pub(super) notification_handlers: NotificationHandlers,
     pub(super) on_violation: Option<OnViolation>,
+    pub(super) layers: Layers,
     pub(super) caching: CacheConfig,
 }
 
@@ -73,6 +74,7 @@ impl Plan {
             limits: Arc::new(self.limits.clone()),
             on_violation: self.on_violation.clone(),
             notification_observer: Some(notification_observer),
+            layers: self.layers.clone(),
         };
         let tasks = Arc::<TaskRegistry>::default();
         let handler: Arc<dyn ErasedHandler> = match &self.handler {

@@ -20,12 +20,15 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::call_queue::CallQueue;
+use super::layer::Layer;
 use super::offload::Offload;
 
 pub(crate) struct Core {
     state: Mutex<Inner>,
     epoch: Instant,
     pub(crate) offload: Arc<Offload>,
+    /// The layers around own requests, from the outermost to the innermost.
+    pub(super) layers: Arc<[Box<Layer>]>,
 }
 
 pub(crate) struct Inner {
@@ -135,7 +138,7 @@ const SLOT_NOTIFICATIONS: usize = 1024;
 const SLOT_BYTES: usize = 4 * 1024 * 1024;
 
 impl Core {
-    pub(crate) fn new(session: Session) -> Self {
+    pub(crate) fn new(session: Session, layers: Arc<[Box<Layer>]>) -> Self {
         Self {
             state: Mutex::new(Inner {
                 session,
@@ -152,6 +155,7 @@ impl Core {
             }),
             epoch: Instant::now(),
             offload: Arc::default(),
+            layers,
         }
     }
 

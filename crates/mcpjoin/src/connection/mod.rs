@@ -1,8 +1,9 @@
 //! A protocol session that runs over a transport.
 //!
-//! The path of a request: `client` creates a [`Calling`]. `core` holds the session, the slots of pending calls and the queue
-//! of calls that wait for capacity, behind one lock that is never held across an await. `driver` moves messages between
-//! session and transport, runs handlers and sets timers. Nothing here knows tools or resources.
+//! The path of a request: `client` creates a [`Calling`], which passes the layers (`layer`) where there are any. `core` holds
+//! the session, the slots of pending calls and the queue of calls that wait for capacity, behind one lock that is never
+//! held across an await. `driver` moves messages between session and transport, runs handlers and sets timers. Nothing
+//! here knows tools or resources.
 
 mod call_queue;
 mod calling;
@@ -10,6 +11,7 @@ mod context;
 mod core;
 mod driver;
 mod handler_tasks;
+mod layer;
 mod offload;
 pub(crate) mod rounds;
 
@@ -27,6 +29,10 @@ pub(crate) use self::core::NotificationQueue;
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
+pub use layer::Next;
+#[cfg(feature = "client")]
+pub(crate) use layer::OutcomeFuture;
+pub(crate) use layer::Layer;
 #[cfg(feature = "server")]
 pub(crate) use handler_tasks::WatchedResponse;
 pub(crate) use handler_tasks::panicked;
@@ -58,7 +64,17 @@ pub struct Setup {
     pub limits: Arc<Limits>,
     pub on_violation: Option<OnViolation>,
     pub notification_observer: Option<NotificationObserver>,
+    pub layers: Layers,
 }
+
+/// The layers around the own requests of a connection, from the outermost to the innermost.
+#[doc(hidden)]
+#[derive(Clone, Default)]
+#[allow(
+    missing_debug_implementations,
+    reason = "it holds functions, and only the crates of this repository see it"
+)]
+pub struct Layers(pub(crate) Arc<[Box<Layer>]>);
 
 /// Sees every notification on arrival, before its recipient does: one that belongs to a call may wait in the slot of the
 /// call. Runs under the connection's lock, so it must be short and must not use the connection. The wakers that it adds are
@@ -70,11 +86,11 @@ impl Connection {
     /// Creates a connection over a transport. Nothing happens unless the driver is run.
     #[doc(hidden)]
     pub fn new(link: Link, setup: Setup, handler: impl ErasedHandler + 'static) -> (Self, Driver) {
-        let Setup { role, limits, on_violation, notification_observer } = setup;
+        let Setup { role, limits, on_violation, notification_observer, layers } = setup;
         let mut io = link.into_transport();
         io.configure(&limits);
         let session = Session::new(role, io.caps(), limits);
-        let core = Arc::new(Core::new(session));
+        let core = Arc::new(Core::new(session, layers.0));
         let driver = Driver::new(core.clone(), io, Box::new(handler), (on_violation, notification_observer));
         (Self { core }, driver)
     }
@@ -96,7 +112,8 @@ impl Connection {
         .await
     }
 
-    /// Starts a request. Nothing is sent before the [`Calling`] is polled; dropping it cancels the request.
+    /// Starts a request, which passes the layers of the client. Nothing is sent before the [`Calling`] is polled; dropping it
+    /// cancels the request.
     pub fn call(&self, call: Call) -> Calling {
         Calling::new(self.core.clone(), call)
     }

@@ -146,7 +146,7 @@ use self::service::Service;
 use self::subscription::Outbox;
 use self::task::Tasks;
 use self::tools::{ToolEntry, VisibleTools};
-use crate::connection::{Connection, Driver, Setup};
+use crate::connection::{Connection, Driver, Layers, Setup};
 use crate::handler::ErasedHandler;
 use crate::transport::Link;
 
@@ -268,6 +268,7 @@ impl Server {
             limits: self.0.limits.clone(),
             on_violation: None,
             notification_observer: None,
+            layers: Layers::default(),
         };
         let own_tasks = !self.0.inline_handlers && blocking::has_other_threads();
         let service = Service { server: self.0.clone(), session: one_client.then_some(number), own_tasks };
