@@ -146,7 +146,7 @@ pub(crate) fn clippy_detached(root: &Path) -> Result<()> {
 
 /// The features of the library; each is built alone with its dependencies. Without `tls-aws-lc-rs`, which compiles C for
 /// minutes: `beside` builds it.
-const FEATURES: [&str; 10] = [
+const FEATURES: [&str; 13] = [
     "",
     "client",
     "server",
@@ -157,6 +157,9 @@ const FEATURES: [&str; 10] = [
     "http-client,tls-ring",
     "http-server",
     "testing",
+    "otel",
+    "otel,client",
+    "otel,server",
 ];
 
 /// Builds the library with one feature at a time, as its users do. Each must compile without a warning.

@@ -22,7 +22,7 @@ use super::pools::Pools;
 use super::tools::ToolFilter;
 use super::upstream::Upstream;
 use mcpjoin::client::Client;
-use mcpjoin::connection::{Connection, Context, Setup};
+use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
 
 /// Serves a client that has sent `initialize`.
@@ -83,6 +83,7 @@ pub(super) async fn serve(
         limits: settings.limits.clone(),
         on_violation: None,
         notification_observer: None,
+        layers: Layers::default(),
     };
     drop(server);
     let handler = FromClient {

@@ -25,7 +25,7 @@ use super::pools::Pools;
 use super::relay::{call, forward_with};
 use super::tools::{HeaderMarks, ToolFilter};
 use mcpjoin::client::{Client, RestartError};
-use mcpjoin::connection::{Connection, Context, Setup};
+use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
 
 /// Serves a client that gives its version in each request.
@@ -60,6 +60,7 @@ pub(super) async fn serve(
         limits: settings.limits.clone(),
         on_violation: None,
         notification_observer: None,
+        layers: Layers::default(),
     };
     drop(pool);
     let last_pool = Arc::new(LastPool::default());

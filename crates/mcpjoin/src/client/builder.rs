@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use mcpjoin_proto::session::{ClientRole, EraChoice, Limits, Presents, Violation};
+use mcpjoin_proto::session::{Call, CallError, ClientRole, EraChoice, Limits, Presents, Reply, Violation};
 use mcpjoin_proto::types::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation,
     LogMessageParams, ResourceUpdatedParams, Root,
@@ -16,10 +16,12 @@ use super::connection_cache::{CacheConfig, CacheSource};
 use super::input::{self, InputHandlers, OnNotification};
 use super::notifications::NotificationHandlers;
 use super::opening::Plan;
-use super::{Cache, Client, ConnectError};
-use crate::connection::OnViolation;
+use super::{Cache, Client, ConnectError, Next};
 use crate::connection::rounds::MAX_ROUNDS;
+use crate::connection::{Layer, Layers, OnViolation, OutcomeFuture};
 use crate::handler::{ErasedHandler, Handler};
+#[cfg(feature = "otel")]
+use crate::otel::{self, Instruments};
 use crate::transport::Link;
 
 /// Maximum number of pages of one list.
@@ -54,6 +56,9 @@ pub struct ClientBuilder {
     on_notification: Option<OnNotification>,
     notification_handlers: NotificationHandlers,
     on_violation: Option<OnViolation>,
+    layers: Vec<Box<Layer>>,
+    #[cfg(feature = "otel")]
+    telemetry: Option<Arc<Instruments>>,
     caching: CacheConfig,
 }
 
@@ -79,6 +84,9 @@ impl ClientBuilder {
             on_notification: None,
             notification_handlers: NotificationHandlers::default(),
             on_violation: None,
+            layers: Vec::new(),
+            #[cfg(feature = "otel")]
+            telemetry: None,
             caching: CacheConfig::default(),
         }
     }
@@ -370,6 +378,64 @@ impl ClientBuilder {
         self
     }
 
+    /// Adds a layer: a function around every request that the client sends. The first layer is the outermost.
+    ///
+    /// A layer may log, measure, change the request, answer it without running the rest, or change the outcome. It sees the
+    /// method and the parameters of the [`Call`], to which the connection then adds what the revision requires. What the
+    /// client sends by itself passes, too: the pages of a list, the polls of a task, the streams of
+    /// [`on_tools_changed`](Self::on_tools_changed), the requests of [`Client::connection`]. At 2026-07-28 each round of
+    /// input is a request of its own. The handshake (`initialize`, or the `server/discover` before the first request),
+    /// notifications, and lookups that the [`Cache`] answers pass no layer. The cache keeps what the layers return.
+    ///
+    /// A layer runs where the request is awaited. When the request is dropped, the layer is dropped at its current await. The
+    /// timeouts of the request start when [`Next::run`] sends it: a layer that waits needs a timeout of its own. All
+    /// connections of this builder share the function, as those of [`restarting`](Self::restarting) do. A panic reaches
+    /// the caller of the request.
+    ///
+    /// ```
+    /// use mcpjoin::Client;
+    /// use mcpjoin::proto::{Payload, Raw};
+    ///
+    /// let builder = Client::builder("my-client", "1.0.0").layer(|mut call, next| async move {
+    ///     let params = call.params.unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
+    ///     call.params = Some(params.with_meta_member("com.example/tenant", &Raw::string("blue")));
+    ///     let (method, start) = (call.method.clone(), tokio::time::Instant::now());
+    ///     let outcome = next.run(call).await;
+    ///     println!("{method} took {:?}, and is {}", start.elapsed(), if outcome.is_ok() { "fine" } else { "an error" });
+    ///     outcome
+    /// });
+    /// # let _ = builder;
+    /// ```
+    pub fn layer<F, Fut>(mut self, layer: F) -> Self
+    where
+        F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply, CallError>> + Send + 'static,
+    {
+        self.layers.push(Box::new(move |call, next| -> OutcomeFuture { Box::pin(layer(call, next)) }));
+        self
+    }
+
+    /// Records a span and a duration for every request that the client sends, and for those that a legacy server sends to
+    /// it, by the conventions of OpenTelemetry. Feature `otel`.
+    ///
+    /// It is a [`layer`](Self::layer), and passes what they pass: those that are registered before it are outside the span.
+    /// The context of the trace travels in `_meta`, unless the caller has put a `traceparent` there. A request for a stream
+    /// of notifications carries the current context and has no span. [`guide::opentelemetry`](crate::guide::opentelemetry)
+    /// says what a program installs, and lists the attributes.
+    ///
+    /// ```
+    /// use mcpjoin::Client;
+    ///
+    /// let builder = Client::builder("my-client", "1.0.0").telemetry();
+    /// # let _ = builder;
+    /// ```
+    #[cfg(feature = "otel")]
+    pub fn telemetry(mut self) -> Self {
+        let instruments = Arc::<Instruments>::default();
+        self.telemetry = Some(instruments.clone());
+        self.layer(move |call, next| otel::send(instruments.clone(), call, next))
+    }
+
     /// Receives the notifications that the server sends on its own, as they are: changed lists and resources, log
     /// messages. A modern server sends some only to clients that listen: see [`on_tools_changed`](Self::on_tools_changed).
     ///
@@ -456,6 +522,9 @@ impl ClientBuilder {
             on_notification: self.on_notification,
             notification_handlers,
             on_violation: self.on_violation,
+            layers: Layers(self.layers.into()),
+            #[cfg(feature = "otel")]
+            telemetry: self.telemetry,
             caching: self.caching,
         };
         (plan, self.era)

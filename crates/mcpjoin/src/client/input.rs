@@ -23,6 +23,7 @@ use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::ClientError;
 use super::task::TaskRegistry;
@@ -56,7 +57,7 @@ async fn run_contained<R: Send + 'static>(
 ) -> Result<R, ErrorObject> {
     let outcome = if Handle::try_current().is_ok() {
         let mut tasks = JoinSet::new();
-        tasks.spawn(answer);
+        tasks.spawn(answer.in_current_span());
         match tasks.join_next().await {
             Some(Ok(answer)) => return answer,
             Some(Err(error)) if error.is_panic() => Err(error.into_panic()),

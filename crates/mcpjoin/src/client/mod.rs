@@ -55,6 +55,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
+pub use crate::connection::Next;
 pub use builder::ClientBuilder;
 pub use cache::Cache;
 pub use error::{ClientError, ConnectError, Phase};

@@ -16,8 +16,10 @@ use super::pages::ToolFilter;
 use super::subscription::{LegacySubscriptions, ResourceStreams};
 use super::task::TaskRegistry;
 use super::{Client, ConnectError, Inner, OpenConnection};
-use crate::connection::{Connection, NotificationObserver, OnViolation, Setup};
+use crate::connection::{Connection, Layers, NotificationObserver, OnViolation, Setup};
 use crate::handler::{ErasedHandler, SharedHandler};
+#[cfg(feature = "otel")]
+use crate::otel::{Instruments, Observed, Session};
 #[cfg(all(unix, feature = "child"))]
 use crate::transport::ChildHandle;
 use crate::transport::{Link, PeerIdentity};
@@ -38,6 +40,9 @@ pub(super) struct Plan {
     pub(super) on_notification: Option<OnNotification>,
     pub(super) notification_handlers: NotificationHandlers,
     pub(super) on_violation: Option<OnViolation>,
+    pub(super) layers: Layers,
+    #[cfg(feature = "otel")]
+    pub(super) telemetry: Option<Arc<Instruments>>,
     pub(super) caching: CacheConfig,
 }
 
@@ -73,6 +78,7 @@ impl Plan {
             limits: Arc::new(self.limits.clone()),
             on_violation: self.on_violation.clone(),
             notification_observer: Some(notification_observer),
+            layers: self.layers.clone(),
         };
         let tasks = Arc::<TaskRegistry>::default();
         let handler: Arc<dyn ErasedHandler> = match &self.handler {
@@ -82,6 +88,11 @@ impl Plan {
                 on_notification: self.on_notification.clone(),
                 tasks: tasks.clone(),
             })),
+        };
+        #[cfg(feature = "otel")]
+        let handler: Arc<dyn ErasedHandler> = match &self.telemetry {
+            Some(instruments) => Arc::new(Observed { handler, instruments: instruments.clone() }),
+            None => handler,
         };
         #[cfg(all(unix, feature = "child"))]
         let child = link.child();
@@ -163,6 +174,16 @@ impl Opening<'_> {
                 max_pages: self.plan.max_pages,
             }),
         };
+        #[cfg(feature = "otel")]
+        if let Some(instruments) = &plan.telemetry {
+            let session =
+                Session::of_client(instruments.clone(), &client.peer(), client.connection().origin());
+            let connection = client.connection().clone();
+            tokio::spawn(async move {
+                connection.ended().await;
+                drop(session);
+            });
+        }
         notifications::start(&client, &plan.notification_handlers);
         client
     }

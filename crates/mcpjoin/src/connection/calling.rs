@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
 use mcpjoin_proto::types::{ExtensionTask, ProgressParams};
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Connection;
 use super::core::{Core, Locked, Slot, TaskWaker};
+use super::layer::Layered;
 
 /// A request in progress: zero or more [`CallEvent`]s, then the result.
 ///
@@ -43,6 +44,8 @@ struct QueuePlace {
 enum Stage {
     Unsent(Box<Call>),
     Sent(i64),
+    /// Another [`Calling`], inside the layers, sends the request.
+    Layered(Box<Layered>),
     /// It was not sent and never will be. The error has not been returned yet.
     Refused(Box<CallError>),
     Over,
@@ -62,15 +65,30 @@ pub enum CallEvent {
 }
 
 impl Calling {
+    /// A request that passes the layers of the connection.
     pub(super) fn new(core: Arc<Core>, call: Call) -> Self {
+        if core.layers.is_empty() {
+            return Self::without_layers(core, call);
+        }
+        let stage = Stage::Layered(Layered::new(&core, call).into());
+        Self { core, stage, place: None, arrived: None }
+    }
+
+    pub(super) fn without_layers(core: Arc<Core>, call: Call) -> Self {
         Self { core, stage: Stage::Unsent(Box::new(call)), place: None, arrived: None }
     }
 
     /// Returns the id of the request, once it was sent.
     #[must_use]
     pub fn id(&self) -> Option<RequestId> {
-        match self.stage {
-            Stage::Sent(id) => Some(RequestId::from(id)),
+        self.number().map(RequestId::from)
+    }
+
+    /// The number of the request, once it was sent.
+    pub(super) fn number(&self) -> Option<i64> {
+        match &self.stage {
+            Stage::Sent(id) => Some(*id),
+            Stage::Layered(layered) => layered.number(),
             _ => None,
         }
     }
@@ -83,8 +101,9 @@ impl Calling {
     /// Returns how many notifications were dropped because they were not taken in time.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        match self.stage {
-            Stage::Sent(id) => self.core.lock().slots.get(id).map_or(0, |slot| slot.notifications.dropped),
+        match &self.stage {
+            Stage::Sent(id) => self.core.lock().slots.get(*id).map_or(0, |slot| slot.notifications.dropped),
+            Stage::Layered(layered) => layered.dropped(&self.core),
             _ => 0,
         }
     }
@@ -103,8 +122,8 @@ impl Calling {
 
     /// Cancels the request if it has no outcome yet, and frees its slot.
     fn abandon(&mut self, reason: Option<&str>) {
-        let Stage::Sent(id) = self.stage else { return };
-        self.stage = Stage::Over;
+        let Some(id) = self.number() else { return };
+        let stage = mem::replace(&mut self.stage, Stage::Over);
         let mut state = self.core.lock();
         let slot = state.slots.remove(id);
         if slot.as_ref().is_some_and(|slot| slot.outcome.is_none()) {
@@ -112,11 +131,17 @@ impl Calling {
             state.wake_driver();
         }
         drop(state);
-        drop(slot);
+        // A layer may have moved the request into another task, which must not wait for it any more.
+        if let (Stage::Layered(_), Some(waker)) = (&stage, slot.and_then(|slot| slot.waker)) {
+            waker.wake();
+        }
     }
 
     #[doc(hidden)]
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
+        if let Stage::Layered(layered) = &mut self.stage {
+            return layered.poll_event(&self.core, cx);
+        }
         let core = self.core.clone();
         let mut waker = TaskWaker::new(cx);
         let mut state = core.lock();
@@ -133,17 +158,58 @@ impl Calling {
         }
         let Stage::Sent(id) = self.stage else { return Poll::Ready(None) };
         let Some(slot) = state.slots.get_mut(id) else { return Poll::Ready(None) };
-        if let Some(notification) = slot.notifications.pop() {
-            return Poll::Ready(Some(CallEvent::Notification(notification)));
-        }
-        if let Some(progress) = slot.progress.take() {
-            return Poll::Ready(Some(CallEvent::Progress(progress)));
-        }
-        if slot.outcome.is_some() {
-            return Poll::Ready(None);
+        let event = slot.take_event();
+        if event.is_some() || slot.outcome.is_some() {
+            return Poll::Ready(event);
         }
         waker.put(&mut slot.waker);
         Poll::Pending
+    }
+
+    /// Returns the outcome, and the slot of the request if it was sent. Not for a request with layers.
+    pub(super) fn poll_slot(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<(Result<Reply, CallError>, Option<Slot>)> {
+        let mut waker = TaskWaker::new(cx);
+        let mut state = self.core.lock();
+        if let Stage::Unsent(call) = &mut self.stage {
+            match send(&self.core, &mut state, call, &mut self.place, &mut waker) {
+                Poll::Ready(Ok(id)) => self.stage = Stage::Sent(id),
+                Poll::Ready(Err(error)) => self.stage = Stage::Refused(error),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        let id = match &self.stage {
+            Stage::Sent(id) => *id,
+            _ => match mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Refused(error) => return Poll::Ready((Err(*error), None)),
+                _ => return Poll::Ready((Err(CallError::Cancelled), None)),
+            },
+        };
+        let Some(slot) = state.slots.get_mut(id) else {
+            self.stage = Stage::Over;
+            return Poll::Ready((Err(CallError::Cancelled), None));
+        };
+        let Some(outcome) = slot.outcome.take() else {
+            waker.put(&mut slot.waker);
+            return Poll::Pending;
+        };
+        self.arrived = Some(slot.arrived);
+        let slot = state.slots.remove(id);
+        self.stage = Stage::Over;
+        drop(state);
+        Poll::Ready((outcome, slot))
+    }
+}
+
+impl Slot {
+    /// Takes the oldest notification, or else the progress.
+    pub(super) fn take_event(&mut self) -> Option<CallEvent> {
+        match self.notifications.pop() {
+            Some(notification) => Some(CallEvent::Notification(notification)),
+            None => self.progress.take().map(CallEvent::Progress),
+        }
     }
 }
 
@@ -192,36 +258,13 @@ impl Future for Calling {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let mut waker = TaskWaker::new(cx);
-        let mut state = this.core.lock();
-        if let Stage::Unsent(call) = &mut this.stage {
-            match send(&this.core, &mut state, call, &mut this.place, &mut waker) {
-                Poll::Ready(Ok(id)) => this.stage = Stage::Sent(id),
-                Poll::Ready(Err(error)) => this.stage = Stage::Refused(error),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        let id = match &this.stage {
-            Stage::Sent(id) => *id,
-            _ => match mem::replace(&mut this.stage, Stage::Over) {
-                Stage::Refused(error) => return Poll::Ready(Err(*error)),
-                _ => return Poll::Ready(Err(CallError::Cancelled)),
-            },
-        };
-        let Some(slot) = state.slots.get_mut(id) else {
+        if let Stage::Layered(layered) = &mut this.stage {
+            let outcome = ready!(layered.poll_outcome(cx));
+            this.arrived = layered.arrived();
             this.stage = Stage::Over;
-            return Poll::Ready(Err(CallError::Cancelled));
-        };
-        let Some(outcome) = slot.outcome.take() else {
-            waker.put(&mut slot.waker);
-            return Poll::Pending;
-        };
-        this.arrived = Some(slot.arrived);
-        let slot = state.slots.remove(id);
-        this.stage = Stage::Over;
-        drop(state);
-        drop(slot);
-        Poll::Ready(outcome)
+            return Poll::Ready(outcome);
+        }
+        this.poll_slot(cx).map(|(outcome, _)| outcome)
     }
 }
 

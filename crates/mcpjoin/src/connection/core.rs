@@ -13,19 +13,24 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{CallError, CloseCause, Reply, RingMap, Session};
+use mcpjoin_proto::session::{CallError, CloseCause, Origin, Reply, RingMap, Session};
 use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::call_queue::CallQueue;
+use super::layer::Layer;
 use super::offload::Offload;
 
 pub(crate) struct Core {
     state: Mutex<Inner>,
     epoch: Instant,
     pub(crate) offload: Arc<Offload>,
+    /// The layers around own requests, from the outermost to the innermost.
+    pub(super) layers: Arc<[Box<Layer>]>,
+    /// The kind of the transport and the peer, as far as they are known before the first message.
+    pub(super) origin: Option<Arc<Origin>>,
 }
 
 pub(crate) struct Inner {
@@ -135,7 +140,7 @@ const SLOT_NOTIFICATIONS: usize = 1024;
 const SLOT_BYTES: usize = 4 * 1024 * 1024;
 
 impl Core {
-    pub(crate) fn new(session: Session) -> Self {
+    pub(crate) fn new(session: Session, layers: Arc<[Box<Layer>]>) -> Self {
         Self {
             state: Mutex::new(Inner {
                 session,
@@ -152,6 +157,8 @@ impl Core {
             }),
             epoch: Instant::now(),
             offload: Arc::default(),
+            layers,
+            origin: None,
         }
     }
 

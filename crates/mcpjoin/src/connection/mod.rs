@@ -1,8 +1,9 @@
 //! A protocol session that runs over a transport.
 //!
-//! The path of a request: `client` creates a [`Calling`]. `core` holds the session, the slots of pending calls and the queue
-//! of calls that wait for capacity, behind one lock that is never held across an await. `driver` moves messages between
-//! session and transport, runs handlers and sets timers. Nothing here knows tools or resources.
+//! The path of a request: `client` creates a [`Calling`], which passes the layers (`layer`) where there are any. `core` holds
+//! the session, the slots of pending calls and the queue of calls that wait for capacity, behind one lock that is never
+//! held across an await. `driver` moves messages between session and transport, runs handlers and sets timers. Nothing
+//! here knows tools or resources.
 
 mod call_queue;
 mod calling;
@@ -10,6 +11,7 @@ mod context;
 mod core;
 mod driver;
 mod handler_tasks;
+mod layer;
 mod offload;
 pub(crate) mod rounds;
 
@@ -21,6 +23,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use mcpjoin_proto::session::{
     Call, CloseCause, Limits, NotifyRefused, Peer, Role, Route, Session, State, Violation,
 };
+#[cfg(feature = "otel")]
+use mcpjoin_proto::session::{CallError, Origin, Reply};
 use mcpjoin_proto::{Method, Notification, RequestId};
 
 pub(crate) use self::core::NotificationQueue;
@@ -30,6 +34,10 @@ pub use driver::Driver;
 #[cfg(feature = "server")]
 pub(crate) use handler_tasks::WatchedResponse;
 pub(crate) use handler_tasks::panicked;
+pub use layer::Next;
+#[cfg(feature = "otel")]
+pub(crate) use layer::SentId;
+pub(crate) use layer::{Layer, OutcomeFuture};
 
 use self::core::{Core, Inner, TaskWaker};
 use crate::handler::ErasedHandler;
@@ -58,6 +66,29 @@ pub struct Setup {
     pub limits: Arc<Limits>,
     pub on_violation: Option<OnViolation>,
     pub notification_observer: Option<NotificationObserver>,
+    pub layers: Layers,
+}
+
+/// The layers around the own requests of a connection, from the outermost to the innermost.
+#[doc(hidden)]
+#[derive(Clone, Default)]
+#[allow(
+    missing_debug_implementations,
+    reason = "it holds functions, and only the crates of this repository see it"
+)]
+pub struct Layers(pub(crate) Arc<[Box<Layer>]>);
+
+impl Layers {
+    /// A single layer.
+    #[cfg(all(feature = "server", feature = "otel"))]
+    pub(crate) fn of<F, Fut>(layer: F) -> Self
+    where
+        F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply, CallError>> + Send + 'static,
+    {
+        let layer: Box<Layer> = Box::new(move |call, next| -> OutcomeFuture { Box::pin(layer(call, next)) });
+        Self(Arc::new([layer]))
+    }
 }
 
 /// Sees every notification on arrival, before its recipient does: one that belongs to a call may wait in the slot of the
@@ -70,11 +101,13 @@ impl Connection {
     /// Creates a connection over a transport. Nothing happens unless the driver is run.
     #[doc(hidden)]
     pub fn new(link: Link, setup: Setup, handler: impl ErasedHandler + 'static) -> (Self, Driver) {
-        let Setup { role, limits, on_violation, notification_observer } = setup;
+        let Setup { role, limits, on_violation, notification_observer, layers } = setup;
         let mut io = link.into_transport();
         io.configure(&limits);
         let session = Session::new(role, io.caps(), limits);
-        let core = Arc::new(Core::new(session));
+        let mut core = Core::new(session, layers.0);
+        core.origin = io.origin();
+        let core = Arc::new(core);
         let driver = Driver::new(core.clone(), io, Box::new(handler), (on_violation, notification_observer));
         (Self { core }, driver)
     }
@@ -96,7 +129,8 @@ impl Connection {
         .await
     }
 
-    /// Starts a request. Nothing is sent before the [`Calling`] is polled; dropping it cancels the request.
+    /// Starts a request, which passes the layers of the client. Nothing is sent before the [`Calling`] is polled; dropping it
+    /// cancels the request.
     pub fn call(&self, call: Call) -> Calling {
         Calling::new(self.core.clone(), call)
     }
@@ -156,6 +190,12 @@ impl Connection {
     #[must_use]
     pub fn peer(&self) -> Option<Arc<Peer>> {
         self.core.lock().session.peer().cloned()
+    }
+
+    /// The kind of the transport and the peer, as far as they are known before the first message.
+    #[cfg(feature = "otel")]
+    pub(crate) fn origin(&self) -> Option<&Arc<Origin>> {
+        self.core.origin.as_ref()
     }
 
     /// Returns the state of the session.

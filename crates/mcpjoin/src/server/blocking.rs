@@ -4,7 +4,8 @@
 //! while delays no other handler of its connection. On a runtime with one thread, and where the server says so
 //! ([`ServerBuilder::inline_handlers`](super::ServerBuilder::inline_handlers),
 //! [`TypedTool::inline`](super::TypedTool::inline)), a handler runs in the task of its connection, which costs less.
-//! [`blocking`] and [`spawned`] choose a thread for one handler on every runtime.
+//! [`blocking`] and [`spawned`] choose a thread for one handler on every runtime. Everywhere a handler is inside the span of
+//! `tracing` that is current when it is called, such as that of a layer.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -14,6 +15,7 @@ use std::task::{Context as TaskContext, Poll};
 use mcpjoin_proto::Method;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
+use tracing::{Instrument as _, Span};
 
 use super::{Context, HandlerError};
 use crate::connection::WatchedResponse;
@@ -27,7 +29,7 @@ pub(super) fn has_other_threads() -> bool {
 /// Runs the response of a handler in a task of its own. Long polls are reported and panics are caught, as in the task of
 /// the connection. Dropping the returned future drops the handler at its next await.
 pub(super) fn in_own_task(method: Method, response: ResponseFuture) -> ResponseFuture {
-    let task = Offloaded(tokio::spawn(WatchedResponse::new(method, response)));
+    let task = Offloaded(tokio::spawn(WatchedResponse::new(method, response).in_current_span()));
     Box::pin(async move { task.await.unwrap_or_else(HandlerError::into_reply) })
 }
 
@@ -51,7 +53,8 @@ where
 {
     move |input, cx| {
         let f = f.clone();
-        Offloaded(tokio::task::spawn_blocking(move || f(input, cx)))
+        let span = Span::current();
+        Offloaded(tokio::task::spawn_blocking(move || span.in_scope(|| f(input, cx))))
     }
 }
 
@@ -66,7 +69,7 @@ where
 {
     move |input, cx| {
         let f = f.clone();
-        Offloaded(tokio::spawn(async move { f(input, cx).await }))
+        Offloaded(tokio::spawn(async move { f(input, cx).await }.in_current_span()))
     }
 }
 

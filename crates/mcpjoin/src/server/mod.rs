@@ -155,8 +155,10 @@ use self::service::Service;
 use self::subscription::Outbox;
 use self::task::Tasks;
 use self::tools::{ToolEntry, VisibleTools};
-use crate::connection::{Connection, Driver, Setup};
+use crate::connection::{Connection, Driver, Layers, Setup};
 use crate::handler::ErasedHandler;
+#[cfg(feature = "otel")]
+use crate::otel::{self, Instruments, Session};
 use crate::transport::Link;
 
 /// A server, for any number of connections. Cheap to clone.
@@ -196,6 +198,8 @@ struct Shared {
     custom_handler: Option<Arc<dyn ErasedHandler>>,
     /// The outermost first.
     layers: Vec<Box<Layer>>,
+    #[cfg(feature = "otel")]
+    telemetry: Option<Arc<Instruments>>,
     visible_tools: Option<Box<VisibleTools>>,
     /// The schemas in the list of tools, by client. `None`: as they were registered.
     profile_choice: Option<Box<ProfileChoice>>,
@@ -274,19 +278,30 @@ impl Server {
     /// Opens a connection. `one_client`: everything on it comes from one client.
     fn open(&self, link: Link, one_client: bool) -> (Connection, Serving) {
         let number = 1 + LAST_CONNECTION.fetch_add(1, Ordering::Relaxed);
-        let entry = ConnectionEntry { server: self.clone(), number };
         let role = if one_client { self.0.role.clone() } else { self.0.role_for_many() };
         let setup = Setup {
             role: Role::Server(role),
             limits: self.0.limits.clone(),
             on_violation: None,
             notification_observer: None,
+            layers: self.0.call_layers(),
         };
         let own_tasks = !self.0.inline_handlers && blocking::has_other_threads();
         let (session, page_size) = (one_client.then_some(number), self.0.page_size);
         let service = Service { server: self.0.clone(), session, own_tasks, page_size };
         let (connection, driver) = Connection::new(link, setup, service);
         let outbox = Arc::new(Outbox::default());
+        let entry = ConnectionEntry {
+            server: self.clone(),
+            number,
+            #[cfg(feature = "otel")]
+            _session: self
+                .0
+                .telemetry
+                .as_ref()
+                .filter(|_| one_client)
+                .map(|instruments| Session::of_server(instruments.clone(), connection.origin())),
+        };
         self.0.connections.lock().open.insert(number, (connection.clone(), outbox.clone()));
         (connection.clone(), Serving { driver, connection, outbox, place: None, _entry: entry })
     }
@@ -335,6 +350,8 @@ impl Future for Serving {
 struct ConnectionEntry {
     server: Server,
     number: u64,
+    #[cfg(feature = "otel")]
+    _session: Option<Session>,
 }
 
 impl Drop for ConnectionEntry {
@@ -346,6 +363,15 @@ impl Drop for ConnectionEntry {
 }
 
 impl Shared {
+    /// The layers around the requests that handlers send.
+    fn call_layers(&self) -> Layers {
+        #[cfg(feature = "otel")]
+        if let Some(instruments) = self.telemetry.clone() {
+            return Layers::of(move |call, next| otel::send(instruments.clone(), call, next));
+        }
+        Layers::default()
+    }
+
     /// Returns the servers that this one is mounted on.
     fn mounted_on(&self) -> Vec<Arc<Self>> {
         self.mounted_on.lock().iter().filter_map(Weak::upgrade).collect()

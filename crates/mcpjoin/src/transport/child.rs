@@ -341,14 +341,17 @@ async fn launch(
     let process = spawned.process;
     tokio::spawn(process::drain(stderr, tail.clone(), lines.cloned(), process.observe()));
     *handle.0.lock() = Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
-    let origin = Origin { peer: Some(spec.program.to_string_lossy().into()), ..Origin::new("child") };
     Ok(Run {
-        stream: Stream::new(stdout, stdin, origin),
+        stream: Stream::new(stdout, stdin, origin(spec)),
         process,
         stderr: tail,
         ending: Ending::No,
         closing: false,
     })
+}
+
+fn origin(spec: &Spec) -> Origin {
+    Origin { peer: Some(spec.program.to_string_lossy().into()), ..Origin::new("child") }
 }
 
 impl Run {
@@ -452,6 +455,10 @@ impl Child {
 impl Transport for Child {
     fn caps(&self) -> TransportCaps {
         TransportCaps { reopens: true, ..TransportCaps::default() }
+    }
+
+    fn origin(&self) -> Option<Arc<Origin>> {
+        Some(Arc::new(origin(&self.spec)))
     }
 
     fn configure(&mut self, limits: &Limits) {

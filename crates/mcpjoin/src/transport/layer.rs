@@ -3,10 +3,11 @@
 //!
 //! It changes what it overrides and forwards the rest.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{Inbound, Limits, Outbound, TransportCaps, TransportEnd};
+use mcpjoin_proto::session::{Inbound, Limits, Origin, Outbound, TransportCaps, TransportEnd};
 
 #[cfg(all(unix, feature = "child"))]
 use super::ChildHandle;
@@ -101,6 +102,10 @@ impl<A: TransportLayer> Transport for A {
 
     fn identity(&self) -> PeerIdentity {
         self.io().identity()
+    }
+
+    fn origin(&self) -> Option<Arc<Origin>> {
+        self.io().origin()
     }
 
     fn has_listener(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {

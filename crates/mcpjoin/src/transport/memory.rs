@@ -48,6 +48,10 @@ impl Transport for Memory {
         TransportCaps::default()
     }
 
+    fn origin(&self) -> Option<Arc<Origin>> {
+        Some(Arc::clone(&self.origin))
+    }
+
     fn configure(&mut self, _limits: &Limits) {}
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {

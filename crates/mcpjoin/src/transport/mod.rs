@@ -30,10 +30,13 @@ pub(crate) mod stream;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{Inbound, Limits, Outbound, TransportCaps, TransportEnd, TransportError};
+use mcpjoin_proto::session::{
+    Inbound, Limits, Origin, Outbound, TransportCaps, TransportEnd, TransportError,
+};
 
 #[cfg(all(unix, feature = "child"))]
 pub use crate::process::{Forced, ShutdownReport, SpawnError, SpawnErrorKind, Survivor};
@@ -127,6 +130,12 @@ pub trait Transport: Send {
     /// Identifies the server and the credentials, for the client's cache.
     fn identity(&self) -> PeerIdentity {
         PeerIdentity::default()
+    }
+
+    /// The kind of this transport, and the peer as far as it is known before the first message. `None` where messages come
+    /// from several peers, or where nothing is known.
+    fn origin(&self) -> Option<Arc<Origin>> {
+        None
     }
 
     /// A function that returns whether the peer listens for messages that belong to no request; `None` where such messages

@@ -279,6 +279,10 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Transport for Stream<R, W> {
         TransportCaps::default()
     }
 
+    fn origin(&self) -> Option<Arc<Origin>> {
+        Some(Arc::clone(&self.origin))
+    }
+
     fn configure(&mut self, limits: &Limits) {
         self.limit = limits.message;
         self.decoding = limits.decode.clone();

@@ -3,6 +3,7 @@
 mod cache;
 mod calls;
 mod input;
+mod layers;
 mod lists;
 mod notifications;
 mod opening;

@@ -272,6 +272,10 @@ impl Transport for QuicLink {
         TransportCaps { exchanges: true, reopens: !self.is_server(), remote: false }
     }
 
+    fn origin(&self) -> Option<Arc<Origin>> {
+        Some(Arc::clone(&self.origin))
+    }
+
     fn configure(&mut self, limits: &Limits) {
         self.limits = limits.clone();
         self.write_buffer.set_limit(match self.peer {

@@ -50,7 +50,9 @@ use std::time::Duration;
 use http::Method as HttpMethod;
 use http::header::HeaderMap;
 use mcpjoin_proto::http::classify::Probe;
-use mcpjoin_proto::session::{Inbound, Limits, Outbound, TransportCaps, TransportEnd, TransportError};
+use mcpjoin_proto::session::{
+    Inbound, Limits, Origin, Outbound, TransportCaps, TransportEnd, TransportError,
+};
 use mcpjoin_proto::{Message, Method, RequestId};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Sleep, sleep};
@@ -387,6 +389,10 @@ impl HttpLink {
 impl Transport for HttpLink {
     fn caps(&self) -> TransportCaps {
         TransportCaps { exchanges: true, ..TransportCaps::default() }
+    }
+
+    fn origin(&self) -> Option<Arc<Origin>> {
+        Some(Arc::clone(&self.requester.origin))
     }
 
     fn has_headers(&self) -> bool {

@@ -15,6 +15,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -244,6 +245,10 @@ impl<S: Socket> Transport for SocketLink<S> {
     fn caps(&self) -> TransportCaps {
         let server = matches!(self.far, Far::Server { .. });
         TransportCaps { exchanges: false, reopens: server, remote: server }
+    }
+
+    fn origin(&self) -> Option<Arc<Origin>> {
+        self.stream.origin()
     }
 
     fn configure(&mut self, limits: &Limits) {
