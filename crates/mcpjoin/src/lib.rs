@@ -33,6 +33,7 @@
 //! | use it in a larger program | [`guide::embedding`] |
 //! | connect in another way | [`guide::writing_a_transport`], then [`transport`] |
 //! | come from rmcp | [`guide::from_rmcp`] |
+//! | see it run | [programs, one for each job](https://github.com/mcpjoin/mcpjoin/tree/main/crates/mcpjoin/examples) |
 //!
 //! ```console
 //! $ cargo add mcpjoin tokio --features tokio/macros,tokio/rt
