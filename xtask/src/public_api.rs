@@ -119,7 +119,12 @@ mod tests {
 
     #[test]
     fn types_and_functions_are_counted() {
-        let items = ["pub fn a::b()", "#[non_exhaustive] pub struct a::C", "impl a::C", "pub async fn a::C::d(&self)"];
+        let items = [
+            "pub fn a::b()",
+            "#[non_exhaustive] pub struct a::C",
+            "impl a::C",
+            "pub async fn a::C::d(&self)",
+        ];
         let items = items.map(str::to_owned);
         assert_eq!((count(&items, &TYPES), count(&items, &FUNCTIONS)), (1, 2));
     }

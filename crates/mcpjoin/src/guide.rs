@@ -1,13 +1,19 @@
 //! Guides: a page for each job. Their programs are compiled with the tests of this crate.
 //!
 //! The pages are in this documentation if the crate is built with `child`, `http-client` and `http-server`, which they use.
+//!
+//! A page links to another one with a reference, such as `[testing.md]`, which it defines for those who read it in the
+//! repository. Of two definitions the first one counts, so those in this file lead to the page in this documentation. All other
+//! links are complete addresses.
 
+/// [testing.md]: crate::guide::testing
 #[doc = include_str!("../docs/writing-a-server.md")]
 pub mod writing_a_server {}
 
 #[doc = include_str!("../docs/writing-a-client.md")]
 pub mod writing_a_client {}
 
+/// [writing-a-server.md]: crate::guide::writing_a_server#with-access-tokens
 #[doc = include_str!("../docs/logging-in.md")]
 pub mod logging_in {}
 
@@ -25,5 +31,6 @@ pub mod writing_a_transport {}
 #[doc = include_str!("../docs/opentelemetry.md")]
 pub mod opentelemetry {}
 
+/// [logging-in.md]: crate::guide::logging_in
 #[doc = include_str!("../docs/from-rmcp.md")]
 pub mod from_rmcp {}

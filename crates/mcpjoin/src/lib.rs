@@ -34,6 +34,7 @@
 //! | trace and measure it | [`guide::opentelemetry`] |
 //! | connect in another way | [`guide::writing_a_transport`], then [`transport`] |
 //! | come from rmcp | [`guide::from_rmcp`] |
+//! | see it run | [programs, one for each job](https://github.com/mcpjoin/mcpjoin/tree/main/crates/mcpjoin/examples) |
 //!
 //! ```console
 //! $ cargo add mcpjoin tokio --features tokio/macros,tokio/rt

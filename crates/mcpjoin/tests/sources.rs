@@ -78,3 +78,122 @@ fn f36_nothing_sleeps_on_its_thread() {
 fn e99_no_deadline_is_kept_by_a_clock_that_can_be_set() {
     only(&["SystemTime"], &["proto/src", "mcpjoin/src", "auth/src"], &DATES);
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Links in the guides.
+
+/// Where the files of the repository are for those who do not have it.
+const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
+
+/// A link in a page of Markdown.
+#[derive(Debug, PartialEq)]
+struct PageLink {
+    /// The text that a reference is found by. `None` for a link that has its target with it.
+    label: Option<String>,
+    target: String,
+}
+
+/// The targets of the links in a page: `[text](target)`, and definitions of references.
+fn page_links(page: &str) -> Vec<PageLink> {
+    let mut links = Vec::new();
+    let mut in_code = false;
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        if in_code {
+            continue;
+        }
+        if let Some((label, target)) = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
+            links.push(PageLink { label: Some(label.to_owned()), target: target.trim().to_owned() });
+            continue;
+        }
+        for part in line.split("](").skip(1) {
+            let target = part.split(')').next().unwrap().to_owned();
+            links.push(PageLink { label: None, target });
+        }
+    }
+    links
+}
+
+/// The name of a heading in an address, as GitHub and rustdoc make it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+/// What is wrong with a target that stands for a file of the repository: `path` and, behind `#`, a heading.
+fn fault_of_file(root: &Path, target: &str) -> Option<String> {
+    let (path, fragment) = target.split_once('#').unwrap_or((target, ""));
+    let path = root.join(path);
+    if !path.exists() {
+        return Some(format!("{} does not exist", path.display()));
+    }
+    if fragment.is_empty() || path.extension().is_none_or(|extension| extension != "md") {
+        return None;
+    }
+    let page = std::fs::read_to_string(&path).unwrap();
+    let mut headings = page.lines().filter(|line| line.starts_with('#'));
+    let found = headings.any(|line| anchor(line.trim_start_matches('#')) == fragment);
+    (!found).then(|| format!("{} has no heading #{fragment}", path.display()))
+}
+
+/// The guides are read in the repository and in the documentation of the crate, where a relative address leads nowhere. So a
+/// link is a complete address, or a reference that `guide.rs` defines as well.
+#[test]
+fn links_of_the_guides_work_in_the_repository_and_in_the_documentation() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = own.join("../..");
+    let guides = std::fs::read_to_string(own.join("src/guide.rs")).unwrap();
+    let mut pages: Vec<PathBuf> =
+        std::fs::read_dir(own.join("docs")).unwrap().map(|page| page.unwrap().path()).collect();
+    pages.push(own.join("README.md"));
+    let mut to_repository = 0;
+    for page in &pages {
+        let name = page.file_name().unwrap().to_str().unwrap();
+        let mut faults = Vec::new();
+        for link in page_links(&std::fs::read_to_string(page).unwrap()) {
+            let PageLink { label, target } = &link;
+            if let Some(rest) = target.strip_prefix(REPOSITORY) {
+                let path = ["/blob/main/", "/tree/main/"].iter().find_map(|tree| rest.strip_prefix(tree));
+                to_repository += 1;
+                faults.extend(path.map_or_else(
+                    || Some(format!("{target} is no file of the branch `main`")),
+                    |path| fault_of_file(&root, path),
+                ));
+            } else if target.starts_with('#') {
+                faults.extend(fault_of_file(page.parent().unwrap(), &format!("{name}{target}")));
+            } else if !target.starts_with("https://") {
+                faults.extend(fault_of_file(page.parent().unwrap(), target));
+                let (file, fragment) = target.split_once('#').unwrap_or((target, ""));
+                let hash = if fragment.is_empty() { "" } else { "#" };
+                let module = file.trim_end_matches(".md").replace('-', "_");
+                let label = label.as_deref().unwrap_or_default();
+                // rustdoc checks that there is such a module.
+                let definition = format!("/// [{label}]: crate::guide::{module}{hash}{fragment}\n");
+                let before = format!("#[doc = include_str!(\"../docs/{name}\")]");
+                let defined = guides.split(&before).next().unwrap();
+                let defined = defined.rsplit("pub mod ").next().unwrap();
+                if label != file || !guides.contains(&before) || !defined.contains(&definition) {
+                    faults.push(format!("{target} leads nowhere on docs.rs"));
+                }
+            }
+        }
+        assert!(faults.is_empty(), "{}: {faults:#?}", page.display());
+    }
+    assert!(to_repository >= 15, "the guides link to {to_repository} files");
+}
+
+#[test]
+fn the_links_of_a_page_are_found() {
+    let link = |label: Option<&str>, target: &str| PageLink {
+        label: label.map(ToOwned::to_owned),
+        target: target.to_owned(),
+    };
+    let page = "see [a](b.md#c) and [`d`](https://e).\n```rust\n[x](y)\n```\n[f.md]: f.md#g\n";
+    let expected = [link(None, "b.md#c"), link(None, "https://e"), link(Some("f.md"), "f.md#g")];
+    assert_eq!(page_links(page), expected);
+    assert_eq!(anchor(" Messages: a queue, a `port`"), "messages-a-queue-a-port");
+    assert!(fault_of_file(Path::new(env!("CARGO_MANIFEST_DIR")), "README.md#nothing").is_some());
+    assert!(fault_of_file(Path::new(env!("CARGO_MANIFEST_DIR")), "NOTHING.md").is_some());
+}

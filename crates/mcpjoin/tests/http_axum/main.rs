@@ -1,27 +1,25 @@
 //! Tests of the HTTP service in an axum application with a route of its own, as the documentation of `Server::http`
-//! describes.
+//! describes, and of several such applications behind a proxy.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod replicas;
+
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
-use axum::routing::{any, get};
+use axum::routing::get;
 use mcpjoin::proto::session::EraChoice;
-use mcpjoin::proto::types::{ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, Members};
 use mcpjoin::proto::{Era, Raw};
-use mcpjoin::server::{Context, HandlerError, NoArguments, StateKey, tool};
+use mcpjoin::server::{Context, NoArguments, tool};
 use mcpjoin::transport::{HttpOptions, HttpService};
 use mcpjoin::{Client, Link, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tower_service::Service as _;
 
 /// The timeout of each test: a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -228,65 +226,5 @@ fn an_application_ends_once_the_service_is_drained() {
         is_still_here(up.address).await;
         up.end().await;
         drop(client);
-    });
-}
-
-/// A replica whose tools request input once and twice.
-fn replica(key: Option<StateKey>) -> HttpService {
-    async fn ask(times: usize, cx: Context) -> Result<String, HandlerError> {
-        let mut said = Vec::new();
-        for _ in 0..times {
-            let question = ElicitFormParams::new("Sure?", ElicitationSchema::new(Members::new()));
-            said.push(cx.elicit(question).await?.action.as_str().to_owned());
-        }
-        Ok(said.join(" "))
-    }
-    let mut builder = Server::builder("replica", "1")
-        .tool(tool("once"), |_: NoArguments, cx| ask(1, cx))
-        .tool(tool("twice"), |_: NoArguments, cx| ask(2, cx));
-    if let Some(key) = key {
-        builder = builder.state_key(key);
-    }
-    builder.build().unwrap().http(HttpOptions::new().stateless(true))
-}
-
-/// Two replicas that receive the requests in turns.
-async fn balanced(keys: [Option<StateKey>; 2]) -> (Application, Client) {
-    let (replicas, turn) = (keys.map(replica), Arc::new(AtomicUsize::new(0)));
-    let route = any(move |request: Request| {
-        let mut replica = replicas[turn.fetch_add(1, Ordering::Relaxed) % 2].clone();
-        async move { replica.call(request).await }
-    });
-    let up = Application::serve(application().route("/mcp", route)).await;
-    let link = Link::http(format!("http://{}/mcp", up.address)).build().unwrap();
-    let client = Client::builder("axum", "1")
-        .era(EraChoice::Only(Era::Modern))
-        .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
-        .connect(link)
-        .await
-        .unwrap();
-    (up, client)
-}
-
-#[test]
-fn tools_ask_behind_two_replicas_that_share_a_key() {
-    run(async {
-        let key = || Some(StateKey::from_bytes([9; 32]));
-        let (up, client) = balanced([key(), key()]).await;
-        for _ in 0..4 {
-            assert_eq!(text(&client, "once", None).await, "accept");
-            assert_eq!(text(&client, "twice", None).await, "accept accept");
-        }
-        client.close().await;
-        up.end().await;
-
-        // Each replica has its own key, as without `state_key`: the other replica refuses every state.
-        let (up, client) = balanced([None, None]).await;
-        for tool in ["once", "twice"].repeat(4) {
-            let error = client.call_tool(tool, ()).await.unwrap_err();
-            assert_eq!(error.remote().map(|error| error.code), Some(-32602), "{error}");
-        }
-        client.close().await;
-        up.end().await;
     });
 }
