@@ -35,7 +35,7 @@ impl Drop for Guard {
 async fn wait(dropped: UnboundedSender<&'static str>, _: NoArguments, cx: Context) {
     let _guard = Guard(dropped);
     cx.progress(0.0, None, Some("waiting"));
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -30,7 +30,7 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
             tool("crash"),
             with(&crash, |crash, _: NoArguments, _| async move {
                 crash.notify_one();
-                std::future::pending::<()>().await
+                std::future::pending::<()>().await;
             }),
         )
         .build()?;

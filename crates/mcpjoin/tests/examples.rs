@@ -4,6 +4,7 @@
 //! new file without such a block fails, and so does one without its row in `examples/README.md`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -138,11 +139,14 @@ async fn every_example_prints_what_its_first_lines_say() {
 #[test]
 fn the_table_has_each_example_with_its_first_sentence() {
     let table = std::fs::read_to_string(folder().join("README.md")).unwrap();
-    let mut rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| [")).collect();
-    rows.sort_unstable();
-    let expected: Vec<String> = examples()
-        .into_iter()
-        .map(|Example { name, shows, .. }| format!("| [`{name}`]({name}.rs) | {shows} |"))
-        .collect();
-    assert_eq!(rows, expected, "the rows of examples/README.md are those of the folder");
+    let rows: BTreeSet<String> =
+        table.lines().filter(|line| line.starts_with("| [")).map(Into::into).collect();
+    let row = |Example { name, shows, .. }| format!("| [`{name}`]({name}.rs) | {shows} |");
+    let expected: BTreeSet<String> = examples().into_iter().map(row).collect();
+    let missing: Vec<&String> = expected.difference(&rows).collect();
+    let wrong: Vec<&String> = rows.difference(&expected).collect();
+    assert!(
+        missing.is_empty() && wrong.is_empty(),
+        "examples/README.md lacks {missing:#?}, and has {wrong:#?}"
+    );
 }
