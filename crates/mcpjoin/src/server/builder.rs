@@ -430,27 +430,29 @@ impl ServerBuilder {
         self
     }
 
-    /// Makes `server` a part of this server. Its tools and prompts are offered with the prefix, as `PREFIX__name`; its
-    /// resources and templates keep their URIs. The prefix may be empty, and a [`Source`] sets another separator. A joined
-    /// name has at most 64 characters ([`Source::joined`]).
+    /// Makes `server` a part of this server. Its tools and prompts are offered with the prefix, as `PREFIX__name`;
+    /// its resources and templates keep their URIs. The prefix may be empty, and a [`Source`] sets another
+    /// separator. A joined name has at most 64 characters ([`Source::joined`]).
     ///
-    /// Everything that the mounted server does, it does for the clients of this one: progress, log messages, requests for
-    /// input, tasks, subscriptions to its resources, changes by its [`ServerHandle`](super::ServerHandle). Its layers and its
-    /// [`visible_tools`](Self::visible_tools) apply within those of this server; it sees its own names. Its handlers run in
-    /// place if either server says so. There is no connection in between, and each server can still be served on its own
-    /// and mounted elsewhere, also if others are mounted on it.
+    /// Everything that the mounted server does, it does for the clients of this one: progress, log messages,
+    /// requests for input, tasks, subscriptions to its resources, changes by its
+    /// [`ServerHandle`](super::ServerHandle). Its layers and its [`visible_tools`](Self::visible_tools) apply
+    /// within those of this server; it sees its own names. Its handlers run in place if either server says so.
+    /// There is no connection in between, and each server can still be served on its own and mounted elsewhere,
+    /// also if others are mounted on it.
     ///
-    /// This server alone decides on versions, limits of connections, the size of pages, and who its clients are. It declares
-    /// the capabilities of all, and has the instructions of all under headings, at most 8 KiB
-    /// ([`catalogue::join_instructions`]). Lists contain its own entries first, then those of the mounted servers in their
-    /// order. A list that a layer of a mounted server refuses is left out, and so is what a layer adds to a list.
+    /// This server alone decides on versions, limits of connections, the size of pages, and who its clients are.
+    /// It declares the capabilities of all, and has the instructions of all under headings, at most 8 KiB
+    /// ([`catalogue::join_instructions`]). Lists contain its own entries first, then those of the mounted servers
+    /// in their order. A list that a layer of a mounted server refuses is left out, and so is what a layer adds to
+    /// a list.
     ///
-    /// The mounted server seals `requestState` and signs the ids of tasks with its own key, so that a client cannot use the
-    /// state of one server at another. Replicas therefore set [`state_key`](Self::state_key) on each mounted server, to a
-    /// key of its own. The limits of tasks count for each server.
+    /// The mounted server seals `requestState` and signs the ids of tasks with its own key, so that a client
+    /// cannot use the state of one server at another. Replicas therefore set [`state_key`](Self::state_key) on
+    /// each mounted server, to a key of its own. The limits of tasks count for each server.
     ///
-    /// If a name or URI is offered twice, [`build`](Self::build) fails. If a change later adds such an entry, only that of
-    /// the first server is offered, and a warning is logged.
+    /// If a name or URI is offered twice, [`build`](Self::build) fails. If a change later adds such an entry, only
+    /// that of the first server is offered, and a warning is logged.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -1,8 +1,8 @@
 //! The names under which several servers are offered as one.
 //!
-//! [`ServerBuilder::mount`](super::ServerBuilder::mount) and gateways enter the lists of their servers in a [`Catalogue`],
-//! and ask it which of them owns a name or a URI. It does no I/O, never splits a name at a separator, and never reads
-//! descriptions.
+//! [`ServerBuilder::mount`](super::ServerBuilder::mount) and gateways enter the lists of their servers in a
+//! [`Catalogue`], and ask it which of them owns a name or a URI. It does no I/O, never splits a name at a
+//! separator, and never reads descriptions.
 //!
 //! - Tools and prompts are offered as `PREFIX__name` ([`Source`]). They are looked up, never parsed.
 //! - URIs stay unchanged. A URI belongs to the source that lists it, otherwise to one that has a matching template.
@@ -69,7 +69,8 @@ pub const MAX_INSTRUCTION_BYTES: usize = 8 * 1024;
 /// Maximum number of servers whose instructions are joined: each keeps at least 120 bytes.
 const MAX_SECTIONS: usize = 64;
 
-/// The key in `_meta` of a tool or prompt whose joined name was cut. The value is the name that its own server gives it.
+/// The key in `_meta` of a tool or prompt whose joined name was cut. The value is the name that its own server
+/// gives it.
 pub const ORIGINAL_NAME: &str = "io.github.mcpjoin/original-name";
 
 /// Bytes before the cursor of the source: the tag, the source, and whether there is a cursor.
@@ -107,8 +108,8 @@ impl Source {
 
     /// Returns the joined name of a tool or prompt.
     ///
-    /// A joined name of more than [`MAX_NAME_CHARS`] characters is cut, and ends with `_` and six characters of a hash of the
-    /// whole name. So every replica cuts it to the same name.
+    /// A joined name of more than [`MAX_NAME_CHARS`] characters is cut, and ends with `_` and six characters of a
+    /// hash of the whole name. So every replica cuts it to the same name.
     #[must_use]
     pub fn joined<'a>(&self, name: &'a str) -> Cow<'a, str> {
         if self.prefix.is_empty() {
@@ -333,8 +334,8 @@ impl Catalogue {
         Self { sources, index: Index::default(), size: Size::default(), generation }
     }
 
-    /// Returns the generation: a hash of the prefixes and separators of all sources in their order. It is the same on all
-    /// replicas. A changed list keeps it, because each source keeps its own cursors valid.
+    /// Returns the generation: a hash of the prefixes and separators of all sources in their order. It is the same
+    /// on all replicas. A changed list keeps it, because each source keeps its own cursors valid.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
@@ -347,8 +348,8 @@ impl Catalogue {
 
     /// Replaces the names of one kind of a source: its whole list. Does nothing if there is no such source.
     ///
-    /// A source has at most [`MAX_SOURCE_ENTRIES`] entries with [`MAX_SOURCE_BYTES`] bytes, and all sources together
-    /// [`MAX_ENTRIES`] with [`MAX_BYTES`]. Names beyond that are left out.
+    /// A source has at most [`MAX_SOURCE_ENTRIES`] entries with [`MAX_SOURCE_BYTES`] bytes, and all sources
+    /// together [`MAX_ENTRIES`] with [`MAX_BYTES`]. Names beyond that are left out.
     pub fn replace<N: AsRef<str>>(
         &mut self,
         source: usize,
@@ -427,8 +428,8 @@ impl Catalogue {
         self.index[kind as usize].get(joined)?.first()
     }
 
-    /// Returns the name under which an entry of a source is offered. `None` if the catalogue does not have the entry, or if
-    /// another one owns the name.
+    /// Returns the name under which an entry of a source is offered. `None` if the catalogue does not have the
+    /// entry, or if another one owns the name.
     #[must_use]
     pub fn joined<'a>(&self, source: usize, kind: Kind, name: &'a str) -> Option<Cow<'a, str>> {
         let joined = self.sources.get(source)?.source.key(kind, name);
@@ -436,10 +437,12 @@ impl Catalogue {
         (owner.source == source && *owner.name == *name).then_some(joined)
     }
 
-    /// Returns the source that owns a URI: the first that lists it, otherwise the first with a template that it matches.
+    /// Returns the source that owns a URI: the first that lists it, otherwise the first with a template that it
+    /// matches.
     ///
-    /// A template with other expressions than `{name}` and one `{+name}` matches what begins with the text before its first
-    /// expression, if no other template matches. A URI of more than [`MAX_MATCHED_URI_BYTES`] matches no template.
+    /// A template with other expressions than `{name}` and one `{+name}` matches what begins with the text before
+    /// its first expression, if no other template matches. A URI of more than [`MAX_MATCHED_URI_BYTES`] matches no
+    /// template.
     #[must_use]
     pub fn owner(&self, uri: &str) -> Option<Owner> {
         if let Some(claims) = self.index[Kind::Resource as usize].get(uri) {
@@ -457,7 +460,8 @@ impl Catalogue {
 
     /// Returns the cursor of a joined list for this position. `method` is that of the list.
     ///
-    /// It is opaque and not secret. A client can make one for any cursor of a source, which has to check its own cursors.
+    /// It is opaque and not secret. A client can make one for any cursor of a source, which has to check its own
+    /// cursors.
     ///
     /// # Errors
     /// [`ErrorObject`] (-32603) if the cursor of the source has more than [`MAX_CURSOR_BYTES`].
@@ -527,8 +531,8 @@ impl fmt::Display for Kind {
 
 /// Joins the instructions of several servers, each under its heading (none if the heading is empty).
 ///
-/// At most [`MAX_INSTRUCTION_BYTES`]: beyond that the longest are cut, so that each keeps the same share. Only the first 64
-/// servers with instructions are part of it. `None` if no server has instructions.
+/// At most [`MAX_INSTRUCTION_BYTES`]: beyond that the longest are cut, so that each keeps the same share. Only the
+/// first 64 servers with instructions are part of it. `None` if no server has instructions.
 #[must_use]
 pub fn join_instructions<'a>(parts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
     const CUT: &str = "…";

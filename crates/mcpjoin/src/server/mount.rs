@@ -1,9 +1,10 @@
 //! Servers that are a part of another server ([`ServerBuilder::mount`](super::ServerBuilder::mount)).
 //!
-//! `service` gives each request to [`Mounts::route`], which passes it to the [`Service`] of the server that owns its name,
-//! its URI or its task, with the same context of the connection. The lists are read source by source: the server itself is
-//! source 0 of the [`Catalogue`], the mounted servers follow in their order. No result is changed but the names in lists. A
-//! mounted server has no connection of its own here, and does not know under which name it is called.
+//! `service` gives each request to [`Mounts::route`], which passes it to the [`Service`] of the server that owns
+//! its name, its URI or its task, with the same context of the connection. The lists are read source by source:
+//! the server itself is source 0 of the [`Catalogue`], the mounted servers follow in their order. No result is
+//! changed but the names in lists. A mounted server has no connection of its own here, and does not know under
+//! which name it is called.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination>
 
@@ -24,8 +25,8 @@ use super::{BuildError, Context, Offer, Server, Shared, decode_params, resources
 use crate::connection;
 use crate::handler::{ErasedHandler as _, ResponseFuture};
 
-/// Maximum number of pages of mounted servers that are read for one page. A layer of a mounted server may return any
-/// number of empty pages.
+/// Maximum number of pages of mounted servers that are read for one page. A layer of a mounted server may return
+/// any number of empty pages.
 const MAX_PAGES_READ: usize = 64;
 
 /// The servers that are mounted on a server.
@@ -131,7 +132,8 @@ impl Mounts {
         read(&table.catalogue)
     }
 
-    /// Passes a request to the mounted server that answers it. Returns the request if it is one for the server itself.
+    /// Passes a request to the mounted server that answers it. Returns the request if it is one for the server
+    /// itself.
     pub(super) fn route(
         self: &Arc<Self>,
         service: &Service,
@@ -361,8 +363,8 @@ impl ListRequest {
     }
 }
 
-/// Replaces the name of an item. If it is cut, the original name goes into `_meta`, unless a server in between has written it
-/// there.
+/// Replaces the name of an item. If it is cut, the original name goes into `_meta`, unless a server in between has
+/// written it there.
 fn renamed(item: Raw, joined: &str, own: &str, is_cut: bool) -> Raw {
     let item = Payload::from_raw(item).with_member("name", &Raw::string(joined));
     let has_original = || item.meta().is_some_and(|meta| meta.member(ORIGINAL_NAME).is_some());
@@ -403,8 +405,8 @@ impl Shared {
         server.find_tool(&name)
     }
 
-    /// Returns the tool with this name whose headers are checked before this server is asked. A mounted server that hides
-    /// tools checks them itself, because a refusal shows that the tool exists.
+    /// Returns the tool with this name whose headers are checked before this server is asked. A mounted server
+    /// that hides tools checks them itself, because a refusal shows that the tool exists.
     #[cfg(feature = "http-server")]
     pub(super) fn find_checked_tool(&self, name: &str) -> Option<Arc<ToolEntry>> {
         if let Some(tool) = self.offer.read().tools.get(name) {
