@@ -487,7 +487,7 @@ fn durations_are_measured_with_the_names_that_exist() {
     meters();
     run(async {
         let slow = |_: NoArguments, _: Context| async {
-            tokio::time::sleep(std::time::Duration::from_secs(7)).await;
+            tokio::time::advance(std::time::Duration::from_secs(7)).await;
         };
         let server = Server::builder("s", "1").telemetry().tool(tool("measured"), slow).build().unwrap();
         let client = connect(&server, client(Era::Modern)).await;
