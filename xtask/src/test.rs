@@ -144,8 +144,20 @@ pub(crate) fn clippy_detached(root: &Path) -> Result<()> {
 
 /// The features of the library; each is built alone with its dependencies. Without `tls-aws-lc-rs`, which compiles C for
 /// minutes: `beside` builds it.
-const FEATURES: [&str; 9] =
-    ["", "client", "server", "macros", "child", "socket", "http-client,tls-ring", "http-server", "testing"];
+const FEATURES: [&str; 12] = [
+    "",
+    "client",
+    "server",
+    "macros",
+    "child",
+    "socket",
+    "http-client,tls-ring",
+    "http-server",
+    "testing",
+    "otel",
+    "otel,client",
+    "otel,server",
+];
 
 /// Builds the library with one feature at a time, as its users do. Each must compile without a warning.
 fn features(root: &Path) -> Result<()> {

@@ -21,5 +21,9 @@ pub mod embedding {}
 #[doc = include_str!("../docs/writing-a-transport.md")]
 pub mod writing_a_transport {}
 
+#[cfg(feature = "otel")]
+#[doc = include_str!("../docs/opentelemetry.md")]
+pub mod opentelemetry {}
+
 #[doc = include_str!("../docs/from-rmcp.md")]
 pub mod from_rmcp {}

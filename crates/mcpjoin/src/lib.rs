@@ -31,6 +31,7 @@
 //! | log in to a server | [`guide::logging_in`] |
 //! | test a server or a client | [`guide::testing`], then [`testing`] |
 //! | use it in a larger program | [`guide::embedding`] |
+//! | trace and measure it | [`guide::opentelemetry`] |
 //! | connect in another way | [`guide::writing_a_transport`], then [`transport`] |
 //! | come from rmcp | [`guide::from_rmcp`] |
 //!
@@ -52,6 +53,7 @@
 //! | `socket` | TCP and Unix sockets: [`Link::tcp`], [`Link::unix`] and [`transport::Listener`] | no |
 //! | `http-client` | Streamable HTTP and HTTP+SSE: [`Link::http`]; implies `client` and `socket`; needs one of the two `tls-*` | no |
 //! | `http-server` | the same as a server: [`Server::http`]; implies `server` | no |
+//! | `otel` | spans, metrics and trace context of OpenTelemetry: [`guide::opentelemetry`] | no |
 //! | `testing` | for tests of servers and clients: [`testing`]; implies `client` and `server` | no |
 //! | `tls-ring` | the cryptography of TLS by ring | yes |
 //! | `tls-aws-lc-rs` | the cryptography of TLS by aws-lc-rs; ring is used if both are on | no |
@@ -80,6 +82,8 @@ mod http;
 #[doc(hidden)]
 pub mod internal;
 mod known_tools;
+#[cfg(feature = "otel")]
+mod otel;
 #[cfg(all(unix, feature = "child"))]
 mod process;
 #[cfg(feature = "server")]

@@ -17,9 +17,11 @@ use super::input::{self, InputHandlers, OnNotification};
 use super::notifications::NotificationHandlers;
 use super::opening::Plan;
 use super::{Cache, Client, ConnectError, Next};
-use crate::connection::{Layer, Layers, OnViolation, OutcomeFuture};
 use crate::connection::rounds::MAX_ROUNDS;
+use crate::connection::{Layer, Layers, OnViolation, OutcomeFuture};
 use crate::handler::{ErasedHandler, Handler};
+#[cfg(feature = "otel")]
+use crate::otel::{self, Instruments};
 use crate::transport::Link;
 
 /// Maximum number of pages of one list.
@@ -55,6 +57,8 @@ pub struct ClientBuilder {
     notification_handlers: NotificationHandlers,
     on_violation: Option<OnViolation>,
     layers: Vec<Box<Layer>>,
+    #[cfg(feature = "otel")]
+    telemetry: Option<Arc<Instruments>>,
     caching: CacheConfig,
 }
 
@@ -81,6 +85,8 @@ impl ClientBuilder {
             notification_handlers: NotificationHandlers::default(),
             on_violation: None,
             layers: Vec::new(),
+            #[cfg(feature = "otel")]
+            telemetry: None,
             caching: CacheConfig::default(),
         }
     }
@@ -409,6 +415,27 @@ impl ClientBuilder {
         self
     }
 
+    /// Records a span and a duration for every request that the client sends, and for those that a legacy server sends to
+    /// it, by the conventions of OpenTelemetry. Feature `otel`.
+    ///
+    /// It is a [`layer`](Self::layer), and passes what they pass: those that are registered before it are outside the span.
+    /// The context of the trace travels in `_meta`, unless the caller has put a `traceparent` there. A request for a stream
+    /// of notifications carries the current context and has no span. [`guide::opentelemetry`](crate::guide::opentelemetry)
+    /// says what a program installs, and lists the attributes.
+    ///
+    /// ```
+    /// use mcpjoin::Client;
+    ///
+    /// let builder = Client::builder("my-client", "1.0.0").telemetry();
+    /// # let _ = builder;
+    /// ```
+    #[cfg(feature = "otel")]
+    pub fn telemetry(mut self) -> Self {
+        let instruments = Arc::<Instruments>::default();
+        self.telemetry = Some(instruments.clone());
+        self.layer(move |call, next| otel::send(instruments.clone(), call, next))
+    }
+
     /// Receives the notifications that the server sends on its own, as they are: changed lists and resources, log
     /// messages. A modern server sends some only to clients that listen: see [`on_tools_changed`](Self::on_tools_changed).
     ///
@@ -496,6 +523,8 @@ impl ClientBuilder {
             notification_handlers,
             on_violation: self.on_violation,
             layers: Layers(self.layers.into()),
+            #[cfg(feature = "otel")]
+            telemetry: self.telemetry,
             caching: self.caching,
         };
         (plan, self.era)

@@ -18,6 +18,8 @@ use super::task::TaskRegistry;
 use super::{Client, ConnectError, Inner, OpenConnection};
 use crate::connection::{Connection, Layers, NotificationObserver, OnViolation, Setup};
 use crate::handler::{ErasedHandler, SharedHandler};
+#[cfg(feature = "otel")]
+use crate::otel::{Instruments, Observed, Session};
 #[cfg(all(unix, feature = "child"))]
 use crate::transport::ChildHandle;
 use crate::transport::{Link, PeerIdentity};
@@ -39,6 +41,8 @@ pub(super) struct Plan {
     pub(super) notification_handlers: NotificationHandlers,
     pub(super) on_violation: Option<OnViolation>,
     pub(super) layers: Layers,
+    #[cfg(feature = "otel")]
+    pub(super) telemetry: Option<Arc<Instruments>>,
     pub(super) caching: CacheConfig,
 }
 
@@ -84,6 +88,11 @@ impl Plan {
                 on_notification: self.on_notification.clone(),
                 tasks: tasks.clone(),
             })),
+        };
+        #[cfg(feature = "otel")]
+        let handler: Arc<dyn ErasedHandler> = match &self.telemetry {
+            Some(instruments) => Arc::new(Observed { handler, instruments: instruments.clone() }),
+            None => handler,
         };
         #[cfg(all(unix, feature = "child"))]
         let child = link.child();
@@ -165,6 +174,16 @@ impl Opening<'_> {
                 max_pages: self.plan.max_pages,
             }),
         };
+        #[cfg(feature = "otel")]
+        if let Some(instruments) = &plan.telemetry {
+            let session =
+                Session::of_client(instruments.clone(), &client.peer(), client.connection().origin());
+            let connection = client.connection().clone();
+            tokio::spawn(async move {
+                connection.ended().await;
+                drop(session);
+            });
+        }
         notifications::start(&client, &plan.notification_handlers);
         client
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{CallError, CloseCause, Reply, RingMap, Session};
+use mcpjoin_proto::session::{CallError, CloseCause, Origin, Reply, RingMap, Session};
 use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 use parking_lot::{Mutex, MutexGuard};
@@ -29,6 +29,8 @@ pub(crate) struct Core {
     pub(crate) offload: Arc<Offload>,
     /// The layers around own requests, from the outermost to the innermost.
     pub(super) layers: Arc<[Box<Layer>]>,
+    /// The kind of the transport and the peer, as far as they are known before the first message.
+    pub(super) origin: Option<Arc<Origin>>,
 }
 
 pub(crate) struct Inner {
@@ -156,6 +158,7 @@ impl Core {
             epoch: Instant::now(),
             offload: Arc::default(),
             layers,
+            origin: None,
         }
     }
 

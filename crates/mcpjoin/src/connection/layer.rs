@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use mcpjoin_proto::Time;
-use mcpjoin_proto::session::{Call, CallError, Peer, Reply};
+use mcpjoin_proto::session::{Call, CallError, Origin, Peer, Reply};
 use parking_lot::Mutex;
 
 use super::calling::{CallEvent, Calling};
@@ -56,12 +56,28 @@ impl Next {
         self.core.lock().session.peer().cloned()
     }
 
+    /// Returns the kind of transport, and the server as far as the transport knows it: a command, an address. `None` for a
+    /// transport that knows nothing.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Arc<Origin>> {
+        self.core.origin.as_ref()
+    }
+
+    /// Returns where the id of the request will be, once it was sent.
+    #[cfg(feature = "otel")]
+    pub(crate) fn sent_id(&self) -> SentId {
+        SentId(self.sent.clone())
+    }
+
     fn start(mut self, mut call: Call) -> OutcomeFuture {
         let core = self.core.clone();
         let Some(layer) = core.layers.get(self.layer) else {
             // A layer may have added `_meta`.
             call.lacks_meta = false;
-            return Box::pin(Innermost { calling: Calling::without_layers(self.core, call), sent: self.sent });
+            return Box::pin(Innermost {
+                calling: Calling::without_layers(self.core, call),
+                sent: self.sent,
+            });
         };
         self.layer += 1;
         layer(call, self)
@@ -71,6 +87,18 @@ impl Next {
 impl fmt::Debug for Next {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Next").field("layer", &self.layer).finish_non_exhaustive()
+    }
+}
+
+/// The id of a request that passes layers.
+#[cfg(feature = "otel")]
+pub(crate) struct SentId(Arc<Sent>);
+
+#[cfg(feature = "otel")]
+impl SentId {
+    /// `None` before the request was sent.
+    pub(crate) fn read(&self) -> Option<i64> {
+        self.0.0.lock().id
     }
 }
 

@@ -23,19 +23,21 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use mcpjoin_proto::session::{
     Call, CloseCause, Limits, NotifyRefused, Peer, Role, Route, Session, State, Violation,
 };
+#[cfg(feature = "otel")]
+use mcpjoin_proto::session::{CallError, Origin, Reply};
 use mcpjoin_proto::{Method, Notification, RequestId};
 
 pub(crate) use self::core::NotificationQueue;
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
-pub use layer::Next;
-#[cfg(feature = "client")]
-pub(crate) use layer::OutcomeFuture;
-pub(crate) use layer::Layer;
 #[cfg(feature = "server")]
 pub(crate) use handler_tasks::WatchedResponse;
 pub(crate) use handler_tasks::panicked;
+pub use layer::Next;
+#[cfg(feature = "otel")]
+pub(crate) use layer::SentId;
+pub(crate) use layer::{Layer, OutcomeFuture};
 
 use self::core::{Core, Inner, TaskWaker};
 use crate::handler::ErasedHandler;
@@ -76,6 +78,19 @@ pub struct Setup {
 )]
 pub struct Layers(pub(crate) Arc<[Box<Layer>]>);
 
+impl Layers {
+    /// A single layer.
+    #[cfg(all(feature = "server", feature = "otel"))]
+    pub(crate) fn of<F, Fut>(layer: F) -> Self
+    where
+        F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply, CallError>> + Send + 'static,
+    {
+        let layer: Box<Layer> = Box::new(move |call, next| -> OutcomeFuture { Box::pin(layer(call, next)) });
+        Self(Arc::new([layer]))
+    }
+}
+
 /// Sees every notification on arrival, before its recipient does: one that belongs to a call may wait in the slot of the
 /// call. Runs under the connection's lock, so it must be short and must not use the connection. The wakers that it adds are
 /// woken when the lock is released.
@@ -90,7 +105,9 @@ impl Connection {
         let mut io = link.into_transport();
         io.configure(&limits);
         let session = Session::new(role, io.caps(), limits);
-        let core = Arc::new(Core::new(session, layers.0));
+        let mut core = Core::new(session, layers.0);
+        core.origin = io.origin();
+        let core = Arc::new(core);
         let driver = Driver::new(core.clone(), io, Box::new(handler), (on_violation, notification_observer));
         (Self { core }, driver)
     }
@@ -173,6 +190,12 @@ impl Connection {
     #[must_use]
     pub fn peer(&self) -> Option<Arc<Peer>> {
         self.core.lock().session.peer().cloned()
+    }
+
+    /// The kind of the transport and the peer, as far as they are known before the first message.
+    #[cfg(feature = "otel")]
+    pub(crate) fn origin(&self) -> Option<&Arc<Origin>> {
+        self.core.origin.as_ref()
     }
 
     /// Returns the state of the session.

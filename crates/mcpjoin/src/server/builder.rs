@@ -28,6 +28,8 @@ use super::{
     ResourceOutput, ResourceTemplateDescription, Server, Shared, ToolOutput, TypedTool,
 };
 use crate::handler::{ErasedHandler, Handler, ResponseFuture};
+#[cfg(feature = "otel")]
+use crate::otel::{self, Instruments};
 
 /// Default number of entries in a page of a list: more than most servers offer, because not every client reads a second
 /// page.
@@ -120,6 +122,8 @@ struct Description {
     completions: Completions,
     custom_handler: Option<(ServerCapabilities, Arc<dyn ErasedHandler>)>,
     layers: Vec<Box<Layer>>,
+    #[cfg(feature = "otel")]
+    telemetry: Option<Arc<Instruments>>,
     visible_tools: Option<Box<VisibleTools>>,
     problem: Option<BuildError>,
 }
@@ -145,6 +149,8 @@ impl ServerBuilder {
             completions: Completions::default(),
             custom_handler: None,
             layers: Vec::new(),
+            #[cfg(feature = "otel")]
+            telemetry: None,
             visible_tools: None,
             problem: None,
         }))
@@ -328,6 +334,35 @@ impl ServerBuilder {
         let layer = move |request, cx, next| -> ResponseFuture { Box::pin(layer(request, cx, next)) };
         self.0.layers.push(Box::new(layer));
         self
+    }
+
+    /// Records a span and a duration for every request that reaches a handler, and for those that a handler sends to a legacy
+    /// client, by the conventions of OpenTelemetry. Feature `otel`.
+    ///
+    /// It is a [`layer`](Self::layer), and passes what they pass: those that are registered before it are outside the span.
+    /// Handlers run inside the span, also in tasks of their own, so what they log belongs to it. The work of a call that
+    /// has become a task continues after its span. [`guide::opentelemetry`](crate::guide::opentelemetry) says what a program
+    /// installs, and lists the attributes.
+    ///
+    /// The parent of a span is the context in the `_meta` of the request, and the context of the transport is linked to: over
+    /// HTTP an `opentelemetry::Context` in the extensions of the request, or its `traceparent` header; elsewhere the current
+    /// span. Without a context in `_meta`, it is the parent. Clients choose the ids of their traces, and whether they are sampled, as far as
+    /// the program's sampler lets them.
+    ///
+    /// ```
+    /// use mcpjoin::server::Server;
+    ///
+    /// let server = Server::builder("tools", "1.0.0").telemetry().build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    #[cfg(feature = "otel")]
+    pub fn telemetry(mut self) -> Self {
+        let instruments = Arc::<Instruments>::default();
+        self.0.telemetry = Some(instruments.clone());
+        self.layer(move |request, cx, next| {
+            let connection = (*cx).clone();
+            otel::receive(instruments.clone(), request, connection, |request| next.run(request))
+        })
     }
 
     /// Shows each client only the tools for which `is_visible` returns true. A call of any other tool fails as the call of a
@@ -538,6 +573,8 @@ impl ServerBuilder {
             offer: RwLock::new(described.offer),
             custom_handler,
             layers: described.layers,
+            #[cfg(feature = "otel")]
+            telemetry: described.telemetry,
             visible_tools: described.visible_tools,
             completions: described.completions,
             tasks: Tasks::default(),

@@ -148,6 +148,8 @@ use self::task::Tasks;
 use self::tools::{ToolEntry, VisibleTools};
 use crate::connection::{Connection, Driver, Layers, Setup};
 use crate::handler::ErasedHandler;
+#[cfg(feature = "otel")]
+use crate::otel::{self, Instruments, Session};
 use crate::transport::Link;
 
 /// A server, for any number of connections. Cheap to clone.
@@ -186,6 +188,8 @@ struct Shared {
     custom_handler: Option<Arc<dyn ErasedHandler>>,
     /// The outermost first.
     layers: Vec<Box<Layer>>,
+    #[cfg(feature = "otel")]
+    telemetry: Option<Arc<Instruments>>,
     visible_tools: Option<Box<VisibleTools>>,
     completions: Completions,
     tasks: Tasks,
@@ -261,19 +265,29 @@ impl Server {
             connections.last += 1;
             connections.last
         };
-        let entry = ConnectionEntry { server: self.clone(), number };
         let role = if one_client { self.0.role.clone() } else { self.0.role_for_many() };
         let setup = Setup {
             role: Role::Server(role),
             limits: self.0.limits.clone(),
             on_violation: None,
             notification_observer: None,
-            layers: Layers::default(),
+            layers: self.0.call_layers(),
         };
         let own_tasks = !self.0.inline_handlers && blocking::has_other_threads();
         let service = Service { server: self.0.clone(), session: one_client.then_some(number), own_tasks };
         let (connection, driver) = Connection::new(link, setup, service);
         let outbox = Arc::new(Outbox::default());
+        let entry = ConnectionEntry {
+            server: self.clone(),
+            number,
+            #[cfg(feature = "otel")]
+            _session: self
+                .0
+                .telemetry
+                .as_ref()
+                .filter(|_| one_client)
+                .map(|instruments| Session::of_server(instruments.clone(), connection.origin())),
+        };
         self.0.connections.lock().open.insert(number, (connection.clone(), outbox.clone()));
         (connection.clone(), Serving { driver, connection, outbox, place: None, _entry: entry })
     }
@@ -322,6 +336,8 @@ impl Future for Serving {
 struct ConnectionEntry {
     server: Server,
     number: u64,
+    #[cfg(feature = "otel")]
+    _session: Option<Session>,
 }
 
 impl Drop for ConnectionEntry {
@@ -333,6 +349,15 @@ impl Drop for ConnectionEntry {
 }
 
 impl Shared {
+    /// The layers around the requests that handlers send.
+    fn call_layers(&self) -> Layers {
+        #[cfg(feature = "otel")]
+        if let Some(instruments) = self.telemetry.clone() {
+            return Layers::of(move |call, next| otel::send(instruments.clone(), call, next));
+        }
+        Layers::default()
+    }
+
     fn each_connection(&self, change: impl Fn(&Outbox)) {
         for (_, outbox) in self.connections.lock().open.values() {
             change(outbox);
