@@ -13,6 +13,7 @@ mod owners;
 mod pools;
 mod raw;
 mod same_era;
+mod traces;
 
 use std::future::{Ready, ready};
 use std::io;
