@@ -5,15 +5,19 @@
 //! The servers have the same tools. `change_tools` adds the tool `added`, or removes it; `update_resource` changes
 //! `test://counter`; `log` logs a warning; `ask` asks for the user's name in the way of the era, and `elicit` always with a
 //! request `elicitation/create`. Where a server cannot do one of them, its test expects exactly that and says why.
+//!
+//! And the other direction, for what `interop/clients/table.md` does not cover: clients on three SDKs hear from
+//! `mcpjoin serve demo` that its list of tools has changed, and get its log messages of the level that they asked for.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 use std::ffi::OsString;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interop::{Listening, NODE, Peer, Way, server};
+use interop::{Listening, NODE, Peer, Way, mcpjoin, server};
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder, ClientError};
 use mcpjoin::proto::session::{EraChoice, Inbound};
@@ -23,6 +27,8 @@ use mcpjoin::proto::types::{
 use mcpjoin::proto::{Era, Message, Method, Notification, Version};
 use mcpjoin::transport::{ChildCommand, Direction, Inspected};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -368,4 +374,69 @@ async fn python_mcpserver_in_the_modern_era() {
     server.hears_of_changed_tools().await;
     assert!(server.logs.try_recv().is_err(), "{}", server.cell);
     server.close().await;
+}
+
+/// Runs a foreign client on this server, and checks what it was told.
+async fn tells(cell: &str, client: &[OsString], server: &[OsString]) {
+    let mut command = Command::new(&client[0]);
+    command.args(&client[1..]).args(server).env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
+    let output = within(cell, "the client", command.stdin(Stdio::null()).kill_on_drop(true).output());
+    let output = output.await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{cell}: {said}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let message = |level: &str| json!({ "level": level, "data": format!("A message of the level {level}"), "logger": "demo" });
+    assert_eq!(
+        told,
+        json!({ "tools": [true, false], "logs": [message("info"), message("warning")] }),
+        "{cell}"
+    );
+}
+
+/// Runs a foreign client on the demonstration server, over stdio and over Streamable HTTP.
+async fn is_told(program: &str, words: &[&str]) {
+    let cell = |way: Way| format!("{program} {words:?}, {way:?}");
+    let mut client: Vec<OsString> = vec![server(program).unwrap().into()];
+    client.extend(words.iter().map(|word| match word.strip_prefix("clients/") {
+        Some(_) => server(word).unwrap().into(),
+        None => word.into(),
+    }));
+    let binary = mcpjoin().unwrap();
+    let words = ["--".into(), binary.clone().into(), "serve".into(), "demo".into()];
+    tells(&cell(Way::Stdio), &client, &words).await;
+
+    let mut demo = Command::new(binary)
+        .args(["serve", "demo", "--listen", "http://127.0.0.1:0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stderr.take().unwrap()).lines();
+    let line = within(&cell(Way::Http), "the address", lines.next_line()).await.unwrap().unwrap();
+    let address = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).trim();
+    tells(&cell(Way::Http), &client, &[address.into()]).await;
+    demo.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn clients_on_rmcp_are_told() {
+    for era in ["legacy", "modern"] {
+        is_told("rmcp/target/debug/client-notified", &[era]).await;
+    }
+}
+
+#[tokio::test]
+async fn clients_on_the_typescript_sdk_are_told() {
+    for (version, era) in [("1", "legacy"), ("2", "legacy"), ("2", "modern")] {
+        is_told(NODE, &["clients/notified.mjs", version, era]).await;
+    }
+}
+
+#[tokio::test]
+async fn clients_on_the_python_sdk_are_told() {
+    for era in ["legacy", "modern"] {
+        is_told(PYTHON, &["clients/notified.py", era]).await;
+    }
 }
