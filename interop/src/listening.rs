@@ -210,6 +210,23 @@ impl Listening {
         }
     }
 
+    /// Waits until the server has opened the stream of a session of the legacy era: it has begun to answer a GET with events.
+    /// What it sends before that belongs to no request, and is lost.
+    ///
+    /// # Panics
+    ///
+    /// When it has not opened one in time.
+    pub fn opens_the_stream_of_a_session(&self) {
+        let begun = Instant::now();
+        let is_stream = |exchange: &Exchange| {
+            exchange.method == "GET" && exchange.answer.as_ref().is_some_and(|answer| answer.status == 200)
+        };
+        while !self.exchanges().iter().any(is_stream) {
+            assert!(begun.elapsed() < START, "the server has opened no stream: {:?}", self.exchanges());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// The number of sessions until now.
     #[must_use]
     pub fn session_count(&self) -> usize {

@@ -34,7 +34,7 @@ const SARIF: &str = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
 };
 
 /// The programs that the tests start, below `interop/`.
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 18] = [
     NODE,
     SARIF,
     "node_modules/.bin/mcp-inspector",
@@ -48,8 +48,10 @@ const PROGRAMS: [&str; 16] = [
     "venv/bin/mcp-server-git",
     "venv/bin/mcp-server-time",
     "rmcp/target/debug/client-current",
+    "rmcp/target/debug/client-notified",
     "rmcp/target/debug/client-old",
     "rmcp/target/debug/rmcp-current",
+    "rmcp/target/debug/rmcp-notifying",
     "rmcp/target/debug/rmcp-old",
 ];
 

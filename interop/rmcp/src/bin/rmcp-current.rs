@@ -30,7 +30,7 @@ impl ServerHandler for Tools {
     fn get_info(&self) -> ServerConfig {
         let mut info = ServerConfig::default();
         info.capabilities = ServerCapabilities::builder().enable_tools().build();
-        info.server_info = Implementation::new("rmcp-current", "3.9.0");
+        info.server_info = Implementation::new("rmcp-current", "3.11.0");
         info
     }
 
