@@ -14,7 +14,6 @@ mod bridge;
 mod bridge_backend;
 mod bridge_host;
 mod bridge_relay;
-mod bridge_trace;
 mod bytes;
 mod call;
 mod complete;

@@ -1,0 +1,117 @@
+//! A call through the real bridge is in one trace, as a program reads it that none of us wrote: the spans of client and
+//! server leave through OpenTelemetry's own exporter, and are read with its messages for Python (`interop/otlp`).
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use mcpjoin::Client;
+use mcpjoin::proto::Era;
+use mcpjoin::proto::session::EraChoice;
+use mcpjoin::server::{NoArguments, Server, tool};
+use mcpjoin::transport::{ChildCommand, Listener};
+use opentelemetry::global;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_http::hyper::HyperClient;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use serde_json::{Value, json};
+use tracing_subscriber::layer::SubscriberExt as _;
+
+/// The time limit of the test: far more than it takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The program that receives spans.
+struct Receiver {
+    child: Child,
+    /// It ends when this is closed.
+    input: Option<ChildStdin>,
+    printed: Lines<BufReader<ChildStdout>>,
+}
+
+impl Receiver {
+    fn start() -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("otlp/receiver.py");
+        let mut child = Command::new(interop::server("venv/bin/python").unwrap())
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let printed = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, input, printed }
+    }
+
+    fn line(&mut self) -> Value {
+        let line = self.printed.next().expect("the receiver has ended").unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Ends it, and returns the spans that it has received.
+    fn end(mut self) -> Vec<Value> {
+        drop(self.input.take());
+        let rest = self.printed.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+        assert!(self.child.wait().unwrap().success(), "the receiver failed");
+        rest
+    }
+}
+
+// The exporter waits for its response on the thread on which a span ends, while the other threads do the I/O.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_independent_program_reads_one_trace_of_client_bridge_and_server() {
+    let mut receiver = Receiver::start();
+    let address = receiver.line()["address"].as_str().unwrap().to_owned();
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(HyperClient::with_default_connector(DEADLINE, None))
+        .with_endpoint(format!("{address}/v1/traces"))
+        .build()
+        .unwrap();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter).build();
+    global::set_text_map_propagator(TraceContextPropagator::new());
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("interop"));
+    let filter = tracing_subscriber::filter::Targets::new().with_target("mcpjoin", tracing::Level::INFO);
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(filter).with(layer)).unwrap();
+
+    let calls = async {
+        let server = Server::builder("s", "1").telemetry();
+        let server = server.tool(tool("t"), |_: NoArguments, _| async { "done" }).build().unwrap();
+        let listener = Listener::tcp("127.0.0.1:0").await.unwrap();
+        let target = listener.address().to_string();
+        tokio::spawn(async move { server.serve_all(listener, std::future::pending()).await });
+        for era in [Era::Legacy, Era::Modern] {
+            let bridge = ChildCommand::new(interop::mcpjoin().unwrap()).arg("bridge").arg(&target);
+            let client = Client::builder("c", "1").era(EraChoice::Only(era)).telemetry();
+            let client = client.connect(bridge.start().await.unwrap()).await.unwrap();
+            assert_eq!(client.call_tool("t", ()).await.unwrap().to_text(), "done");
+            client.close().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, calls).await.unwrap();
+    provider.shutdown().unwrap();
+
+    let spans = receiver.end();
+    let of_kind = |kind: &str| -> Vec<Value> {
+        spans.iter().filter(|span| span["span"] == "tools/call t" && span["kind"] == kind).cloned().collect()
+    };
+    let (sent, received) = (of_kind("SPAN_KIND_CLIENT"), of_kind("SPAN_KIND_SERVER"));
+    assert_eq!((sent.len(), received.len()), (2, 2), "{spans:#?}");
+    for sent in &sent {
+        let matching = received.iter().find(|received| received["trace"] == sent["trace"]);
+        let received = matching.unwrap_or_else(|| panic!("no span of the server in this trace: {spans:#?}"));
+        assert_eq!(received["parent"], sent["id"]);
+        for span in [sent, received] {
+            assert_eq!(span["attributes"]["mcp.method.name"], "tools/call");
+            assert_eq!(span["attributes"]["gen_ai.tool.name"], "t");
+        }
+        assert_eq!(sent["attributes"]["network.transport"], json!("pipe"));
+        assert_eq!(received["attributes"]["network.transport"], json!("tcp"));
+    }
+    assert_ne!(sent[0]["trace"], sent[1]["trace"], "each call without a parent begins a trace");
+}
