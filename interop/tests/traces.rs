@@ -7,8 +7,10 @@
 use std::io::{BufRead as _, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mcpjoin::Client;
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::EraChoice;
@@ -17,10 +19,12 @@ use mcpjoin::transport::{ChildCommand, Listener};
 use opentelemetry::global;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_http::hyper::HyperClient;
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 /// The time limit of the test: far more than it takes on a busy machine.
@@ -62,18 +66,31 @@ impl Receiver {
     }
 }
 
-// The exporter waits for its response on the thread on which a span ends, while the other threads do the I/O.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+/// Sends from the thread of the exporter, which has no runtime, on the runtime of the test.
+#[derive(Debug)]
+struct OnRuntime(Arc<HyperClient>, Handle);
+
+#[async_trait]
+impl HttpClient for OnRuntime {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let client = self.0.clone();
+        self.1.spawn(async move { client.send_bytes(request).await }).await?
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_independent_program_reads_one_trace_of_client_bridge_and_server() {
+    let binary = interop::mcpjoin().unwrap();
     let mut receiver = Receiver::start();
     let address = receiver.line()["address"].as_str().unwrap().to_owned();
+    let client = HyperClient::with_default_connector(DEADLINE, None);
     let exporter = SpanExporter::builder()
         .with_http()
-        .with_http_client(HyperClient::with_default_connector(DEADLINE, None))
+        .with_http_client(OnRuntime(Arc::new(client), Handle::current()))
         .with_endpoint(format!("{address}/v1/traces"))
         .build()
         .unwrap();
-    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter).build();
+    let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
     global::set_text_map_propagator(TraceContextPropagator::new());
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("interop"));
     let filter = tracing_subscriber::filter::Targets::new().with_target("mcpjoin", tracing::Level::INFO);
@@ -86,7 +103,7 @@ async fn an_independent_program_reads_one_trace_of_client_bridge_and_server() {
         let target = listener.address().to_string();
         tokio::spawn(async move { server.serve_all(listener, std::future::pending()).await });
         for era in [Era::Legacy, Era::Modern] {
-            let bridge = ChildCommand::new(interop::mcpjoin().unwrap()).arg("bridge").arg(&target);
+            let bridge = ChildCommand::new(&binary).arg("bridge").arg(&target);
             let client = Client::builder("c", "1").era(EraChoice::Only(era)).telemetry();
             let client = client.connect(bridge.start().await.unwrap()).await.unwrap();
             assert_eq!(client.call_tool("t", ()).await.unwrap().to_text(), "done");
