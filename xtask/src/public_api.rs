@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use crate::steps::{cargo, stdout, succeed};
 
 /// The crates that programs depend on, each with the features of its documentation.
-const CRATES: [(&str, &str); 2] = [("mcpjoin", "http-client,http-server,testing"), ("mcpjoin-proto", "")];
+const CRATES: [(&str, &str); 2] =
+    [("mcpjoin", "http-client,http-server,json-schema,otel,testing"), ("mcpjoin-proto", "")];
 
 /// How many differing lines an error shows.
 const MAX_SHOWN: usize = 20;
