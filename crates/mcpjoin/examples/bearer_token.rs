@@ -11,11 +11,7 @@
 
 use std::future::ready;
 
-use bytes::Bytes;
 use http::request::Parts;
-use mcpjoin::client::ConnectError;
-use mcpjoin::proto::Message;
-use mcpjoin::proto::session::{TransportEndKind, TransportErrorKind};
 use mcpjoin::server::{Context, NoArguments, tool};
 use mcpjoin::transport::{Admission, Admitted, Admitting, Denied, HttpListener, HttpOptions};
 use mcpjoin::{Client, Link, Server};
@@ -31,20 +27,6 @@ impl Admission for Tokens {
             _ => Err(Box::new(Denied::new(401, "the token is missing or not known"))),
         }))
     }
-
-    fn allow(&self, _: &Admitted, _: &mut dyn Iterator<Item = &Message>) -> Result<(), Box<Denied>> {
-        Ok(())
-    }
-
-    fn document(&self, _path: &str) -> Option<Bytes> {
-        None
-    }
-}
-
-/// Whether the server wants other credentials.
-fn is_unauthorized(error: &ConnectError) -> bool {
-    let end = error.link_end().map(|end| &end.kind);
-    matches!(end, Some(TransportEndKind::Failed(error)) if error.kind == TransportErrorKind::Unauthorized)
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -69,7 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let link = Link::http(&url).build()?;
     match Client::builder("example", "1.0.0").connect(link).await {
         Ok(_) => return Err("a client without a token was admitted".into()),
-        Err(error) if is_unauthorized(&error) => println!("refused without a token"),
+        Err(error) if error.is_unauthorized() => println!("refused without a token"),
         Err(error) => return Err(error.into()),
     }
     serving.abort();

@@ -11,8 +11,8 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
+use mcpjoin::client::EraChoice;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{ElicitParams, ElicitResult};
 use mcpjoin::server::{Context, NoArguments, Result, tool};
 use mcpjoin::{Client, Link, Server};

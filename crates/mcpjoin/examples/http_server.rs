@@ -8,8 +8,8 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
+use mcpjoin::client::EraChoice;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::EraChoice;
 use mcpjoin::server::{Json, tool};
 use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin::{Client, Link, Server};

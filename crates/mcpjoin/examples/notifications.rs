@@ -14,8 +14,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use mcpjoin::client::EraChoice;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{LoggingLevel, Resource};
 use mcpjoin::server::{BuildError, Context, NoArguments, ReadRequest, tool, with};
 use mcpjoin::{Client, Link, Server};

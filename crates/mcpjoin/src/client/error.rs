@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mcpjoin_proto::session::{
     CallError, CallRefused, CloseCause, NegotiationFailure, NotifyRefused, ProcessExit, TransportEnd,
+    TransportEndKind, TransportErrorKind,
 };
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{ErrorObject, Method};
@@ -222,6 +223,15 @@ impl ConnectError {
     #[must_use]
     pub fn exit(&self) -> Option<ProcessExit> {
         self.link_end().and_then(|end| end.exit)
+    }
+
+    /// Returns whether an HTTP server wants other credentials than those of the request, if it had any: status 401.
+    #[must_use]
+    pub fn is_unauthorized(&self) -> bool {
+        matches!(
+            self.link_end().map(|end| &end.kind),
+            Some(TransportEndKind::Failed(error)) if error.kind == TransportErrorKind::Unauthorized
+        )
     }
 }
 

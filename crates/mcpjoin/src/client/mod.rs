@@ -59,7 +59,7 @@ pub use crate::connection::Next;
 pub use builder::ClientBuilder;
 pub use cache::Cache;
 pub use error::{ClientError, ConnectError, Phase};
-pub use mcpjoin_proto::session::{CallError, CloseCause, Limits};
+pub use mcpjoin_proto::session::{CallError, CloseCause, EraChoice, Limits};
 pub use pages::{Listed, Pages, RawPages};
 pub use restart::{ClientStream, Restart, RestartError, RestartingClient, RunEvent, RunExit};
 pub use round_trip::{PromptCall, ResourceRead, RoundTrip, RoundTripParams, ToolCall};

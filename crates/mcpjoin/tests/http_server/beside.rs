@@ -3,13 +3,12 @@
 
 use std::future::ready;
 
-use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
+use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::{Tool, ToolAnnotations};
-use mcpjoin::proto::{Message, Raw};
 use mcpjoin::server::{Context, NoArguments, ServerBuilder, tool};
-use mcpjoin::transport::{Admission, Admitted, Admitting, Denied, HttpOptions};
+use mcpjoin::transport::{Admission, Admitted, Admitting, HttpOptions};
 use mcpjoin::{Client, Link, Server};
 use serde_json::{Value, json};
 use tower_service::Service as _;
@@ -108,20 +107,12 @@ fn there_is_no_head_on_other_transports() {
 struct ByHeader;
 
 impl Admission for ByHeader {
-    fn document(&self, _: &str) -> Option<Bytes> {
-        None
-    }
-
     fn admit<'a>(&'a self, parts: &'a Parts) -> Admitting<'a> {
         let mut admitted = Admitted::new("somebody");
         if parts.headers.contains_key("x-user") {
             admitted.extensions.insert(User("the admitted one"));
         }
         Box::pin(ready(Ok(admitted)))
-    }
-
-    fn allow(&self, _: &Admitted, _: &mut dyn Iterator<Item = &Message>) -> Result<(), Box<Denied>> {
-        Ok(())
     }
 }
 

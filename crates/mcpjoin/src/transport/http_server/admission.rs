@@ -28,8 +28,11 @@ use super::{Shared, reply, request_id};
 /// its connection.
 pub trait Admission: Send + Sync {
     /// Returns the JSON document at `path`, which is no path of the MCP service. Every client may read it: it is served
-    /// before [`admit`](Self::admit) is called. `None` when there is no document.
-    fn document(&self, path: &str) -> Option<Bytes>;
+    /// before [`admit`](Self::admit) is called. By default there is none.
+    fn document(&self, path: &str) -> Option<Bytes> {
+        let _ = path;
+        None
+    }
 
     /// Decides by the head of a request in whose name it is made.
     ///
@@ -37,7 +40,7 @@ pub trait Admission: Send + Sync {
     /// When the request is refused. The client receives the status and the challenge of [`Denied`].
     fn admit<'a>(&'a self, parts: &'a Parts) -> Admitting<'a>;
 
-    /// Decides whether an admitted client may send `messages`, the messages of one request.
+    /// Decides whether an admitted client may send `messages`, the messages of one request. By default it may.
     ///
     /// # Errors
     /// When one of them is refused; then none is delivered.
@@ -45,7 +48,10 @@ pub trait Admission: Send + Sync {
         &self,
         admitted: &Admitted,
         messages: &mut dyn Iterator<Item = &Message>,
-    ) -> Result<(), Box<Denied>>;
+    ) -> Result<(), Box<Denied>> {
+        let _ = (admitted, messages);
+        Ok(())
+    }
 }
 
 /// The future that [`Admission::admit`] returns.
