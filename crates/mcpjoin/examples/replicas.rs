@@ -1,8 +1,8 @@
 //! Two replicas of a server behind a load balancer that gives each request to the next one.
 //!
 //! Clients of 2026-07-28 have no session. The input that a handler has received so far travels with the client,
-//! encrypted, so the replicas share a key. Tasks do not travel: requests about a task must reach the replica that has
-//! started it.
+//! encrypted, so the replicas share a key. Tasks do not travel: replicas pass requests about them
+//! to the replica that has started the task (`ServerBuilder::replica`).
 //!
 //! ```console
 //! $ cargo run -p mcpjoin --example replicas

@@ -25,7 +25,7 @@ use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::schema_profile::{ProfileChoice, SchemaProfile};
 use super::seal::{Keys, StateKey};
-use super::task::Tasks;
+use super::task::{Replica, Tasks};
 use super::tools::{ToolEntry, VisibleTools};
 use super::{
     CompletionOutput, Context, Handlers, Lifetime, Next, Offer, PromptDescription, PromptOutput, ReadRequest,
@@ -121,6 +121,14 @@ pub enum BuildError {
         /// The server.
         mount: String,
     },
+    /// The server cannot be a replica of others ([`ServerBuilder::replica`]).
+    #[error("the server cannot be the replica `{name}`: {problem}")]
+    Replica {
+        /// The name of the replica.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// None of the configured protocol versions is known.
     #[error("the server speaks no known protocol version")]
     NoVersion,
@@ -146,6 +154,7 @@ struct Description {
     tasks: bool,
     state_key: Option<StateKey>,
     accepted_keys: Vec<StateKey>,
+    replica: Option<Replica>,
     offer: Offer,
     inputs: Inputs,
     completions: Completions,
@@ -177,6 +186,7 @@ impl ServerBuilder {
             tasks: false,
             state_key: None,
             accepted_keys: Vec::new(),
+            replica: None,
             offer: Offer::default(),
             inputs: Inputs::default(),
             completions: Completions::default(),
@@ -266,8 +276,8 @@ impl ServerBuilder {
     ///
     /// A task belongs to the principal ([`HttpOptions::principal`](crate::transport::HttpOptions::principal)) of its
     /// request. Without a principal it belongs at 2025-11-25 to the session, and ends with it; in the modern era it
-    /// belongs to everyone who knows its id, which has 128 random bits. A task lives in the process that started it, so
-    /// requests about it must reach the same replica.
+    /// belongs to everyone who knows its id, which has 128 random bits. A task lives in the process that started it:
+    /// requests about it must reach the same replica, or replicas pass them on ([`ServerBuilder::replica`]).
     pub fn tasks(mut self) -> Self {
         self.0.tasks = true;
         self
@@ -278,7 +288,7 @@ impl ServerBuilder {
     ///
     /// Replicas that share their clients ([`HttpOptions::stateless`](crate::transport::HttpOptions::stateless)) need the
     /// same key; otherwise one replica refuses the states of another with -32602. Their clocks may differ by up to a
-    /// minute. Tasks stay with their replica ([`ServerBuilder::tasks`]).
+    /// minute. Tasks stay with their replica, which the others reach by [`ServerBuilder::replica`].
     ///
     /// To replace a key, first let every replica accept the new one ([`ServerBuilder::accept_state_key`]), then let
     /// every replica use the new one and accept the old one. Remove the old one ten minutes later.
@@ -301,6 +311,84 @@ impl ServerBuilder {
     /// Adds a key whose states are accepted. It is not used for new states. May be called several times.
     pub fn accept_state_key(mut self, key: StateKey) -> Self {
         self.0.accepted_keys.push(key);
+        self
+    }
+
+    /// Makes this server one of several replicas that pass requests about tasks to each other. `name` is the name of this
+    /// one: 1 to 64 bytes, another one for each replica, the same after a restart or not. All need one
+    /// [`state_key`](Self::state_key).
+    ///
+    /// The id of a task contains the name of the replica that keeps it. The id is signed, so clients cannot change the name,
+    /// but they can read it. When another replica receives `tasks/get`, `tasks/update` or `tasks/cancel` of 2026-07-28, it
+    /// calls `forward` with that name, the request and its context, and returns the result unchanged. `forward` sends the
+    /// request to that replica itself and not to the load balancer. A replica never forwards requests about its own tasks: one
+    /// that it does not have, or has removed, is unknown. Tasks of the core of 2025-11-25 are not forwarded.
+    ///
+    /// `forward` checks nothing about the owner of the task; the replica that keeps it does. If requests have principals
+    /// ([`tasks`](Self::tasks)), `forward` therefore sends the credentials of the caller (`cx.http()`), with a client for
+    /// this request; otherwise the task is unknown to that replica. Without principals, one client for each replica serves
+    /// everyone. The client declares tasks (`ClientBuilder::tasks`). The layers of both replicas see the request. When the
+    /// caller's request is cancelled, the future of `forward` is dropped.
+    ///
+    /// Notifications about a task (`subscriptions/listen` with `taskIds`) come only from the replica that keeps it, so a
+    /// client that listens elsewhere receives none, and polls as the specification requires. mcpjoin's client polls in any
+    /// case. A [mounted](Self::mount) server has its own tasks and key, and so its own `replica`.
+    ///
+    /// ```
+    /// # #[cfg(all(feature = "http-client", feature = "http-server"))] {
+    /// use std::collections::HashMap;
+    /// use std::sync::Arc;
+    ///
+    /// use mcpjoin::proto::{Era, ErrorObject, Payload, Raw, Request};
+    /// use mcpjoin::proto::session::EraChoice;
+    /// use mcpjoin::server::{Context, Server, StateKey};
+    /// use mcpjoin::{Client, Link};
+    ///
+    /// /// Sends the request to the replica at this URL, with the credentials of the caller.
+    /// async fn send(url: &str, request: Request, cx: &Context) -> Result<Raw, ErrorObject> {
+    ///     let failed = |error: &dyn std::fmt::Display| {
+    ///         ErrorObject::internal(format!("the replica that keeps this task did not answer: {error}"))
+    ///     };
+    ///     let mut link = Link::http(url);
+    ///     let token = cx.http().and_then(|parts| parts.headers.get("authorization")?.to_str().ok());
+    ///     if let Some(token) = token {
+    ///         link = link.header("authorization", token);
+    ///     }
+    ///     let link = link.build().map_err(|error| failed(&error))?;
+    ///     let client = Client::builder("replica", "1.0.0").era(EraChoice::Only(Era::Modern)).tasks(true);
+    ///     let client = client.connect(link).await.map_err(|error| failed(&error))?;
+    ///     let params = request.params.map(Payload::into_raw);
+    ///     let result = client.send_request(request.method.as_str(), params).await;
+    ///     result.map_err(|error| error.remote().cloned().unwrap_or_else(|| failed(&error)))
+    /// }
+    ///
+    /// # let secret = [1; 32];
+    /// let urls = Arc::new(HashMap::from([("a", "http://10.0.0.1/mcp"), ("b", "http://10.0.0.2/mcp")]));
+    /// let server = Server::builder("tools", "1.0.0")
+    ///     .tasks()
+    ///     .state_key(StateKey::from_bytes(secret))
+    ///     .replica("a", move |owner: String, request: Request, cx: Context| {
+    ///         let urls = urls.clone();
+    ///         async move {
+    ///             let url = urls.get(&*owner).ok_or_else(|| {
+    ///                 ErrorObject::internal(format!("there is no replica `{owner}`, which keeps this task"))
+    ///             })?;
+    ///             send(url, request, &cx).await
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # }
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`build`](Self::build) fails with [`BuildError::Replica`] if the name is empty or too long, or without a `state_key`.
+    pub fn replica<F, Fut>(mut self, name: impl Into<String>, forward: F) -> Self
+    where
+        F: Fn(String, Request, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Raw, ErrorObject>> + Send + 'static,
+    {
+        self.0.replica = Some(Replica::new(name.into(), forward));
         self
     }
 
@@ -449,7 +537,8 @@ impl ServerBuilder {
     ///
     /// The mounted server seals `requestState` and signs the ids of tasks with its own key, so that a client
     /// cannot use the state of one server at another. Replicas therefore set [`state_key`](Self::state_key) on
-    /// each mounted server, to a key of its own. The limits of tasks count for each server.
+    /// each mounted server, to a key of its own, and its own [`replica`](Self::replica) if it has tasks. The limits
+    /// of tasks count for each server.
     ///
     /// If a name or URI is offered twice, [`build`](Self::build) fails. If a change later adds such an entry, only
     /// that of the first server is offered, and a warning is logged.
@@ -689,6 +778,9 @@ impl ServerBuilder {
         if !self.0.versions.iter().any(|version| version.era().is_some()) {
             return Err(BuildError::NoVersion);
         }
+        if let Some(replica) = &self.0.replica {
+            replica.check(self.0.state_key.is_some())?;
+        }
         let registered = self.capabilities();
         let mut described = *self.0;
         let (capabilities, custom_handler) = match described.custom_handler {
@@ -734,6 +826,7 @@ impl ServerBuilder {
             validates_arguments: described.validates_arguments,
             completions: described.completions,
             tasks: Tasks::default(),
+            replica: described.replica,
             connections: Mutex::default(),
             keys: Keys::new(described.state_key, described.accepted_keys),
         });

@@ -153,7 +153,7 @@ use self::schema_profile::ProfileChoice;
 use self::seal::Keys;
 use self::service::Service;
 use self::subscription::Outbox;
-use self::task::Tasks;
+use self::task::{Replica, Tasks};
 use self::tools::{ToolEntry, VisibleTools};
 use crate::connection::{Connection, Driver, Layers, Setup};
 use crate::handler::ErasedHandler;
@@ -208,6 +208,8 @@ struct Shared {
     validates_arguments: bool,
     completions: Completions,
     tasks: Tasks,
+    /// The name of this replica, and the way to the others.
+    replica: Option<Replica>,
     connections: Mutex<Connections>,
     /// Encrypt the states that clients keep, and sign the ids of tasks.
     keys: Keys,
@@ -431,7 +433,8 @@ impl Shared {
 
     /// Whether this server or a mounted one has issued the id of a task.
     fn has_issued(&self, task_id: &str) -> bool {
-        self.keys.has_issued(task_id) || self.mounted().iter().any(|server| server.has_issued(task_id))
+        self.keys.task_owner(task_id).is_some()
+            || self.mounted().iter().any(|server| server.has_issued(task_id))
     }
 
     /// Returns the role for a transport that cannot tell its clients apart: without the tasks of the core, which every

@@ -2,7 +2,8 @@
 //!
 //! Used by `input` and `task`. A state is `base64url(version | key id | nonce | XChaCha20-Poly1305(time | content))`.
 //! Its associated data bind it to its purpose and to the digest of its request. The id of a task is 128 random bits and
-//! a MAC. Each purpose has a key of its own, derived from the server's [`StateKey`].
+//! a MAC, which also covers the name of the replica that follows it. Each purpose has a key of its own, derived from the
+//! server's [`StateKey`].
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -74,9 +75,11 @@ impl StateKey {
         XChaCha20Poly1305::new(&self.derive(purpose.label()).into())
     }
 
-    fn task_mac(&self, random: &[u8]) -> Hmac<Sha256> {
+    /// The random bytes have a fixed length, so no two pairs have the same MAC.
+    fn task_mac(&self, random: &[u8; TASK_ID_BYTES], replica: &[u8]) -> Hmac<Sha256> {
         let mut mac = hmac(&self.derive("task id"));
         mac.update(random);
+        mac.update(replica);
         mac
     }
 }
@@ -196,20 +199,24 @@ impl Keys {
         String::from_utf8(content.to_vec()).map_err(|_| OpenError::Foreign)
     }
 
-    /// Creates an id for a task that cannot be guessed.
-    pub(super) fn task_id(&self) -> Result<String, ErrorObject> {
+    /// Creates an id for a task that cannot be guessed, kept by the replica of this name. The name may be empty.
+    pub(super) fn task_id(&self, replica: &str) -> Result<String, ErrorObject> {
         let random: [u8; TASK_ID_BYTES] = random().ok_or_else(no_random_numbers)?;
-        let mac = self.own()?.task_mac(&random).finalize().into_bytes();
-        Ok(hex(&random) + &hex(&mac[..TASK_ID_BYTES]))
+        let mac = self.own()?.task_mac(&random, replica.as_bytes()).finalize().into_bytes();
+        Ok(hex(&random) + &hex(&mac[..TASK_ID_BYTES]) + &hex(replica.as_bytes()))
     }
 
-    /// Returns whether one of our keys has signed the id of a task, in this process or in another replica.
-    pub(super) fn has_issued(&self, task_id: &str) -> bool {
-        let Some(bytes) = unhex(task_id).filter(|bytes| bytes.len() == 2 * TASK_ID_BYTES) else {
-            return false;
-        };
-        let (random, mac) = bytes.split_at(TASK_ID_BYTES);
-        self.all().any(|key| key.task_mac(random).verify_truncated_left(mac).is_ok())
+    /// Returns the name of the replica that keeps the task with this id. `None` if none of our keys has signed the id, in
+    /// this process or in another replica.
+    pub(super) fn task_owner(&self, task_id: &str) -> Option<String> {
+        let bytes = unhex(task_id)?;
+        let (random, rest) = bytes.split_first_chunk::<TASK_ID_BYTES>()?;
+        let (mac, replica) = rest.split_at_checked(TASK_ID_BYTES)?;
+        let is_signed = |key: &StateKey| key.task_mac(random, replica).verify_truncated_left(mac).is_ok();
+        if !self.all().any(is_signed) {
+            return None;
+        }
+        String::from_utf8(replica.to_vec()).ok()
     }
 }
 

@@ -2,7 +2,7 @@
 //! request to the next replica. Modern and without sessions, as `HttpOptions::stateless` describes.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
@@ -16,10 +16,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use mcpjoin::client::{ClientBuilder, ClientError, TaskHandle, TaskOutcome};
 use mcpjoin::connection::CallEvent;
-use mcpjoin::proto::Era;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{ElicitParams, ElicitResult, TaskStatus};
-use mcpjoin::server::{Context, HandlerError, NoArguments, StateKey, tool, with};
+use mcpjoin::proto::{Era, ErrorObject, Payload, Raw};
+use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, StateKey, tool, with};
 use mcpjoin::transport::HttpOptions;
 use mcpjoin::{Client, Link, Server};
 use serde_json::json;
@@ -29,6 +29,9 @@ use crate::{Application, run};
 
 /// The header by which a client chooses its replica, where the proxy is not to take turns: `0` or `1`.
 const PINNED: &str = "x-replica";
+
+/// The header with the principal of a request.
+const USER: &str = "x-user";
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Yes {
@@ -53,8 +56,51 @@ async fn progress(number: usize, cx: Context) -> String {
     number.to_string()
 }
 
+/// The addresses of all replicas, known when they run.
+type Addresses = Arc<OnceLock<[SocketAddr; 2]>>;
+
+/// Sends a request to the replica of this name, with the credentials of the caller.
+async fn forward(
+    owner: &str,
+    addresses: &Addresses,
+    request: mcpjoin::proto::Request,
+    cx: &Context,
+) -> Result<Raw, ErrorObject> {
+    let known = owner.parse().ok().and_then(|number: usize| addresses.get()?.get(number));
+    let address = known.ok_or_else(|| ErrorObject::internal(format!("there is no replica `{owner}`")))?;
+    let failed = |error: &dyn std::fmt::Display| {
+        ErrorObject::internal(format!("replica `{owner}` at {address} did not answer: {error}"))
+    };
+    let mut link = Link::http(format!("http://{address}/mcp"));
+    if let Some(user) = cx.http().and_then(|parts| parts.headers.get(USER)) {
+        link = link.header(USER, user.to_str().unwrap());
+    }
+    let builder = Client::builder("replica", "1").era(EraChoice::Only(Era::Modern)).tasks(true);
+    let client = builder.connect(link.build().unwrap()).await.map_err(|error| failed(&error))?;
+    let params = request.params.map(Payload::into_raw);
+    let result = client.send_request(request.method.as_str(), params).await;
+    result.map_err(|error| error.remote().cloned().unwrap_or_else(|| failed(&error)))
+}
+
+/// A server with a task that asks, and with the way to the other replicas.
+fn forwarding(builder: ServerBuilder, number: usize, name: &str, addresses: &Addresses) -> ServerBuilder {
+    let addresses = addresses.clone();
+    builder.tool(tool("asking").as_task(), move |_: NoArguments, cx| ask(number, cx)).replica(
+        name,
+        move |owner: String, request, cx: Context| {
+            let addresses = addresses.clone();
+            async move { forward(&owner, &addresses, request, &cx).await }
+        },
+    )
+}
+
 /// A replica. All are built alike, but each knows its number. Its tasks end when there is a permit.
-fn replica(number: usize, key: Option<StateKey>, permits: &Arc<Semaphore>) -> Router {
+fn replica(
+    number: usize,
+    key: Option<StateKey>,
+    permits: &Arc<Semaphore>,
+    change: impl FnOnce(ServerBuilder) -> ServerBuilder,
+) -> Router {
     let mut builder = Server::builder("replica", "1")
         .tool(tool("ask"), move |_: NoArguments, cx| ask(number, cx))
         .tool(tool("progress"), move |_: NoArguments, cx| progress(number, cx))
@@ -68,7 +114,10 @@ fn replica(number: usize, key: Option<StateKey>, permits: &Arc<Semaphore>) -> Ro
     if let Some(key) = key {
         builder = builder.state_key(key);
     }
-    let service = builder.build().unwrap().http(HttpOptions::new().stateless(true));
+    let options = HttpOptions::new()
+        .stateless(true)
+        .principal(|parts| parts.headers.get(USER).and_then(|user| user.to_str().ok()).map(str::to_owned));
+    let service = change(builder).build().unwrap().http(options);
     Router::new().route_service("/mcp", service)
 }
 
@@ -131,8 +180,25 @@ impl Deployment {
     async fn start(keys: [Option<StateKey>; 2]) -> Self {
         let permits = Arc::new(Semaphore::new(0));
         let [one, two] = keys;
-        let one = Application::serve(replica(0, one, &permits)).await;
-        let two = Application::serve(replica(1, two, &permits)).await;
+        let one = replica(0, one, &permits, |builder| builder);
+        let two = replica(1, two, &permits, |builder| builder);
+        Self::of([one, two], permits).await
+    }
+
+    /// Replicas with these names that forward requests about tasks. The name of each is its number, unless it is lost.
+    async fn forwarding(names: [&str; 2]) -> Self {
+        let (permits, addresses) = (Arc::new(Semaphore::new(0)), Addresses::default());
+        let router = |number: usize| {
+            let change = |builder| forwarding(builder, number, names[number], &addresses);
+            replica(number, Some(StateKey::from_bytes([9; 32])), &permits, change)
+        };
+        let deployed = Self::of([router(0), router(1)], permits.clone()).await;
+        addresses.set(deployed.proxy.replicas).unwrap();
+        deployed
+    }
+
+    async fn of([one, two]: [Router; 2], permits: Arc<Semaphore>) -> Self {
+        let (one, two) = (Application::serve(one).await, Application::serve(two).await);
         let proxy = Proxy::new([one.address, two.address]);
         let forwarding = proxy.clone();
         let route = any(move |request: Request| forwarding.clone().forward(request));
@@ -150,7 +216,20 @@ impl Deployment {
         pinned: Option<usize>,
         change: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Client {
+        self.client_of(None, pinned, change).await
+    }
+
+    /// As [`client`](Self::client), for a principal.
+    async fn client_of(
+        &self,
+        user: Option<&str>,
+        pinned: Option<usize>,
+        change: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Client {
         let mut link = Link::http(format!("http://{}/mcp", self.up[0].address));
+        if let Some(user) = user {
+            link = link.header(USER, user);
+        }
         if let Some(replica) = pinned {
             link = link.header(PINNED, replica.to_string());
         }
@@ -159,7 +238,7 @@ impl Deployment {
     }
 }
 
-async fn says_yes(_: ElicitParams) -> Result<ElicitResult, mcpjoin::proto::ErrorObject> {
+async fn says_yes(_: ElicitParams) -> Result<ElicitResult, ErrorObject> {
     ElicitResult::accept(json!({ "yes": true }))
 }
 
@@ -222,7 +301,11 @@ fn progress_arrives_from_both_replicas() {
 
 /// Starts a task, and returns its handle.
 async fn start(client: &Client) -> TaskHandle {
-    match client.call_tool("task", ()).start().await.unwrap() {
+    start_tool(client, "task").await
+}
+
+async fn start_tool(client: &Client, tool: &str) -> TaskHandle {
+    match client.call_tool(tool, ()).start().await.unwrap() {
         TaskOutcome::Task(task) => task,
         other => panic!("no task: {other:?}"),
     }
@@ -282,4 +365,118 @@ fn tasks_work_where_all_requests_of_a_client_reach_one_replica() {
             assert_eq!(result.unwrap().to_text(), format!("done by replica {}", number % 2));
         }
     });
+}
+
+#[test]
+fn replicas_forward_requests_about_tasks_so_calls_work_where_requests_take_turns() {
+    run(async {
+        let deployed = Deployment::forwarding(["0", "1"]).await;
+        let client = deployed.client(None, |builder| builder.tasks(true).elicitation(says_yes)).await;
+        // Each task ends only after its client has begun to wait.
+        let calls = join_all((0..8).map(|_| client.call_tool("task", ()).raw()));
+        let release = async {
+            while deployed.proxy.calls().len() < 8 {
+                tokio::task::yield_now().await;
+            }
+            deployed.permits.add_permits(8);
+        };
+        let (results, ()) = tokio::join!(calls, release);
+        let mut texts: Vec<String> = results
+            .into_iter()
+            .map(|result| result.unwrap().member("content").unwrap().to_string())
+            .collect();
+        texts.sort_unstable();
+        for (number, text) in texts.iter().enumerate() {
+            assert!(text.contains(&format!("done by replica {}", number / 4)), "{texts:?}");
+        }
+        // Their input is sent with `tasks/update`, which takes turns too.
+        for result in join_all((0..4).map(|_| client.call_tool("asking", ()))).await {
+            let result = result.unwrap().to_text();
+            assert!(result.starts_with("yes yes, says replica "), "{result}");
+        }
+    });
+}
+
+#[test]
+fn any_replica_shows_and_cancels_the_task_of_another_one() {
+    run(async {
+        let deployed = Deployment::forwarding(["0", "1"]).await;
+        let [own, other] =
+            [0, 1].map(|replica| deployed.client(Some(replica), |builder| builder.tasks(true)));
+        let (own, other) = (own.await, other.await);
+        let task = start(&own).await;
+        let show = |client: &Client, id: &str| {
+            let params = Raw::from_value(&json!({ "taskId": id })).unwrap();
+            let client = client.clone();
+            async move { client.send_request("tasks/get", Some(params)).await.unwrap() }
+        };
+        let (at_own, at_other) = (show(&own, task.id()).await, show(&other, task.id()).await);
+        let value = |raw: &Raw| serde_json::from_str::<serde_json::Value>(raw.as_str()).unwrap();
+        assert_eq!(value(&at_own), value(&at_other), "nothing is changed");
+        other.task(task.id()).cancel().await.unwrap();
+        assert_eq!(task.status().await.unwrap().status, TaskStatus::Cancelled);
+        assert_eq!(other.task(task.id()).status().await.unwrap().status, TaskStatus::Cancelled);
+    });
+}
+
+#[test]
+fn a_forwarded_request_has_the_principal_of_its_caller() {
+    run(async {
+        let deployed = Deployment::forwarding(["0", "1"]).await;
+        let client = |user, replica| deployed.client_of(user, Some(replica), |builder| builder.tasks(true));
+        let task = start(&client(Some("ann"), 0).await).await;
+        let id = task.id();
+        let status = client(Some("ann"), 1).await.task(id).status().await;
+        assert_eq!(status.unwrap().status, TaskStatus::Working);
+        for user in [Some("bob"), None] {
+            let refused = client(user, 1).await.task(id).status().await.unwrap_err();
+            assert!(is_unknown(&refused, id), "{refused}");
+        }
+    });
+}
+
+#[test]
+fn a_forged_id_is_not_forwarded_and_a_replica_that_is_lost_is_named() {
+    run(async {
+        let mut deployed = Deployment::forwarding(["0", "lost"]).await;
+        let [zero, lost] =
+            [0, 1].map(|replica| deployed.client(Some(replica), |builder| builder.tasks(true)));
+        let (zero, lost) = (zero.await, lost.await);
+        let (known, unknown) = (start(&zero).await, start(&lost).await);
+        // The name of a replica follows 64 digits. Another name needs another signature.
+        let forged = format!("{}{}", &known.id()[..64], &unknown.id()[64..]);
+        let error = zero.task(&forged).status().await.unwrap_err();
+        let said = "unknown task: this server has issued no such id";
+        assert_eq!(error.remote().map(|error| &*error.message), Some(said));
+        let error = zero.task(unknown.id()).status().await.unwrap_err();
+        let said = "there is no replica `lost`";
+        assert_eq!(error.remote().map(|error| (error.code, &*error.message)), Some((-32603, said)));
+        // The replica of the other task is shut down.
+        let [_, gone, _] = &mut deployed.up;
+        gone.task.abort();
+        assert!((&mut gone.task).await.unwrap_err().is_cancelled());
+        zero.close().await;
+        let error = lost.task(known.id()).status().await.unwrap_err();
+        let message = error.remote().unwrap().message.clone();
+        assert!(message.starts_with("replica `0` at 127.0.0.1:"), "{message}");
+        assert!(message.contains(" did not answer: "), "{message}");
+    });
+}
+
+#[test]
+fn a_replica_needs_a_name_and_a_key() {
+    let build = |name: &str, key: bool| {
+        let builder = Server::builder("s", "1")
+            .replica(name, |_, _, _| async { Err::<Raw, _>(ErrorObject::internal("never called")) });
+        let key = key.then(|| StateKey::from_bytes([9; 32]));
+        key.into_iter()
+            .fold(builder, ServerBuilder::state_key)
+            .build()
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(build(&"x".repeat(64), true), Ok(()));
+    assert!(build(&"x".repeat(65), true).unwrap_err().ends_with("its name has more than 64 bytes"));
+    assert!(build("", true).unwrap_err().ends_with("its name is empty"));
+    assert!(build("a", false).unwrap_err().ends_with("replicas need a common key: `state_key`"));
 }

@@ -102,19 +102,24 @@ fn the_format_and_the_keys_of_version_1_stay() {
 }
 
 #[test]
-fn the_id_of_a_task_is_known_to_who_has_the_key() {
-    let ours = keys(1, &[]);
-    let id = ours.task_id().expect("random numbers");
-    assert_eq!(id.len(), 64);
-    assert_ne!(id, ours.task_id().expect("random numbers"));
-    assert!(ours.has_issued(&id) && keys(2, &[1]).has_issued(&id) && !keys(2, &[]).has_issued(&id));
-    for place in 0..id.len() {
-        let mut changed = id.clone();
-        changed.replace_range(place..=place, if id.as_bytes()[place] == b'0' { "1" } else { "0" });
-        assert!(!ours.has_issued(&changed), "{place}");
-        assert!(!ours.has_issued(&id[..place]), "{place}");
+fn the_id_of_a_task_and_its_replica_are_known_to_who_has_the_key() {
+    let (ours, other) = (keys(1, &[]), keys(2, &[]));
+    for (replica, length) in [("", 64), ("a", 66), ("é2", 70)] {
+        let id = ours.task_id(replica).expect("random numbers");
+        assert_eq!(id.len(), length);
+        assert_ne!(id, ours.task_id(replica).expect("random numbers"));
+        assert_eq!(ours.task_owner(&id).as_deref(), Some(replica));
+        assert_eq!(keys(2, &[1]).task_owner(&id).as_deref(), Some(replica));
+        assert_eq!(other.task_owner(&id), None);
+        for place in 0..id.len() {
+            let mut changed = id.clone();
+            changed.replace_range(place..=place, if id.as_bytes()[place] == b'0' { "1" } else { "0" });
+            assert_eq!(ours.task_owner(&changed), None, "{place}");
+            assert_eq!(ours.task_owner(&id[..place]), None, "{place}");
+        }
+        assert_eq!(ours.task_owner(&id.to_uppercase()), None);
+        assert_eq!(ours.task_owner(&format!("{id}00")), None);
     }
-    assert!(!ours.has_issued(&id.to_uppercase()) && !ours.has_issued(&format!("{id}00")));
 }
 
 #[test]

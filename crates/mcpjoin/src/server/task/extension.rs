@@ -12,7 +12,7 @@ use mcpjoin_proto::{ErrorObject, Method, Raw};
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, Shared, capability, decode_params, encode};
-use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, find, start};
+use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, find, replica, start};
 
 /// Whether the client declares the extension.
 pub(in super::super) fn is_declared(client: &ClientInfo) -> bool {
@@ -47,9 +47,12 @@ pub(super) fn call(
 }
 
 /// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
-pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject> {
+pub(super) async fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject> {
     if !cx.client().is_some_and(|client| is_declared(client)) {
         return Err(undeclared());
+    }
+    if let Some(forwarded) = replica::forward(server, cx) {
+        return forwarded.await.map(Reply::Complete);
     }
     let scope = Protocol::Extension.scope(cx);
     match cx.0.method {

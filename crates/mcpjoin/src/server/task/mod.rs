@@ -13,6 +13,7 @@
 
 mod core;
 mod extension;
+mod replica;
 mod store;
 mod time;
 
@@ -30,6 +31,7 @@ use tokio::time::{sleep_until, timeout_at};
 
 pub(super) use self::core::related;
 pub(super) use self::extension::is_declared;
+pub(super) use self::replica::Replica;
 use self::store::{Outcome, State};
 pub(super) use self::store::{Task, Tasks};
 use super::tools::ToolEntry;
@@ -153,15 +155,19 @@ pub(super) fn call(
 pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
     match Protocol::of(server, &cx) {
         Some(Protocol::Core) => core::answer(server, cx).await,
-        Some(Protocol::Extension) => extension::answer(server, &cx),
+        Some(Protocol::Extension) => extension::answer(server, &cx).await,
         None => Err(ErrorObject::method_not_found(cx.0.method.as_str())),
     }
 }
 
-/// Whether this server, or one that is mounted on it, keeps a task with this id for the client of the request.
+/// Whether this server, or one that is mounted on it, keeps a task with this id for the client of the request, or passes
+/// the request to the replica that does.
 pub(super) fn keeps(server: &Shared, cx: &Context, id: &str) -> bool {
-    let own = Protocol::of(server, cx).and_then(|protocol| server.tasks.find(id, &protocol.scope(cx)));
-    own.is_some() || server.mounted().iter().any(|server| keeps(server, cx, id))
+    let own = Protocol::of(server, cx).is_some_and(|protocol| {
+        server.tasks.find(id, &protocol.scope(cx)).is_some()
+            || protocol == Protocol::Extension && replica::owner(server, id).is_some()
+    });
+    own || server.mounted().iter().any(|server| keeps(server, cx, id))
 }
 
 /// Returns the task with this id, if it is in scope. The error does not tell a removed task from a task of another
@@ -189,7 +195,9 @@ where
 {
     // What its context keeps while it runs.
     let asked = cx.params().map_or(0, |params| params.raw().len()) + cx.head_bytes();
-    let task = Arc::new(Task::new(server.keys.task_id()?, protocol.scope(cx), cx.0.session, ttl, asked));
+    let replica = server.replica.as_ref().map_or("", |replica| &*replica.name);
+    let task =
+        Arc::new(Task::new(server.keys.task_id(replica)?, protocol.scope(cx), cx.0.session, ttl, asked));
     if server.tasks.insert(&task)? {
         tokio::spawn(expire_tasks(Arc::downgrade(server)));
     }

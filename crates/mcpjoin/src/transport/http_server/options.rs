@@ -170,7 +170,7 @@ impl HttpOptions {
     /// Keeps no legacy sessions, so that any request may go to any of several servers. A legacy client gets no stream
     /// beside its requests and receives no requests; 2024-11-05 is off. Modern clients still receive questions, where the
     /// servers share a key ([`ServerBuilder::state_key`](crate::server::ServerBuilder::state_key)); a task stays with the
-    /// server that began it.
+    /// server that began it, to which the others pass requests ([`ServerBuilder::replica`](crate::server::ServerBuilder::replica)).
     #[must_use]
     pub const fn stateless(mut self, stateless: bool) -> Self {
         self.stateless = stateless;
