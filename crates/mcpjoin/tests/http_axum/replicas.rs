@@ -23,7 +23,7 @@ use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, StateKe
 use mcpjoin::transport::HttpOptions;
 use mcpjoin::{Client, Link, Server};
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::{Application, run};
 
@@ -162,10 +162,14 @@ impl Proxy {
         }
     }
 
-    /// The replicas that have got the calls of tools so far, in order.
-    fn calls(&self) -> Vec<usize> {
+    /// The replicas that have got the requests of a method so far, in order.
+    fn to(&self, method: &str) -> Vec<usize> {
         let seen = self.seen.lock().unwrap();
-        seen.iter().filter(|(method, _)| method == "tools/call").map(|(_, replica)| *replica).collect()
+        seen.iter().filter(|(seen, _)| seen == method).map(|(_, replica)| *replica).collect()
+    }
+
+    fn calls(&self) -> Vec<usize> {
+        self.to("tools/call")
     }
 }
 
@@ -187,9 +191,14 @@ impl Deployment {
 
     /// Replicas with these names that forward requests about tasks. The name of each is its number, unless it is lost.
     async fn forwarding(names: [&str; 2]) -> Self {
+        Self::forwarding_within(names, |builder| builder).await
+    }
+
+    /// As [`forwarding`](Self::forwarding), for servers that are a part of others.
+    async fn forwarding_within(names: [&str; 2], outer: fn(ServerBuilder) -> ServerBuilder) -> Self {
         let (permits, addresses) = (Arc::new(Semaphore::new(0)), Addresses::default());
         let router = |number: usize| {
-            let change = |builder| forwarding(builder, number, names[number], &addresses);
+            let change = |builder| outer(forwarding(builder, number, names[number], &addresses));
             replica(number, Some(StateKey::from_bytes([9; 32])), &permits, change)
         };
         let deployed = Self::of([router(0), router(1)], permits.clone()).await;
@@ -375,7 +384,7 @@ fn replicas_forward_requests_about_tasks_so_calls_work_where_requests_take_turns
         // Each task ends only after its client has begun to wait.
         let calls = join_all((0..8).map(|_| client.call_tool("task", ()).raw()));
         let release = async {
-            while deployed.proxy.calls().len() < 8 {
+            while deployed.proxy.to("tasks/get").len() < 8 {
                 tokio::task::yield_now().await;
             }
             deployed.permits.add_permits(8);
@@ -479,4 +488,74 @@ fn a_replica_needs_a_name_and_a_key() {
     assert!(build(&"x".repeat(65), true).unwrap_err().ends_with("its name has more than 64 bytes"));
     assert!(build("", true).unwrap_err().ends_with("its name is empty"));
     assert!(build("a", false).unwrap_err().ends_with("replicas need a common key: `state_key`"));
+}
+
+#[test]
+fn mounted_servers_forward_requests_about_their_tasks() {
+    run(async {
+        let outer = |mounted: ServerBuilder| {
+            let key = StateKey::from_bytes([8; 32]);
+            Server::builder("outer", "1").state_key(key).mount("inner", mounted.build().unwrap())
+        };
+        let deployed = Deployment::forwarding_within(["0", "1"], outer).await;
+        let [own, other] =
+            [0, 1].map(|replica| deployed.client(Some(replica), |builder| builder.tasks(true)));
+        let (own, other) = (own.await, other.await);
+        let task = start_tool(&own, "inner__task").await;
+        assert_eq!(other.task(task.id()).status().await.unwrap().status, TaskStatus::Working);
+        deployed.permits.add_permits(1);
+        assert_eq!(other.task(task.id()).result().await.unwrap().to_text(), "done by replica 0");
+    });
+}
+
+/// Sends a value when it is dropped.
+struct Dropped(Option<oneshot::Sender<()>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.take().unwrap().send(());
+    }
+}
+
+#[test]
+fn a_forward_is_dropped_with_the_request_of_its_caller() {
+    run(async {
+        let ((begun, begins), (dropped, drops)) = (oneshot::channel(), oneshot::channel());
+        let kept = Mutex::new(Some((begun, Dropped(Some(dropped)))));
+        let build = |builder: ServerBuilder| {
+            let builder = builder.state_key(StateKey::from_bytes([9; 32]));
+            builder.tool(tool("task").as_task(), |_: NoArguments, _| async { "done" }).build().unwrap()
+        };
+        let one = build(Server::builder("s", "1").replica("1", |_, _, _| async {
+            Err::<Raw, _>(ErrorObject::internal("never called: its own tasks are here, or unknown"))
+        }));
+        let two = build(Server::builder("s", "1").replica("2", move |owner: String, _, _| {
+            assert_eq!(owner, "1");
+            let (begun, dropped) = kept.lock().unwrap().take().unwrap();
+            async move {
+                let _dropped = dropped;
+                begun.send(()).unwrap();
+                std::future::pending::<Result<Raw, ErrorObject>>().await
+            }
+        }));
+        let client = |server: &Server| {
+            let (near, far) = Link::memory();
+            server.connect(far);
+            Client::builder("c", "1").era(EraChoice::Only(Era::Modern)).tasks(true).connect(near)
+        };
+        let (first, second) = (client(&one).await.unwrap(), client(&two).await.unwrap());
+        let task = start(&first).await;
+        let asked = second.task(task.id());
+        tokio::select! {
+            _ = asked.status() => panic!("the forward never ends"),
+            begun = begins => begun.unwrap(),
+        }
+        drops.await.unwrap();
+        // Another process with the name of the owner, such as one after a restart, does not have the task, and does not forward.
+        let restarted = build(Server::builder("s", "1").replica("1", |_, _, _| async {
+            Err::<Raw, _>(ErrorObject::internal("never called: its own tasks are here, or unknown"))
+        }));
+        let error = client(&restarted).await.unwrap().task(task.id()).status().await.unwrap_err();
+        assert!(is_unknown(&error, task.id()), "{error}");
+    });
 }
