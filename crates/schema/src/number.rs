@@ -12,7 +12,7 @@ const MAX_VALUE_BYTES: usize = 1 << 18;
 const MAX_PLAIN_DIGITS: i64 = 21;
 
 /// Reads a value. Numbers without a fraction become integers, so that equal values are equal. `None` for a value above
-/// [`MAX_VALUE_BYTES`], or with a number that would have to be rounded.
+/// 256 KiB, or with a number that would have to be rounded.
 #[must_use]
 pub fn value(raw: &Raw) -> Option<Value> {
     if raw.len() > MAX_VALUE_BYTES {
