@@ -522,7 +522,7 @@ impl ClientBuilder {
             on_notification: self.on_notification,
             notification_handlers,
             on_violation: self.on_violation,
-            layers: Layers(self.layers.into()),
+            layers: Layers((!self.layers.is_empty()).then(|| Arc::new(self.layers))),
             #[cfg(feature = "otel")]
             telemetry: self.telemetry,
             caching: self.caching,

@@ -28,7 +28,7 @@ pub(crate) struct Core {
     epoch: Instant,
     pub(crate) offload: Arc<Offload>,
     /// The layers around own requests, from the outermost to the innermost.
-    pub(super) layers: Arc<[Box<Layer>]>,
+    pub(super) layers: Option<Arc<Vec<Box<Layer>>>>,
     /// The kind of the transport and the peer, as far as they are known before the first message.
     pub(super) origin: Option<Arc<Origin>>,
 }
@@ -140,7 +140,7 @@ const SLOT_NOTIFICATIONS: usize = 1024;
 const SLOT_BYTES: usize = 4 * 1024 * 1024;
 
 impl Core {
-    pub(crate) fn new(session: Session, layers: Arc<[Box<Layer>]>) -> Self {
+    pub(crate) fn new(session: Session, layers: Option<Arc<Vec<Box<Layer>>>>) -> Self {
         Self {
             state: Mutex::new(Inner {
                 session,

@@ -71,7 +71,7 @@ impl Next {
 
     fn start(mut self, mut call: Call) -> OutcomeFuture {
         let core = self.core.clone();
-        let Some(layer) = core.layers.get(self.layer) else {
+        let Some(layer) = core.layers.as_ref().and_then(|layers| layers.get(self.layer)) else {
             // A layer may have added `_meta`.
             call.lacks_meta = false;
             return Box::pin(Innermost {

@@ -76,7 +76,7 @@ pub struct Setup {
     missing_debug_implementations,
     reason = "it holds functions, and only the crates of this repository see it"
 )]
-pub struct Layers(pub(crate) Arc<[Box<Layer>]>);
+pub struct Layers(pub(crate) Option<Arc<Vec<Box<Layer>>>>);
 
 impl Layers {
     /// A single layer.
@@ -87,7 +87,7 @@ impl Layers {
         Fut: Future<Output = Result<Reply, CallError>> + Send + 'static,
     {
         let layer: Box<Layer> = Box::new(move |call, next| -> OutcomeFuture { Box::pin(layer(call, next)) });
-        Self(Arc::new([layer]))
+        Self(Some(Arc::new(vec![layer])))
     }
 }
 

@@ -227,6 +227,9 @@ struct Offer {
 #[derive(Default)]
 struct Connections {
     open: HashMap<u64, (Connection, Arc<Outbox>)>,
+    /// Those whose duration is measured. Beside the connections, because most servers have no telemetry.
+    #[cfg(feature = "otel")]
+    measured: HashMap<u64, Session>,
 }
 
 /// The number of the last connection. One for the process: a mounted server has tasks of the connections of another one.
@@ -289,21 +292,15 @@ impl Server {
             layers: self.0.call_layers(),
         };
         let own_tasks = !self.0.inline_handlers && blocking::has_other_threads();
-        let (session, page_size) = (one_client.then_some(number), self.0.page_size);
-        let service = Service { server: self.0.clone(), session, own_tasks, page_size };
+        let service = Service::new(self.0.clone(), one_client.then_some(number), own_tasks);
         let (connection, driver) = Connection::new(link, setup, service);
         let outbox = Arc::new(Outbox::default());
-        let entry = ConnectionEntry {
-            server: self.clone(),
-            number,
-            #[cfg(feature = "otel")]
-            _session: self
-                .0
-                .telemetry
-                .as_ref()
-                .filter(|_| one_client)
-                .map(|instruments| Session::of_server(instruments.clone(), connection.origin())),
-        };
+        let entry = ConnectionEntry { server: self.clone(), number };
+        #[cfg(feature = "otel")]
+        if let Some(instruments) = self.0.telemetry.as_ref().filter(|_| one_client) {
+            let session = Session::of_server(instruments.clone(), connection.origin());
+            self.0.connections.lock().measured.insert(number, session);
+        }
         self.0.connections.lock().open.insert(number, (connection.clone(), outbox.clone()));
         (connection.clone(), Serving { driver, connection, outbox, place: None, _entry: entry })
     }
@@ -352,14 +349,14 @@ impl Future for Serving {
 struct ConnectionEntry {
     server: Server,
     number: u64,
-    #[cfg(feature = "otel")]
-    _session: Option<Session>,
 }
 
 impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         let server = &self.server.0;
         server.connections.lock().open.remove(&self.number);
+        #[cfg(feature = "otel")]
+        let _ended = server.connections.lock().measured.remove(&self.number);
         server.session_ended(self.number);
     }
 }

@@ -286,7 +286,7 @@ impl ListRequest {
             if at.source > mounts.servers.len() {
                 break;
             }
-            let room = self.service.page_size.saturating_sub(items.len());
+            let room = self.service.page_size().saturating_sub(items.len());
             match self.source_page(&at, room.max(1)).await {
                 Ok((page, next)) => {
                     let shown = self.shown(at.source, page);

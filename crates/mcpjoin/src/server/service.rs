@@ -32,7 +32,8 @@ pub(super) struct Service {
     /// Handlers run in tasks of their own.
     pub(super) own_tasks: bool,
     /// Maximum number of entries in a page.
-    pub(super) page_size: usize,
+    /// A `u32`: there is a `Service` for each session, which may lie idle.
+    page_size: u32,
 }
 
 impl ErasedHandler for Service {
@@ -60,7 +61,16 @@ impl ErasedHandler for Service {
     }
 }
 
+fn narrowed(page_size: usize) -> u32 {
+    u32::try_from(page_size).unwrap_or(u32::MAX)
+}
+
 impl Service {
+    pub(super) fn new(server: Arc<Shared>, session: Option<u64>, own_tasks: bool) -> Self {
+        let page_size = narrowed(server.page_size);
+        Self { server, session, own_tasks, page_size }
+    }
+
     /// Answers a request that has passed all layers.
     pub(super) fn answer(
         &self,
@@ -107,12 +117,16 @@ impl Service {
             server: server.clone(),
             session: self.session,
             own_tasks: self.own_tasks && !server.inline_handlers,
-            page_size: server.page_size.min(most),
+            page_size: narrowed(server.page_size.min(most)),
         }
     }
 
+    pub(super) fn page_size(&self) -> usize {
+        usize::try_from(self.page_size).unwrap_or(usize::MAX)
+    }
+
     pub(super) fn with_page_size(&self, page_size: usize) -> Self {
-        Self { page_size, ..self.clone() }
+        Self { page_size: narrowed(page_size), ..self.clone() }
     }
 
     pub(super) fn context(
@@ -140,13 +154,13 @@ impl Service {
             },
             Method::ListResources => {
                 let offer = server.offer.read();
-                let page = offer.resources.page(&request, "resources", self.page_size, |r| r.shown.clone());
+                let page = offer.resources.page(&request, "resources", self.page_size(), |r| r.shown.clone());
                 page.map(Reply::Complete)
             }
             Method::ListResourceTemplates => {
                 let offer = server.offer.read();
                 let member = "resourceTemplates";
-                let page = offer.templates.page(&request, member, self.page_size, |t| t.shown.clone());
+                let page = offer.templates.page(&request, member, self.page_size(), |t| t.shown.clone());
                 page.map(Reply::Complete)
             }
             Method::ReadResource => {
@@ -158,7 +172,7 @@ impl Service {
             Method::Unsubscribe => resources::uri(request.params.as_ref()).map(|_| Reply::empty()),
             Method::ListPrompts => {
                 let offer = server.offer.read();
-                let page = offer.prompts.page(&request, "prompts", self.page_size, |p| p.shown.clone());
+                let page = offer.prompts.page(&request, "prompts", self.page_size(), |p| p.shown.clone());
                 page.map(Reply::Complete)
             }
             Method::GetPrompt => {
@@ -202,7 +216,7 @@ impl Service {
     ) -> Result<Reply, ErrorObject> {
         let offer = self.server.offer.read();
         let show = |tool: &ToolEntry| tool.show(profile, schemas);
-        offer.tools.page(request, "tools", self.page_size, show).map(Reply::Complete)
+        offer.tools.page(request, "tools", self.page_size(), show).map(Reply::Complete)
     }
 
     fn list_visible_tools(&self, is_visible: &VisibleTools, cx: &Context) -> Result<Reply, ErrorObject> {
@@ -211,7 +225,7 @@ impl Service {
         tools.retain(|(_, tool)| is_visible(cx, tool.description()));
         let schemas = self.server.schemas_for(cx.client());
         let show = |tool: &ToolEntry| tool.show(cx.profile(), schemas);
-        page_of(&tools, last, cx.params(), "tools", self.page_size, show).map(Reply::Complete)
+        page_of(&tools, last, cx.params(), "tools", self.page_size(), show).map(Reply::Complete)
     }
 
     fn reader(&self, profile: &Profile, request: &Request) -> Result<(String, Reader), ErrorObject> {
