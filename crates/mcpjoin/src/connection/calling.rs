@@ -67,7 +67,7 @@ pub enum CallEvent {
 impl Calling {
     /// A request that passes the layers of the connection.
     pub(super) fn new(core: Arc<Core>, call: Call) -> Self {
-        if core.layers.is_none() {
+        if core.layered.is_none() {
             return Self::without_layers(core, call);
         }
         let stage = Stage::Layered(Layered::new(&core, call).into());

@@ -27,8 +27,14 @@ pub(crate) struct Core {
     state: Mutex<Inner>,
     epoch: Instant,
     pub(crate) offload: Arc<Offload>,
-    /// The layers around own requests, from the outermost to the innermost.
-    pub(super) layers: Option<Arc<Vec<Box<Layer>>>>,
+    /// `None` without layers: a session that lies idle then holds nothing for them.
+    pub(super) layered: Option<Arc<LayeredRequests>>,
+}
+
+/// What the layers around own requests need.
+pub(super) struct LayeredRequests {
+    /// From the outermost to the innermost.
+    pub(super) layers: Arc<Vec<Box<Layer>>>,
     /// The kind of the transport and the peer, as far as they are known before the first message.
     pub(super) origin: Option<Arc<Origin>>,
 }
@@ -140,7 +146,7 @@ const SLOT_NOTIFICATIONS: usize = 1024;
 const SLOT_BYTES: usize = 4 * 1024 * 1024;
 
 impl Core {
-    pub(crate) fn new(session: Session, layers: Option<Arc<Vec<Box<Layer>>>>) -> Self {
+    pub(super) fn new(session: Session, layered: Option<Arc<LayeredRequests>>) -> Self {
         Self {
             state: Mutex::new(Inner {
                 session,
@@ -157,8 +163,7 @@ impl Core {
             }),
             epoch: Instant::now(),
             offload: Arc::default(),
-            layers,
-            origin: None,
+            layered,
         }
     }
 

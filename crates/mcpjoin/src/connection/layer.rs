@@ -60,7 +60,7 @@ impl Next {
     /// transport that knows nothing.
     #[must_use]
     pub fn origin(&self) -> Option<&Arc<Origin>> {
-        self.core.origin.as_ref()
+        self.core.layered.as_ref()?.origin.as_ref()
     }
 
     /// Returns where the id of the request will be, once it was sent.
@@ -71,7 +71,7 @@ impl Next {
 
     fn start(mut self, mut call: Call) -> OutcomeFuture {
         let core = self.core.clone();
-        let Some(layer) = core.layers.as_ref().and_then(|layers| layers.get(self.layer)) else {
+        let Some(layer) = core.layered.as_ref().and_then(|layered| layered.layers.get(self.layer)) else {
             // A layer may have added `_meta`.
             call.lacks_meta = false;
             return Box::pin(Innermost {

@@ -39,7 +39,7 @@ pub use layer::Next;
 pub(crate) use layer::SentId;
 pub(crate) use layer::{Layer, OutcomeFuture};
 
-use self::core::{Core, Inner, TaskWaker};
+use self::core::{Core, Inner, LayeredRequests, TaskWaker};
 use crate::handler::ErasedHandler;
 use crate::transport::Link;
 
@@ -105,9 +105,8 @@ impl Connection {
         let mut io = link.into_transport();
         io.configure(&limits);
         let session = Session::new(role, io.caps(), limits);
-        let mut core = Core::new(session, layers.0);
-        core.origin = io.origin();
-        let core = Arc::new(core);
+        let layered = layers.0.map(|layers| Arc::new(LayeredRequests { layers, origin: io.origin() }));
+        let core = Arc::new(Core::new(session, layered));
         let driver = Driver::new(core.clone(), io, Box::new(handler), (on_violation, notification_observer));
         (Self { core }, driver)
     }
@@ -195,7 +194,7 @@ impl Connection {
     /// The kind of the transport and the peer, as far as they are known before the first message.
     #[cfg(feature = "otel")]
     pub(crate) fn origin(&self) -> Option<&Arc<Origin>> {
-        self.core.origin.as_ref()
+        self.core.layered.as_ref()?.origin.as_ref()
     }
 
     /// Returns the state of the session.

@@ -1,6 +1,7 @@
 //! The handler of a server's connections: passes each request to its entry.
 
 use std::future::{Future, ready};
+use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,12 +28,12 @@ const MAX_NAME_CHARS: usize = 100;
 #[derive(Clone)]
 pub(super) struct Service {
     pub(super) server: Arc<Shared>,
-    /// The number of the connection, if everything on it comes from one client.
-    pub(super) session: Option<u64>,
+    /// The number of the connection, if everything on it comes from one client. Not zero, so that it takes 8 bytes: there
+    /// is a `Service` for each session, which may lie idle.
+    session: Option<NonZeroU64>,
     /// Handlers run in tasks of their own.
     pub(super) own_tasks: bool,
     /// Maximum number of entries in a page.
-    /// A `u32`: there is a `Service` for each session, which may lie idle.
     page_size: u32,
 }
 
@@ -68,7 +69,7 @@ fn narrowed(page_size: usize) -> u32 {
 impl Service {
     pub(super) fn new(server: Arc<Shared>, session: Option<u64>, own_tasks: bool) -> Self {
         let page_size = narrowed(server.page_size);
-        Self { server, session, own_tasks, page_size }
+        Self { server, session: session.and_then(NonZeroU64::new), own_tasks, page_size }
     }
 
     /// Answers a request that has passed all layers.
@@ -121,6 +122,10 @@ impl Service {
         }
     }
 
+    pub(super) fn session(&self) -> Option<u64> {
+        self.session.map(NonZeroU64::get)
+    }
+
     pub(super) fn page_size(&self) -> usize {
         usize::try_from(self.page_size).unwrap_or(usize::MAX)
     }
@@ -135,7 +140,7 @@ impl Service {
         request: Request,
         cx: connection::Context,
     ) -> Context {
-        Context::new(self.server.clone(), cx, profile, request, self.session)
+        Context::new(self.server.clone(), cx, profile, request, self.session())
     }
 
     /// Answers all requests other than tool calls.
