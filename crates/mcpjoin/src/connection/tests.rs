@@ -21,7 +21,7 @@ use crate::handler::Nothing;
 fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
     let role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
     let session = Session::new(Role::Client(role.into()), TransportCaps::default(), Limits::default());
-    let connection = Connection::from_core(Arc::new(Core::new(session, Arc::default())));
+    let connection = Connection::from_core(Arc::new(Core::new(session, None)));
     let mut cx = TaskContext::from_waker(Waker::noop());
     let watchers = || connection.core.lock().watchers();
     {
@@ -40,10 +40,8 @@ fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
 pub(super) fn opened(limits: Limits) -> Arc<Core> {
     let mut role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
     role.era = EraChoice::Only(Era::Legacy);
-    let core = Arc::new(Core::new(
-        Session::new(Role::Client(role.into()), TransportCaps::default(), limits),
-        Arc::default(),
-    ));
+    let core =
+        Arc::new(Core::new(Session::new(Role::Client(role.into()), TransportCaps::default(), limits), None));
     core.lock().session.open(Time::ZERO);
     said(
         &core,

@@ -139,8 +139,7 @@ async fn a_large_result_is_sent_where_each_answer_has_a_stream_of_its_own() {
     let caps = TransportCaps { exchanges: true, ..TransportCaps::default() };
     let capabilities = Raw::parse(r#"{"tools":{}}"#).expect("JSON").decode().expect("capabilities");
     let role = ServerRole::new(Implementation::new("s", "1"), capabilities);
-    let core =
-        Arc::new(Core::new(Session::new(Role::Server(role.into()), caps, Limits::default()), Arc::default()));
+    let core = Arc::new(Core::new(Session::new(Role::Server(role.into()), caps, Limits::default()), None));
     let result = Raw::parse(format!("{{\"content\":\"{}\"}}", "x".repeat(1024 * 1024))).expect("JSON");
     let (io, mut theirs) = Link::channel(caps);
     let handler = Box::new(Arc::new(Gives(result)));
