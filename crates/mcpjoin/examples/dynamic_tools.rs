@@ -1,4 +1,4 @@
-//! Tools that are added while the server runs. Clients that listen are told.
+//! Adds a tool while the server runs, and notifies its clients.
 //!
 //! ```console
 //! $ cargo run -p mcpjoin --example dynamic_tools

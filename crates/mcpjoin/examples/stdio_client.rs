@@ -5,7 +5,7 @@
 //! ```console
 //! $ cargo build -p mcpjoin --example stdio_server
 //! $ cargo run -p mcpjoin --example stdio_client -- target/debug/examples/stdio_server
-//! greet: Greets somebody
+//! greet: Greets a person
 //! Hello, Ada!
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints its results")]

@@ -5,7 +5,7 @@
 //! ```console
 //! $ cargo build -p mcpjoin --example stdio_server
 //! $ cargo run -p mcpjoin --example stdio_client -- target/debug/examples/stdio_server
-//! greet: Greets somebody
+//! greet: Greets a person
 //! Hello, Ada!
 //! ```
 
@@ -22,7 +22,7 @@ struct Greet {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::builder("greeter", "1.0.0")
-        .tool(tool("greet").description("Greets somebody"), |greet: Greet, _| async move {
+        .tool(tool("greet").description("Greets a person"), |greet: Greet, _| async move {
             format!("Hello, {}!", greet.name)
         })
         .build()?;

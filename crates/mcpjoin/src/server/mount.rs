@@ -171,7 +171,7 @@ impl Mounts {
         }))
     }
 
-    /// Returns the mounted server that a request is for. `None` if it is for the server itself, or for nobody.
+    /// Returns the mounted server that a request is for. `None` if the server itself answers it.
     fn target(&self, of: &Shared, request: &Request, context: impl Fn() -> Context) -> Option<Target> {
         let params = request.params.as_ref()?;
         match request.method {

@@ -1,6 +1,6 @@
 //! Observes everything that crosses a link, for traces and for tests.
 //!
-//! A inspector changes nothing. It is called in the task that drives the link, so it must not block.
+//! An inspector changes nothing. It is called in the task that drives the link, so it must not block.
 
 use std::task::{Context, Poll};
 
@@ -45,7 +45,7 @@ pub fn beside(other: Option<Inspector>, mut inspector: Inspector) -> Inspector {
 }
 
 impl Link {
-    /// The same link, with `inspector` called for everything that crosses it, in order. A inspector that needs times reads its own clock.
+    /// The same link, with `inspector` called for everything that crosses it, in order. An inspector that needs times reads its own clock.
     /// Several inspectors all see the same.
     ///
     /// ```
