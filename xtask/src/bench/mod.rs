@@ -3,6 +3,7 @@
 //! `bench/README.md` describes the measurements. Needs the same as `cargo xtask interop install`, because two of
 //! the peers are a Node program and a Python program.
 
+mod before;
 mod bridges;
 mod cells;
 mod far;
@@ -11,10 +12,11 @@ mod sample;
 mod table;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use before::Before;
 use cells::Part;
 use peers::{Candidate, Peers};
 use sample::Samples;
@@ -29,23 +31,27 @@ pub(crate) struct Options {
     seconds: f64,
     /// Only the peers whose names contain one of these texts; all peers when the list is empty.
     peers: Vec<String>,
+    /// Another checkout of this repository: its programs are measured in the same turns as ours.
+    before: Option<PathBuf>,
 }
 
 impl Options {
     /// Reads the words after `bench`.
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
-        let mut options = Self { parts: Vec::new(), repetitions: 5, seconds: 1.0, peers: Vec::new() };
+        let mut options =
+            Self { parts: Vec::new(), repetitions: 5, seconds: 1.0, peers: Vec::new(), before: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} needs a value"));
             match *word {
                 "--repetitions" => options.repetitions = value()?.parse().context("--repetitions")?,
                 "--seconds" => options.seconds = value()?.parse().context("--seconds")?,
+                "--before" => options.before = Some(value()?.into()),
                 "--peers" => options.peers = value()?.split(',').map(str::to_owned).collect(),
                 name => match Part::ALL.into_iter().find(|part| part.name() == name) {
                     Some(part) => options.parts.push(part),
                     None => bail!(
-                        "`bench` knows no `{name}`: only {}, --repetitions N, --seconds S, --peers A,B",
+                        "`bench` knows no `{name}`: only {}, --repetitions N, --seconds S, --peers A,B, --before CHECKOUT",
                         Part::ALL.map(Part::name).join(", ")
                     ),
                 },
@@ -64,6 +70,7 @@ impl Options {
 /// Installs the peers, measures, and prints.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let peers = Peers::install(root)?;
+    let before = options.before.as_deref().map(|checkout| Before::build(checkout, &peers)).transpose()?;
     let results = root.join("bench/results");
     fs::create_dir_all(&results)?;
     println!("{}\n", peers.described()?);
@@ -83,7 +90,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
                 Some(bridges) => bridges.of(&cell),
                 None => peers.of(*part, &cell, far.as_ref()),
             };
-            let candidates = asked_for(candidates, &options.peers);
+            let mut candidates = asked_for(candidates, &options.peers);
+            if let Some(before) = &before {
+                before.add_to(&mut candidates);
+            }
             if candidates.is_empty() {
                 continue;
             }
@@ -98,7 +108,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 /// Keeps the requested candidates, and always the floor to compare them with.
 fn asked_for(mut candidates: Vec<Candidate>, wanted: &[String]) -> Vec<Candidate> {
     let asked = |name: &str| name == "floor" || wanted.iter().any(|part| name.contains(part.as_str()));
-    candidates.retain(|candidate| wanted.is_empty() || asked(candidate.name));
+    candidates.retain(|candidate| wanted.is_empty() || asked(&candidate.name));
     candidates
 }
 

@@ -1,5 +1,6 @@
 //! The measured programs: how each is built, installed and started.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,7 +27,7 @@ pub(crate) struct Peers {
 /// One measured program.
 #[derive(Clone)]
 pub(crate) struct Candidate {
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// The command line that starts it. For a client it lacks the arguments that all clients share; in the part `quic` it
     /// is the command of the client's server.
     pub(crate) command: Vec<String>,
@@ -41,16 +42,19 @@ pub(crate) struct Candidate {
 impl Peers {
     /// Builds the Rust programs with optimisation, and installs the pinned packages from npm and PyPI.
     pub(crate) fn install(root: &Path) -> Result<Self> {
-        let mcpjoin = built(
-            root,
-            &["build", "--profile", dist::PROFILE, "--package", "mcpjoin-cli", "--bin", "mcpjoin"],
-        )?;
-        let load =
-            built(root, &["build", "--release", "--manifest-path", "bench/Cargo.toml", "--workspace"])?;
-        let programs = load.parent().context("a program lies in a folder")?.to_path_buf();
+        let (mcpjoin, programs) = build(root)?;
         let folder = root.join("bench/peers");
         install_scripts(&folder, "node", "python")?;
         Ok(Self { mcpjoin, programs, folder })
+    }
+
+    pub(super) fn mcpjoin(&self) -> &Path {
+        &self.mcpjoin
+    }
+
+    /// The program of `bench/` with this name.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
     }
 
     pub(crate) fn load(&self) -> PathBuf {
@@ -236,7 +240,7 @@ impl Peers {
 }
 
 pub(crate) fn candidate(name: &'static str, command: Vec<String>) -> Candidate {
-    Candidate { name, command, generator: false, client: false, beside: None }
+    Candidate { name: name.into(), command, generator: false, client: false, beside: None }
 }
 
 fn client(name: &'static str, command: Vec<String>) -> Candidate {
@@ -245,6 +249,15 @@ fn client(name: &'static str, command: Vec<String>) -> Candidate {
 
 pub(crate) fn command(program: String, words: &[&str]) -> Vec<String> {
     std::iter::once(program).chain(words.iter().map(|word| (*word).to_owned())).collect()
+}
+
+/// Builds our binary as people are given it, and the programs of `bench/`; returns the binary and the programs' folder.
+pub(super) fn build(root: &Path) -> Result<(PathBuf, PathBuf)> {
+    let mcpjoin =
+        built(root, &["build", "--profile", dist::PROFILE, "--package", "mcpjoin-cli", "--bin", "mcpjoin"])?;
+    let load = built(root, &["build", "--release", "--manifest-path", "bench/Cargo.toml", "--workspace"])?;
+    let programs = load.parent().context("a program lies in a folder")?.to_path_buf();
+    Ok((mcpjoin, programs))
 }
 
 /// Builds with cargo, and returns the path of the last executable.

@@ -15,7 +15,7 @@ use super::peers::{Candidate, Peers};
 
 /// The samples of one candidate, or the reason why it could not be measured.
 pub(crate) struct Row {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) samples: Vec<Map<String, Json>>,
     pub(crate) fault: Option<String>,
 }
@@ -59,7 +59,7 @@ impl Samples {
         }
         let mut rows: Vec<Row> = candidates
             .iter()
-            .map(|candidate| Row { name: candidate.name, samples: Vec::new(), fault: None })
+            .map(|candidate| Row { name: candidate.name.to_string(), samples: Vec::new(), fault: None })
             .collect();
         for repetition in 0..self.part.turns(options.repetitions) {
             for (candidate, row) in candidates.iter().zip(&mut rows) {
