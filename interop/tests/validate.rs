@@ -19,7 +19,7 @@ use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Outcome, Report, Selection, check_server, client_rules, rules};
 
 const PAGE: &str = include_str!("../../docs/published-findings.md");
-/// More time than any of them takes on a busy machine: slow responses are not a finding here.
+/// More time than any of them takes on a busy machine: slow responses, and slow ends, are not findings here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The rows of the page: the server and its transport, with the rules that it breaks.
@@ -39,7 +39,7 @@ fn found(validator: Validator) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut limits = Limits::default();
     (limits.initialize, limits.probe) = (PATIENCE, PATIENCE);
-    let looking = validator.limits(limits).respond_within(PATIENCE).run();
+    let looking = validator.limits(limits).respond_within(PATIENCE).end_within(PATIENCE).run();
     check_server(&runtime.block_on(looking).unwrap(), &Selection::default())
 }
 

@@ -42,7 +42,7 @@ cargo xtask CHORE
                      everything that must hold: format, dependencies, clippy, docs, requirements, tests, published
                      servers, and the number of tests per group (xtask/test-counts.toml)
   release-check      what is too long for every change: the oldest Rust, `beside`, `dist`, tests of processes 20 times, `bench`,
-                     `fuzz 600` and `test`; about three hours
+                     `fuzz 600`, `conformance --through-nginx` and `test`; about three hours
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
                      show it
   bounds             what others can make us hold or do: each bound with its total and its test (xtask/bounds.toml)

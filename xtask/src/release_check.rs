@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::steps::{Steps, cargo, succeed};
-use crate::{bench, beside, dist, fuzz, test, weight};
+use crate::{bench, beside, conformance, dist, fuzz, test, weight};
 
 /// How long each fuzz target runs, in seconds: more than an hour for all of them on two processors.
 const FUZZ_SECONDS: u64 = 600;
@@ -32,6 +32,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     steps.step("soak", "cargo test --test child_cycles, and others, 20 times", || soak(root));
     steps.step("peers", "cargo xtask bench", || bench::run(root, &bench::Options::parse(&[])?));
     steps.step("fuzz", &format!("cargo xtask fuzz {FUZZ_SECONDS}"), || fuzz::run(root, FUZZ_SECONDS));
+    steps.step("nginx", "cargo xtask conformance --through-nginx", || {
+        conformance::build_and_run(root, &conformance::Options::of_a_release())
+    });
     steps.step("test", "cargo xtask test", || test::run(root, &test::Options::parse(&[])?));
     match steps.summary() {
         0 => Ok(()),

@@ -70,9 +70,14 @@ impl Between {
 }
 
 impl Options {
-    /// Everything: all scenarios, with the proxy and the bridge.
-    pub(crate) const fn all() -> Self {
-        Self { scenario: None, through_nginx: true, through_bridge: true }
+    /// All scenarios, directly and through our bridge: what each change must pass.
+    pub(crate) const fn of_each_change() -> Self {
+        Self { scenario: None, through_nginx: false, through_bridge: true }
+    }
+
+    /// The server's scenarios through a reverse proxy, and the others: what a release must pass.
+    pub(crate) const fn of_a_release() -> Self {
+        Self { scenario: None, through_nginx: true, through_bridge: false }
     }
 
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
@@ -420,7 +425,8 @@ mod tests {
     fn options_are_read_and_others_refused() {
         assert_eq!(Options::parse(&[]).unwrap(), Options::default());
         assert_eq!(Options::parse(&["--scenario", "ping"]).unwrap().scenario.unwrap(), "ping");
-        assert_eq!(Options::parse(&["--through-nginx", "--through-bridge"]).unwrap(), Options::all());
+        assert_eq!(Options::parse(&["--through-bridge"]).unwrap(), Options::of_each_change());
+        assert_eq!(Options::parse(&["--through-nginx"]).unwrap(), Options::of_a_release());
         assert!(Options::parse(&["--scenario"]).is_err());
         assert!(Options::parse(&["--all"]).is_err());
     }

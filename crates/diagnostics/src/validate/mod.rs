@@ -98,6 +98,11 @@ impl Look {
     }
 }
 
+/// From the end of its input to SIGTERM. A server that ends slowly need not be killed: it gets more time than a client gives.
+const END_OF_INPUT_GRACE: Duration = Duration::from_secs(5);
+/// From SIGTERM to SIGKILL.
+const TERMINATE_GRACE: Duration = Duration::from_secs(2);
+
 /// How the server is reached.
 enum Server {
     /// Lines, over a stream of bytes.
@@ -173,9 +178,7 @@ impl Validator {
     /// Validates the server that this command starts.
     #[must_use]
     pub fn new(command: ChildCommand) -> Self {
-        // A server that ends slowly need not be killed: it gets more time than a client gives.
-        let command = command.shutdown(Duration::from_secs(5), Duration::from_secs(2));
-        Self::of(Server::Lines(Source::Child(command)))
+        Self::of(Server::Lines(Source::Child(command))).end_within(END_OF_INPUT_GRACE)
     }
 
     /// Validates the server at a URL: over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the status
@@ -292,6 +295,16 @@ impl Validator {
     pub const fn respond_within(mut self, time: Duration) -> Self {
         self.look.answer = time;
         self.look.bounded = true;
+        self
+    }
+
+    /// Sets how long the process of a server may take to end after its input has ended. Default: 5 s, more than a client
+    /// gives. One that takes longer is asked to end by a signal, which is reported.
+    #[must_use]
+    pub fn end_within(mut self, time: Duration) -> Self {
+        if let Server::Lines(Source::Child(command)) = &mut self.server {
+            *command = command.clone().shutdown(time, TERMINATE_GRACE);
+        }
         self
     }
 
