@@ -1,6 +1,6 @@
 //! What connects two peers.
 //!
-//! A [`Link`] is one end of a way between two peers; a transport is a function that returns one. Called by
+//! A [`Link`] is one end of a channel between two peers; a transport is a function that returns one. Called by
 //! `client` and `server`, driven by `connection`. A link moves messages and knows nothing of what they mean:
 //! it never answers, never retries and never looks at the era.
 //!
