@@ -66,7 +66,8 @@ fn page(path: &str) -> String {
 fn text_of(picture: &str) -> String {
     let lines = picture.lines().filter(|line| line.starts_with("    <tspan x="));
     let plain = lines.map(|line| {
-        let parts = line.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+        let parts =
+            line.trim_start().split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
         parts.collect::<String>().trim_end().to_owned() + "\n"
     });
     plain.collect::<String>().replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
