@@ -14,6 +14,7 @@ mod dist;
 mod fuzz;
 mod interop;
 mod mutants;
+mod picture;
 mod public_api;
 mod release_check;
 mod requirements;
@@ -55,6 +56,7 @@ cargo xtask CHORE
   public-api [--write]
                      the public items of the library's crates, held against crates/*/public-api.txt; --write makes them
                      anew
+  picture            records the terminal of the README anew, docs/images/terminal.svg (needs python3)
   size               lines of source, documentation and tests of each crate, beside those of xtask/size.toml
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   tools              the programs that tests need beyond Rust, Node and Python: prints each with its version, and downloads
@@ -123,6 +125,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["dist"] => dist::run(&root).map(drop),
         ["dist", "--binary", path] => dist::try_out(&root, Path::new(path)).map(drop),
         ["weight"] => weight::run(&root),
+        ["picture"] => picture::run(&root),
         ["public-api"] => public_api::run(&root, false),
         ["public-api", "--write"] => public_api::run(&root, true),
         ["wire"] => wire::run(&root, false),

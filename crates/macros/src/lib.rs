@@ -30,7 +30,7 @@ use proc_macro::TokenStream;
 /// | option | of | meaning |
 /// |---|---|---|
 /// | `name = ".."`, `title = ".."`, `description = ".."` | tool, prompt, resource | in place of the method's name and doc comment |
-/// | `describe = path` | tool, prompt, resource | a function that changes any other part of the description |
+/// | `describe = path` | tool, prompt, resource | a function that changes any other part of the description, as below |
 /// | `blocking` | tool, prompt, resource, completion | runs a `fn` on the blocking pool |
 /// | `read_only`, `destructive`, `idempotent`, `open_world` | tool | annotations; `destructive = false` for their opposite |
 /// | `as_task`, `requires_tasks`, `inline` | tool | see `TypedTool` |
@@ -38,6 +38,10 @@ use proc_macro::TokenStream;
 /// | the URI or its template, first and without a name | resource | `"note://{id}"` |
 /// | `mime_type = ".."` | resource | the media type |
 /// | `prompt = ".."` or `resource = ".."`, and `argument = ".."` | completion | what is completed; the method receives the text so far |
+///
+/// The function of `describe` takes and returns a type of `mcpjoin::proto::types`: `fn(Tool) -> Tool`, `fn(Prompt) -> Prompt`,
+/// `fn(Resource) -> Resource` for a fixed URI, and `fn(ResourceTemplate) -> ResourceTemplate` for a template. It is called once,
+/// after the other options.
 #[proc_macro_attribute]
 pub fn handlers(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::handlers(options.into(), item.into()).into()

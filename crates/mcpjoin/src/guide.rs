@@ -10,6 +10,9 @@
 #[doc = include_str!("../docs/writing-a-server.md")]
 pub mod writing_a_server {}
 
+/// [embedding.md]: crate::guide::embedding
+/// [logging-in.md]: crate::guide::logging_in
+/// [testing.md]: crate::guide::testing
 #[doc = include_str!("../docs/writing-a-client.md")]
 pub mod writing_a_client {}
 
@@ -21,6 +24,8 @@ pub mod logging_in {}
 #[doc = include_str!("../docs/testing.md")]
 pub mod testing {}
 
+/// [writing-a-client.md]: crate::guide::writing_a_client#work-that-blocks
+/// [writing-a-server.md]: crate::guide::writing_a_server#one-server-out-of-several
 #[doc = include_str!("../docs/embedding.md")]
 pub mod embedding {}
 

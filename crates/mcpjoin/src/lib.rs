@@ -30,7 +30,7 @@
 //! | write a client | [`guide::writing_a_client`], then [`client`] |
 //! | log in to a server | [`guide::logging_in`] |
 //! | test a server or a client | [`guide::testing`], then [`testing`] |
-//! | use it in a larger program | [`guide::embedding`] |
+//! | use it in a larger program, or offer tools inside one | [`guide::embedding`] |
 //! | trace and measure it | [`guide::opentelemetry`] |
 //! | connect in another way | [`guide::writing_a_transport`], then [`transport`] |
 //! | come from rmcp | [`guide::from_rmcp`] |

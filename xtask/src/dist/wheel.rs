@@ -27,7 +27,7 @@ pub(super) fn pack(root: &Path, folder: &Path, binary: &Binary) -> Result<PathBu
     for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
         wheel.add(&format!("{info}/licenses/{licence}"), 0o644, &std::fs::read(root.join(licence))?)?;
     }
-    let readme = std::fs::read_to_string(root.join("README.md"))?;
+    let readme = complete_links(&std::fs::read_to_string(root.join("README.md"))?);
     wheel.add(&format!("{info}/METADATA"), 0o644, metadata(binary, &readme).as_bytes())?;
     let about = format!("Wheel-Version: 1.0\nGenerator: mcpjoin xtask\nRoot-Is-Purelib: false\nTag: {tag}\n");
     wheel.add(&format!("{info}/WHEEL"), 0o644, about.as_bytes())?;
@@ -41,6 +41,23 @@ fn platform(binary: &Binary) -> String {
         Some((major, minor)) => format!("manylinux_{major}_{minor}_x86_64"),
         None => "manylinux_2_17_x86_64.musllinux_1_1_x86_64".to_owned(),
     }
+}
+
+/// The page with its links to files of the repository as complete addresses: PyPI shows the page without those files.
+fn complete_links(page: &str) -> String {
+    let mut parts = page.split("](");
+    let mut complete = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // The text before a link begins with `![` where the link is a picture.
+        let is_picture = complete.rsplit_once('[').is_some_and(|(before, _)| before.ends_with('!'));
+        let tree = if is_picture { "raw" } else { "blob" };
+        complete.push_str("](");
+        if !part.starts_with("http") && !part.starts_with('#') {
+            complete.push_str(&format!("{}/{tree}/main/", env!("CARGO_PKG_REPOSITORY")));
+        }
+        complete.push_str(part);
+    }
+    complete
 }
 
 fn metadata(binary: &Binary, readme: &str) -> String {
@@ -77,5 +94,21 @@ impl Wheel {
         self.zip.start_file(name, SimpleFileOptions::default().unix_permissions(0o644))?;
         self.zip.write_all(record.as_bytes())?;
         Ok(self.zip.finish()?.sync_all()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::complete_links;
+
+    #[test]
+    fn links_to_files_of_the_repository_are_complete_addresses() {
+        let page = "![a picture](docs/a.svg) [a page](docs/b.md#c), [here](#d), [`e`](https://f)";
+        let repository = env!("CARGO_PKG_REPOSITORY");
+        let expected = format!(
+            "![a picture]({repository}/raw/main/docs/a.svg) [a page]({repository}/blob/main/docs/b.md#c), [here](#d), \
+             [`e`](https://f)"
+        );
+        assert_eq!(complete_links(page), expected);
     }
 }

@@ -13,6 +13,7 @@ use std::path::Path;
 use super::config::Folder;
 use super::diff::OFFERING;
 use super::support::{Running, command, program, run, start};
+use super::terminal::{fixture, remaining};
 
 /// The commands of a page, each with the output below it.
 fn shown(readme: &str) -> Vec<(String, String)> {
@@ -61,6 +62,24 @@ fn page(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
 }
 
+/// The text lines of a picture by `anstyle-svg`: one element each.
+fn text_of(picture: &str) -> String {
+    let lines = picture.lines().filter(|line| line.starts_with("    <tspan x="));
+    let plain = lines.map(|line| {
+        let parts =
+            line.trim_start().split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+        parts.collect::<String>().trim_end().to_owned() + "\n"
+    });
+    plain.collect::<String>().replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+/// PATH with the binary first.
+fn path() -> std::ffi::OsString {
+    let folder = Path::new(env!("CARGO_BIN_EXE_mcpjoin")).parent().unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(folder.into()).chain(std::env::split_paths(&path))).unwrap()
+}
+
 fn readme() -> String {
     page("README.md")
 }
@@ -68,6 +87,24 @@ fn readme() -> String {
 #[test]
 fn what_the_readme_shows_is_printed() {
     printed(&readme(), 3);
+}
+
+#[test]
+fn the_picture_of_the_readme_shows_what_a_terminal_shows() {
+    let name = "docs/images/terminal.svg";
+    assert!(readme().contains(&format!("]({name})")));
+    let commands = shown(&format!("```console\n{}```\n", text_of(&page(name))));
+    assert!(commands.len() >= 3, "{commands:?}");
+    for (line, expected) in commands {
+        assert!(line.starts_with("mcpjoin ") && !expected.is_empty(), "{line}");
+        let mut terminal = program("python3", [fixture("terminal.py")]);
+        terminal.args(["", "", "sh", "-c", &line]).env("PATH", path()).env("TERM", "xterm-256color");
+        let told = start(terminal).finish().exits(0).json();
+        let printed = remaining(told["shown"].as_str().unwrap());
+        let printed = anstream::adapter::strip_str(&printed).to_string();
+        let (now, then) = (timeless(&printed), timeless(&expected));
+        assert_eq!(now.trim_end(), then.trim_end(), "`cargo xtask picture` draws it anew: {line}");
+    }
 }
 
 #[test]
@@ -195,10 +232,6 @@ fn printed(page: &str, least: usize) {
 /// Runs these commands in that folder. There must be at least `least`.
 fn printed_in(working: &Path, commands: Vec<(String, String)>, least: usize) {
     assert!(commands.len() >= least, "the page shows {} commands with their output", commands.len());
-    let folder = Path::new(env!("CARGO_BIN_EXE_mcpjoin")).parent().unwrap();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path =
-        std::env::join_paths(std::iter::once(folder.into()).chain(std::env::split_paths(&path))).unwrap();
     let mut ports = Ports::default();
     for (line, expected) in commands {
         assert!(line.starts_with("mcpjoin "), "{line} is none of ours");
@@ -208,7 +241,7 @@ fn printed_in(working: &Path, commands: Vec<(String, String)>, least: usize) {
             let shell = format!("{} 2>&1", ports.there(&line));
             let mut shell = program("sh", ["-c", &shell]);
             // The directory and the environment are those of the reader.
-            shell.env("PATH", &path).current_dir(working);
+            shell.env("PATH", path()).current_dir(working);
             ports.back(&start(shell).finish().stdout)
         };
         assert_eq!(timeless(&printed), timeless(&expected), "{line} printed:\n{printed}");

@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_mcpjoin");
 /// The only control sequence that the binary writes to move the cursor: it returns to the first column and clears the line.
 const TAKEN_AWAY: &str = "\r\u{1b}[K";
 
-fn fixture(name: &str) -> PathBuf {
+pub(super) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../test-support/fixtures").join(name)
 }
 

@@ -178,9 +178,10 @@ impl ClientBuilder {
     /// Handles requests of servers for a message from a model. Declares `sampling`.
     ///
     /// An error answers the server's request, and in the modern era it also fails the request that it belongs to. A
-    /// panic counts as the error -32603. Each call runs in a task of its own, so on a runtime with several threads it
-    /// may block its thread for a while. The future is dropped when the server cancels its request, or when the caller
-    /// drops the request that it belongs to.
+    /// panic counts as the error -32603. Each call runs in a task of its own. A call that blocks its thread delays other
+    /// tasks of the runtime, and on a runtime with one thread the whole connection: put such work, like reading a line from a
+    /// terminal, into [`tokio::task::spawn_blocking`]. The future is dropped when the server cancels its request, or when the
+    /// caller drops the request that it belongs to.
     pub fn sampling<F, A>(mut self, answer: F) -> Self
     where
         F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,

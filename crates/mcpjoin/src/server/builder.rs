@@ -668,7 +668,7 @@ impl ServerBuilder {
         self.with_tool(ToolEntry::new(tool, f))
     }
 
-    /// Adds a resource.
+    /// Adds a resource with a fixed URI, which has priority over every template that matches it.
     pub fn resource<F, Fut>(mut self, resource: Resource, f: F) -> Self
     where
         F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
@@ -683,7 +683,8 @@ impl ServerBuilder {
 
     /// Adds resources whose URIs match a template of [RFC 6570](https://www.rfc-editor.org/rfc/rfc6570#section-1.2):
     /// `{name}` stands for one or more characters except `/`, `?` and `#`. One expression of a template may be `{+name}`,
-    /// which stands for one or more characters of any kind.
+    /// which stands for one or more characters of any kind. Of several templates that match a URI, the one with the most
+    /// literal text is used.
     ///
     /// The template is [`resource_template`](super::resource_template) for variables of a Rust type, or a
     /// [`ResourceTemplate`](mcpjoin_proto::types::ResourceTemplate) for a handler that receives a
