@@ -38,6 +38,10 @@ pub(crate) fn script(shell: Shell) -> io::Result<Vec<u8>> {
     let shells = Shells::builtins();
     let writer = shells.completer(&name).ok_or_else(unknown)?;
     writer.write_registration(VARIABLE, "mcpjoin", "mcpjoin", "mcpjoin", &mut script)?;
+    if shell == Shell::Zsh {
+        // As a file of `fpath` the script runs at the first Tab key, which is to complete, too.
+        script.extend_from_slice(b"[[ $funcstack[1] == _mcpjoin ]] && _clap_dynamic_completer_mcpjoin\n");
+    }
     Ok(script)
 }
 
@@ -304,7 +308,8 @@ mod tests {
 
     #[test]
     fn no_more_entries_are_suggested_than_the_bound() {
-        let entries: Vec<String> = (0..=MAX_ENTRIES).map(|n| format!(r#""e{n}": {{"command": "x"}}"#)).collect();
+        let entries: Vec<String> =
+            (0..=MAX_ENTRIES).map(|n| format!(r#""e{n}": {{"command": "x"}}"#)).collect();
         let typed = format!(r#"{{"mcpServers": {{{}}}}}"#, entries.join(","));
         let before = ["mcpjoin", "list", "--mcp-config", &typed].map(OsString::from);
         assert_eq!(super::entries(&before).len(), MAX_ENTRIES);

@@ -113,7 +113,7 @@ pub(crate) enum Verb {
     Auth(Auth),
     /// Joins any client to any server: stdio, HTTP, sockets, QUIC, Orchestra
     Bridge(Bridge),
-    /// Shows what the configuration holds, or writes it in another dialect
+    /// Shows the configuration, edits it, or writes it in another dialect
     Servers(Servers),
     /// Runs a built-in server on standard input and output, or on a socket
     Serve(Serve),

@@ -10,7 +10,7 @@ use super::{Configured, Output};
 use crate::config::PROGRAM_NAMES;
 
 const LONG: &str = "\
-Shows what the configuration holds, or writes it in another dialect
+Shows the configuration, edits it, or writes it in another dialect
 
 Every file in which an entry would be looked for is shown, in that order, with each entry, the line of each of its values, \
 and why it cannot be used: what is wrong with it, the variables that are not set, or an entry of the same name that comes \
@@ -73,7 +73,9 @@ in JSON, what is wrong is told as JSON, too: the result is the same.";
     after_help = "Examples:\n  \
         mcpjoin servers\n  \
         mcpjoin servers --config .vscode/mcp.json --json\n  \
-        mcpjoin servers convert --to codex --config .mcp.json"
+        mcpjoin servers convert --to codex --config .mcp.json\n  \
+        mcpjoin servers add --to cursor files -- npx -y @modelcontextprotocol/server-filesystem /srv\n  \
+        mcpjoin servers remove files"
 )]
 pub(crate) struct Servers {
     #[command(subcommand)]
@@ -185,6 +187,9 @@ pub(crate) struct Add {
     /// The server's command
     #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
     pub(crate) command: Vec<OsString>,
+    /// Writes to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Writes to the file of this program
     #[arg(long, value_name = "PROGRAM", value_parser = PossibleValuesParser::new(PROGRAM_NAMES), conflicts_with = "config")]
     pub(crate) to: Option<String>,
@@ -208,8 +213,6 @@ pub(crate) struct Add {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) output: Output,
-    #[command(flatten)]
-    pub(crate) configured: Configured,
 }
 
 const REMOVE: &str = "\
@@ -230,6 +233,9 @@ pub(crate) struct Remove {
     /// The name of the entry
     #[arg(value_name = "NAME", help_heading = "Arguments")]
     pub(crate) name: String,
+    /// Removes it from this file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Removes it from the file of this program
     #[arg(long, value_name = "PROGRAM", value_parser = PossibleValuesParser::new(PROGRAM_NAMES), conflicts_with = "config")]
     pub(crate) from: Option<String>,
@@ -241,8 +247,6 @@ pub(crate) struct Remove {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) output: Output,
-    #[command(flatten)]
-    pub(crate) configured: Configured,
 }
 
 /// The dialects that can be written.

@@ -22,7 +22,7 @@ use super::variables::{Piece, pieces};
 use crate::args::Configured;
 use crate::failure::Failure;
 use crate::target::shown;
-pub(crate) use edit::{Change, Typed, TypedServer, added, removed};
+pub(crate) use edit::{Change, Typed, TypedServer, added, file_of, removed};
 use rendering::Value;
 
 /// The settings that a dialect may not be able to express, by their keys.

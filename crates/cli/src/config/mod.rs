@@ -38,7 +38,7 @@ use crate::target::{Named, Target, shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
-pub(crate) use convert::{Change, Typed, TypedServer, added, convert, removed};
+pub(crate) use convert::{Change, Typed, TypedServer, added, convert, file_of, removed};
 pub(crate) use dialect::Dialect;
 use entry::Definition;
 pub(crate) use files::Readings;

@@ -129,6 +129,19 @@ fn a_file_that_cannot_be_used_is_not_written() {
     }
 }
 
+#[test]
+fn a_change_shows_no_secret_of_a_neighbour() {
+    let folder = Folder::new("edit-neighbour");
+    folder.file(
+        ".mcp.json",
+        "{\n\"token\": \"hunter2hunter2\",\n\"mcpServers\": {\n\"a\": {\"command\": \"x\", \"env\": {\"K\": \"hunter3hunter3\"}}\n}}",
+    );
+    for words in [&["servers", "add", "-y", "b", "https://h/mcp"][..], &["servers", "remove", "-y", "b"]] {
+        let ran = folder.run(words).exits(0);
+        assert!(ran.stderr.contains("\"b\": {") && !ran.stderr.contains("hunter"), "{}", ran.stderr);
+    }
+}
+
 /// Gemini's timeout is in milliseconds, and its own name is read and written.
 #[test]
 fn the_timeout_of_gemini_is_used_and_that_of_others_explained() {

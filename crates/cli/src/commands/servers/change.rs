@@ -1,6 +1,7 @@
 //! `mcpjoin servers add` and `mcpjoin servers remove`: an entry more or less in a configuration file. The change is shown first, and
 //! the user is asked.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 
 use serde_json::json;
@@ -18,14 +19,19 @@ use crate::ui::Ui;
 pub(super) fn add(ui: &Ui, args: Add) -> Result<Exit, Failure> {
     let program = args.to.as_deref().and_then(Owner::named);
     let typed = typed(ui, &args)?;
-    let change = config::added(&args.configured, program, args.user, &args.name, typed, args.values)?;
+    let file = config::file_of(args.config.clone(), program, args.user)?;
+    let change = config::added(file, &args.name, typed, args.values)?;
     apply(ui, &change, &args.name, args.yes, "added")
 }
 
 /// Removes entries.
 pub(super) fn remove(ui: &Ui, args: &Remove) -> Result<Exit, Failure> {
     let program = args.from.as_deref().and_then(Owner::named);
-    let change = config::removed(&args.configured, program, args.user, &args.name)?;
+    let named = match (&args.config, program) {
+        (None, None) => None,
+        (config, program) => Some(config::file_of(config.clone(), program, args.user)?),
+    };
+    let change = config::removed(named, &args.name)?;
     apply(ui, &change, &args.name, args.yes, "removed")
 }
 
@@ -100,12 +106,7 @@ fn apply(ui: &Ui, change: &Change, name: &str, yes: bool, done: &str) -> Result<
     let file = change.file();
     let (old, new) = change.texts();
     let mut lines = vec![format!("{file}:")];
-    // Only lines that change are shown: those around them may hold secrets of other entries.
-    lines.extend(line_diff(old, new).into_iter().filter_map(|line| match line {
-        Line::Removed(line) => Some(format!("- {}", change.secrets.hide(line))),
-        Line::Added(line) => Some(format!("+ {}", change.secrets.hide(line))),
-        Line::Same(_) => None,
-    }));
+    lines.extend(changed(old, new).iter().map(|line| change.secrets.hide(line).into_owned()));
     ui.say(&lines.join("\n"));
     for left in &change.left {
         ui.warning(left);
@@ -143,4 +144,36 @@ fn apply(ui: &Ui, change: &Change, name: &str, yes: bool, done: &str) -> Result<
         format!("{done}: {} in {file}{kept}", called(name))
     };
     Ok(print_now(ui, &text))
+}
+
+/// The lines that go and come. Lines around them, and those that only get or lose a comma, may hold what is nobody's business here.
+fn changed(old: &str, new: &str) -> Vec<String> {
+    let lines = line_diff(old, new);
+    let without_comma = |line: &str| line.trim_end().trim_end_matches(',').to_owned();
+    let (mut gone, mut here) = (BTreeSet::new(), BTreeSet::new());
+    for line in &lines {
+        match line {
+            Line::Removed(line) => _ = gone.insert(without_comma(line)),
+            Line::Added(line) => _ = here.insert(without_comma(line)),
+            Line::Same(_) => {}
+        }
+    }
+    let shown = lines.into_iter().filter_map(|line| match line {
+        Line::Removed(line) if !here.contains(&without_comma(line)) => Some(format!("- {line}")),
+        Line::Added(line) if !gone.contains(&without_comma(line)) => Some(format!("+ {line}")),
+        _ => None,
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changed;
+
+    #[test]
+    fn lines_that_only_get_a_comma_are_not_shown() {
+        let (old, new) = ("{\n  \"token\": \"x\"\n}", "{\n  \"token\": \"x\",\n  \"b\": 1\n}");
+        assert_eq!(changed(old, new), ["+   \"b\": 1"]);
+        assert_eq!(changed(new, old), ["-   \"b\": 1"]);
+    }
 }

@@ -55,18 +55,21 @@ pub(crate) struct Change {
     pub(crate) to_set: Vec<String>,
     /// What the dialect cannot express.
     pub(crate) left: Vec<String>,
-    /// The values of the entry that must not be shown.
+    /// The values of the file's entries that must not be shown.
     pub(crate) secrets: Secrets,
 }
 
-/// The file that is meant. `program` and `user`: those of the options; without them a file that is named, or the default one.
-fn file(configured: &Configured, program: Option<&Owner>, user: bool) -> Result<PathBuf, Failure> {
+/// The file to write: the named one, that of the program, or the default one. `user`: that of the program for all folders.
+pub(crate) fn file_of(
+    named: Option<PathBuf>,
+    program: Option<&Owner>,
+    user: bool,
+) -> Result<PathBuf, Failure> {
     if let Some(program) = program {
         let missing = || Failure::usage("HOME is not set", "name the file: --config FILE");
         return program.file(user).ok_or_else(missing);
     }
-    let named = configured.config.clone().or_else(places::of_variable);
-    Ok(named.unwrap_or_else(|| DEFAULT_FILE.into()))
+    Ok(named.or_else(places::of_variable).unwrap_or_else(|| DEFAULT_FILE.into()))
 }
 
 /// A file with a new entry of that name. Without `values`, references stand for the values of variables and headers, and for
@@ -74,19 +77,12 @@ fn file(configured: &Configured, program: Option<&Owner>, user: bool) -> Result<
 ///
 /// # Errors
 /// When the file cannot be used or has such an entry already, or when the entry has no place in its dialect.
-pub(crate) fn added(
-    configured: &Configured,
-    program: Option<&Owner>,
-    user: bool,
-    name: &str,
-    typed: Typed,
-    values: bool,
-) -> Result<Change, Failure> {
-    let path = file(configured, program, user)?;
+pub(crate) fn added(path: PathBuf, name: &str, typed: Typed, values: bool) -> Result<Change, Failure> {
     let old = read(&path)?;
     let known = old.as_ref().map(|source| Configuration::of(copy(source), Origin::Chosen));
+    let secrets = known.as_ref().and_then(|known| known.as_ref().ok()).map(secrets).unwrap_or_default();
     let (dialect, names) = match known {
-        None => (program.map_or_else(|| dialect_of(&path), |program| program.dialect), Vec::new()),
+        None => (dialect_of(&path), Vec::new()),
         Some(Ok(known)) => (known.dialect, names(&known)),
         Some(Err(Unread { empty: true, .. })) => (dialect_of(&path), Vec::new()),
         Some(Err(Unread { failure, .. })) => return Err(failure),
@@ -103,23 +99,15 @@ pub(crate) fn added(
     let wanted: Vec<String> = names.into_iter().chain([name.to_owned()]).collect();
     check(&path, &new, &wanted)?;
     let old = text.map(str::to_owned);
-    Ok(Change { path, old, new, to_set, left, secrets: Secrets::default() })
+    Ok(Change { path, old, new, to_set, left, secrets })
 }
 
-/// The file that has the entry, without it: the first one of those in which entries are searched.
+/// The file that has the entry, without it: the named one, or the first one of those in which entries are searched.
 ///
 /// # Errors
 /// When there is no such entry, or its file cannot be edited.
-pub(crate) fn removed(
-    configured: &Configured,
-    program: Option<&Owner>,
-    user: bool,
-    name: &str,
-) -> Result<Change, Failure> {
-    let places = match program {
-        Some(_) => places::all(Some(file(configured, program, user)?.as_os_str()), &Configured::default())?,
-        None => places::all(None, configured)?,
-    };
+pub(crate) fn removed(named: Option<PathBuf>, name: &str) -> Result<Change, Failure> {
+    let places = places::all(None, &Configured { config: named, ..Configured::default() })?;
     let configurations =
         places.iter().filter(|place| place.text.is_none()).filter_map(|place| Configuration::at(place).ok());
     let has =
@@ -137,9 +125,7 @@ pub(crate) fn removed(
     })?;
     let wanted: Vec<String> = names(&known).into_iter().filter(|other| other != name).collect();
     check(&path, &new, &wanted)?;
-    let entry = known.parsed.entries.iter().find(|entry| entry.name == name);
-    let secrets = entry.map(|entry| known.found(entry).secrets).unwrap_or_default();
-    let (old, secrets) = (Some(known.source.text().to_owned()), Secrets::new(&secrets));
+    let (old, secrets) = (Some(known.source.text().to_owned()), secrets(&known));
     Ok(Change { path, old, new, to_set: Vec::new(), left: Vec::new(), secrets })
 }
 
@@ -153,6 +139,12 @@ fn read(path: &Path) -> Result<Option<Source>, Failure> {
 
 fn copy(source: &Source) -> Source {
     Source::new(source.path(), source.text().to_owned())
+}
+
+/// The secrets of all entries.
+fn secrets(configuration: &Configuration) -> Secrets {
+    let entries = configuration.parsed.entries.iter();
+    Secrets::new(&entries.flat_map(|entry| configuration.found(entry).secrets).collect::<Vec<_>>())
 }
 
 fn names(configuration: &Configuration) -> Vec<String> {
