@@ -5,7 +5,9 @@
 
 mod args;
 mod arguments;
+mod command_line;
 mod commands;
+mod completion;
 mod config;
 mod connect;
 mod demo;

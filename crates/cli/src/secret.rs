@@ -182,6 +182,7 @@ const MIN_SECRET_BYTES: usize = 4;
 const MAX_PLAIN_DIGITS: usize = 5;
 
 /// Texts that must not be shown.
+#[derive(Debug, Default)]
 pub(crate) struct Secrets {
     /// The longest first: one may be a part of another.
     spellings: Box<[String]>,

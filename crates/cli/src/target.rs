@@ -1,23 +1,29 @@
-//! From the words of the command line to the server. It reads nothing but the words.
+//! From the words of the command line to the server. It reads nothing but the words; what a word could be besides, [`Known`] says.
 //!
 //! The grammar, with the numbers of the project's interface page:
 //!
-//! 1. Our options stand before TARGET or COMMAND; after the first word of a COMMAND all words belong to it.
+//! 1. Our options stand before COMMAND; after its first word all words belong to it. (`command_line` moves options that stand
+//!    after a target without arguments.)
 //! 2. With `--` the target follows it, and all words before it are operands.
-//! 3. Verbs with operands and without `--`: the first word is the target.
-//! 4. A word with a scheme is a URL; one that begins with `.`, `/` or a drive letter is a path; another single word is an entry
-//!    of a configuration, or a program where there is no such entry, which `config` finds out.
+//! 3. Verbs with operands and without `--`: the first word is the target. A command with arguments is refused there.
+//! 4. A word with a scheme is a URL; `host:port` is `http://` of it; one that begins with `.`, `/` or a drive letter is a path;
+//!    several words in one are a command line; another single word is an entry of a configuration, or else a program.
 //! 5. `NAME/TOOL` and `FILE#NAME/TOOL` only where NAME is an entry; `--server NAME` for names that no word can be.
+//! 6. What is refused has the line that works as its hint.
 
 mod address;
+mod launcher;
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use crate::failure::Failure;
+use crate::folders;
 use crate::secret;
 
 pub(crate) use address::{Http, Quic, Socket};
+pub(crate) use launcher::{behind_dashes, is_argument, is_launcher};
 
 /// The server of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,16 +97,31 @@ impl Invocation {
     }
 }
 
+/// What a word could be besides its spelling: asked only where the spelling does not decide.
+pub(crate) struct Known<'a> {
+    /// Whether it is an entry of a configuration.
+    pub(crate) entry: &'a dyn Fn(&str) -> Result<bool, Failure>,
+    /// Whether it is a program: a name that `PATH` has, or a file that can be executed.
+    pub(crate) program: &'a dyn Fn(&OsStr) -> bool,
+    /// Whether it is a file.
+    pub(crate) file: &'a dyn Fn(&Path) -> bool,
+}
+
 /// The rows of `mcpjoin help targets`.
 pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("npx -y PACKAGE", "a command and its arguments, run as a child process"),
+    ("'npx -y PACKAGE'", "the same in one quoted word, for verbs with more operands; no shell runs it"),
     ("./server, /path/server", "a program; a path that does not exist is an error and never a download"),
     ("NAME", "one bare word: an entry of a configuration file, or else a program on PATH"),
     ("NAME/TOOL", "an entry and one of its tools, in place of TARGET TOOL"),
     ("FILE#NAME", "an entry of this file: mcpServers in JSON, or [[servers]] in TOML"),
     ("FILE#NAME/TOOL", "the same and one of its tools; FILE ends in .json, .jsonc, .json5 or .toml"),
     ("--server NAME", "an entry, whatever its name is: an option in place of TARGET"),
-    ("http://..., https://...", "a server over HTTP, whatever revision it speaks"),
+    (
+        "http://..., https://...",
+        "a server over HTTP, whatever revision it speaks; without a path, /mcp is tried after /",
+    ),
+    ("host:port, host:port/path", "http:// of it"),
     ("sse+http://...", "HTTP+SSE of 2024-11-05, without trying anything newer; sse+https:// too"),
     ("quic://host:port", "a server that listens there over QUIC: whom to take for it, --pin or --ca says"),
     ("tcp://host:port", "a server that listens there; nothing is encrypted"),
@@ -120,6 +141,10 @@ enum Word {
     },
     Demo,
     Path,
+    /// `host:port`, with a path or without.
+    Address,
+    /// `@scope/name`: a package of npm.
+    Package,
     /// `FILE#NAME`
     Entry {
         file: String,
@@ -135,7 +160,9 @@ impl Word {
             return Self::Path;
         };
         let bytes = text.as_bytes();
-        let drive = bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.get(1) == Some(&b':');
+        let drive = bytes.first().is_some_and(u8::is_ascii_alphabetic)
+            && bytes.get(1) == Some(&b':')
+            && !bytes.get(2).is_some_and(u8::is_ascii_digit);
         if text.starts_with(['.', '/', '\\']) || drive {
             return Self::entry(text).unwrap_or(Self::Path);
         }
@@ -150,6 +177,12 @@ impl Word {
                 return Self::Url { scheme };
             }
         }
+        if is_package(text) {
+            return Self::Package;
+        }
+        if is_host_and_port(text) {
+            return Self::Address;
+        }
         Self::entry(text).unwrap_or(Self::Bare)
     }
 
@@ -161,12 +194,41 @@ impl Word {
     }
 }
 
+/// `host:port`, also with a path: an IPv6 address stands in brackets.
+fn is_host_and_port(text: &str) -> bool {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let Some((host, port)) = authority.rsplit_once(':') else { return false };
+    let is_name = |host: &str| host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    let is_v6 = |host: &str| {
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        inner.is_some_and(|inner| inner.contains(':'))
+    };
+    !host.is_empty()
+        && (is_name(host) || is_v6(host))
+        && (1..=5).contains(&port.len())
+        && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `@scope/name`, also with a version.
+fn is_package(text: &str) -> bool {
+    let Some((scope, name)) = text.strip_prefix('@').and_then(|rest| rest.split_once('/')) else {
+        return false;
+    };
+    let is_part = |part: &str| {
+        let is_of_names = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+        !part.is_empty() && part.chars().all(is_of_names)
+    };
+    let (name, version) = name.split_once('@').unwrap_or((name, "latest"));
+    is_part(scope) && is_part(name) && is_part(version)
+}
+
 /// Parses the words of a verb without operands. `escaped`: `--` stands before them. `server`: the name after `--server`.
 pub(crate) fn without_operands(
     verb: &str,
     server: Option<&str>,
     words: Vec<OsString>,
     escaped: bool,
+    known: &Known<'_>,
 ) -> Result<Invocation, Failure> {
     if let Some(name) = server {
         return match words.first() {
@@ -180,14 +242,29 @@ pub(crate) fn without_operands(
         return Err(Failure::usage("no server is named", hint));
     };
     let rest: Vec<OsString> = words.collect();
+    if (rest.is_empty() || !escaped)
+        && let Some(target) = command_line(verb, "", &first, known)?
+    {
+        return match rest.is_empty() {
+            true => Ok(Invocation::new(target, Vec::new())),
+            false => Err(too_many(verb, &first)),
+        };
+    }
     if escaped {
         return Ok(Invocation::command(first, rest, Vec::new()));
     }
     match Word::of(&first) {
-        Word::Demo | Word::Url { .. } if !rest.is_empty() => Err(too_many(verb, &first, &rest)),
+        Word::Demo | Word::Url { .. } | Word::Address if !rest.is_empty() => Err(too_many(verb, &first)),
         // A file with the extension of a configuration is no program.
         Word::Entry { file, .. } if !rest.is_empty() && is_configuration(&file) => {
-            Err(too_many(verb, &first, &rest))
+            Err(too_many(verb, &first))
+        }
+        Word::Package => {
+            let line = format!(
+                "mcpjoin {verb} {}",
+                words_shown(&[&["npx".into(), "-y".into(), first.clone()], &rest[..]].concat())
+            );
+            Err(package(&first, line))
         }
         Word::Bare if rest.is_empty() && !first.as_encoded_bytes().contains(&b'/') => {
             let target = named(None, &first.to_string_lossy(), true, String::new());
@@ -200,9 +277,19 @@ pub(crate) fn without_operands(
     }
 }
 
-/// Whether a word is a complete target, so that words behind it are no arguments of it.
+/// Whether a word is a complete target by its spelling, so that words behind it are no arguments of it.
 pub(crate) fn stands_alone(word: &OsStr) -> bool {
-    matches!(Word::of(word), Word::Demo | Word::Url { .. } | Word::Entry { .. })
+    matches!(Word::of(word), Word::Demo | Word::Url { .. } | Word::Address | Word::Entry { .. })
+}
+
+/// Whether a word is several words in one: a command line that was quoted, or the name of an entry with spaces.
+pub(crate) fn is_quoted_line(word: &OsStr) -> bool {
+    word.to_str().is_some_and(|text| text.trim().contains(char::is_whitespace))
+}
+
+/// Whether a word may be the name of an entry.
+pub(crate) fn is_bare(word: &OsStr) -> bool {
+    matches!(Word::of(word), Word::Bare)
 }
 
 /// Parses the words of a verb with operands. `after`: the words behind `--`, where there is one. `server`: the name after
@@ -212,6 +299,7 @@ pub(crate) fn with_operands(
     server: Option<&str>,
     words: Vec<OsString>,
     after: Option<Vec<OsString>>,
+    known: &Known<'_>,
 ) -> Result<Invocation, Failure> {
     if let Some(name) = server {
         return match after.unwrap_or_default().first() {
@@ -225,7 +313,14 @@ pub(crate) fn with_operands(
             let hint = format!("mcpjoin {verb} ... -- COMMAND [ARG]...");
             return Err(Failure::usage("no command follows --", hint));
         };
-        return Ok(Invocation::command(program, after.collect(), words));
+        // Several words in one are no name of a program.
+        let rest: Vec<OsString> = after.collect();
+        if rest.is_empty()
+            && let Some(target) = command_line(verb, &behind(&words), &program, known)?
+        {
+            return Ok(Invocation::new(target, words));
+        }
+        return Ok(Invocation::command(program, rest, words));
     }
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
@@ -237,22 +332,130 @@ pub(crate) fn with_operands(
         let operands = std::iter::once(OsString::from(tool)).chain(operands).collect();
         return Ok(Invocation::new(named(Some(file.into()), name, false, String::new()), operands));
     }
+    if let Some(target) = command_line(verb, &behind(&operands), &first, known)? {
+        return Ok(Invocation::new(target, operands));
+    }
     match Word::of(&first) {
-        Word::Bare => {
-            let typed = words_shown(&operands);
-            let between = if typed.is_empty() { "" } else { " " };
-            let instead = format!("mcpjoin {verb} {}{between}{typed} -- COMMAND [ARG]...", shown(&first));
-            // Rule 5: the word is valid only as an entry.
-            let word = first.to_string_lossy();
-            let (name, tool) = match word.split_once('/') {
-                Some((name, tool)) if !name.is_empty() && !tool.is_empty() => (name, Some(tool)),
-                _ => (&*word, None),
-            };
-            let operands = tool.map(OsString::from).into_iter().chain(operands).collect();
-            Ok(Invocation::new(named(None, name, false, instead), operands))
+        Word::Package => {
+            let mut words: Vec<OsString> = vec!["npx".into(), "-y".into(), first.clone()];
+            words.extend(operands);
+            Err(package(&first, behind_dashes(verb, &[], &words, |_| None).hint))
+        }
+        Word::Bare => bare(verb, first, operands, known),
+        Word::Path if launcher::has_arguments(verb, &operands) && (known.program)(&first) => {
+            Err(with_arguments(verb, first, operands))
         }
         word => Ok(Invocation::new(target(verb, " ...", word, &first)?, operands)),
     }
+}
+
+/// Parses a bare word before operands: an entry, `NAME/TOOL`, or a program. Rule 5: a word with a `/` is a tool of an entry where
+/// there is such an entry.
+fn bare(
+    verb: &str,
+    first: OsString,
+    operands: Vec<OsString>,
+    known: &Known<'_>,
+) -> Result<Invocation, Failure> {
+    let word = first.to_string_lossy();
+    let (name, tool) = match word.split_once('/') {
+        Some((name, tool)) if !name.is_empty() && !tool.is_empty() => (name, Some(tool)),
+        _ => (&*word, None),
+    };
+    let is_entry = (known.entry)(name)?;
+    if !is_entry && (known.program)(&first) {
+        let takes_arguments =
+            matches!(verb, "call" | "prompt") && operands.first().is_some_and(|word| is_argument(word));
+        if takes_arguments {
+            return Err(no_target(verb, &first, &operands));
+        }
+        if is_launcher(&first) && !operands.is_empty() || launcher::has_arguments(verb, &operands) {
+            return Err(with_arguments(verb, first, operands));
+        }
+        return Ok(Invocation::new(command(first, Vec::new()), operands));
+    }
+    let instead = no_target(verb, &first, &operands).hint;
+    let operands = tool.map(OsString::from).into_iter().chain(operands).collect();
+    Ok(Invocation::new(named(None, name, is_entry && tool.is_none(), instead), operands))
+}
+
+/// The failure of a program with arguments before the operands.
+fn with_arguments(verb: &str, first: OsString, operands: Vec<OsString>) -> Failure {
+    let words: Vec<OsString> = std::iter::once(first).chain(operands).collect();
+    behind_dashes(verb, &[], &words, |_| None)
+}
+
+/// The failure of operands without a target. The first one is in the place of the target.
+fn no_target(verb: &str, first: &OsStr, operands: &[OsString]) -> Failure {
+    let (first, typed) = (shown(first), behind(operands));
+    Failure::usage(
+        format!("no server is named: {first} is in its place, and an argument follows"),
+        format!("mcpjoin {verb} {first}{typed} -- COMMAND [ARG]..."),
+    )
+}
+
+/// The failure of a package in the place of a program.
+fn package(word: &OsStr, line: String) -> Failure {
+    Failure::usage(format!("{} is a package of npm, and no program: npx runs it", shown(word)), line)
+}
+
+/// Operands behind the verb of a line that is shown.
+fn behind(operands: &[OsString]) -> String {
+    if operands.is_empty() { String::new() } else { format!(" {}", words_shown(operands)) }
+}
+
+/// Words that a shell obeys, and that mean nothing without one.
+const OF_A_SHELL: [&str; 9] = ["|", "||", "&&", ";", "&", ">", ">>", "<", "2>&1"];
+
+/// The command of a word that consists of several, split as a shell splits it; `None` where it is something else. `operands`: those
+/// of the verb, for a line that is shown.
+fn command_line(
+    verb: &str,
+    operands: &str,
+    word: &OsStr,
+    known: &Known<'_>,
+) -> Result<Option<Target>, Failure> {
+    let Some(text) = word.to_str().filter(|_| is_quoted_line(word)) else { return Ok(None) };
+    let is_entry = match Word::of(word) {
+        Word::Demo | Word::Url { .. } | Word::Address => true,
+        Word::Entry { file, .. } => (known.file)(Path::new(&file)),
+        _ => {
+            let entry = text.split_once('/').map_or(text, |(name, _)| name);
+            (known.program)(word) || (known.entry)(text)? || (known.entry)(entry)?
+        }
+    };
+    if is_entry {
+        return Ok(None);
+    }
+    let escaped = if cfg!(windows) { Cow::Owned(text.replace('\\', r"\\")) } else { Cow::Borrowed(text) };
+    let Some(words) = shlex::split(&escaped) else {
+        let problem = "a quote in the command line of the server is not closed";
+        return Err(Failure::usage(problem, format!("mcpjoin {verb}{operands} -- COMMAND [ARG]...")));
+    };
+    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    let is_of_a_shell = |word: &str| OF_A_SHELL.contains(&word) || word.len() > 1 && word.ends_with(';');
+    if words.iter().skip(1).any(|word| word.to_str().is_some_and(is_of_a_shell)) {
+        let words: Vec<Cow<'_, str>> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let masked = secret::masked(words.iter().map(AsRef::as_ref));
+        let word = |word: &String| if is_of_a_shell(word) { word.clone() } else { shown(word.as_ref()) };
+        let line = masked.iter().map(word).collect::<Vec<_>>().join(" ");
+        let problem = format!("{line} is for a shell, and no shell runs it");
+        return Err(Failure::usage(problem, format!("mcpjoin {verb}{operands} -- sh -c {}", exact(&line))));
+    }
+    if words.is_empty() {
+        return Ok(None);
+    }
+    let program = words.remove(0);
+    if let Some((name, _)) = program.to_string_lossy().split_once('=').filter(|(name, _)| !name.contains('/'))
+    {
+        let problem = format!("{} is a variable, which a shell would set", shown(name.as_ref()));
+        let (name, command) = (shown(name.as_ref()), words_shown(&words));
+        return Err(Failure::usage(
+            problem,
+            format!("mcpjoin {verb} -e {name}=VALUE{operands} -- {command}"),
+        ));
+    }
+    Ok(Some(command(program, words)))
 }
 
 /// Whether a file has the extension of a configuration.
@@ -279,7 +482,8 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
     };
     match word {
         Word::Demo => Ok(Target::Demo),
-        Word::Path | Word::Bare => Ok(command(first.to_owned(), Vec::new())),
+        Word::Path | Word::Bare | Word::Package => Ok(command(first.to_owned(), Vec::new())),
+        Word::Address => Http::parse(&format!("http://{text}")).map(Target::Http).map_err(no_address),
         Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
         Word::Url { scheme } => match scheme.as_str() {
             "http" | "https" | "sse+http" | "sse+https" => {
@@ -289,6 +493,11 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
             "quic" => Quic::parse(&text).map(Target::Quic).map_err(no_address),
             "orchestra" => Quic::orchestrator(&text).map(Target::Orchestrator).map_err(no_address),
             "demo" => Err(Failure::usage("demo: stands alone", format!("mcpjoin {verb} demo:{operands}"))),
+            // A resource in the place of the server.
+            _ if verb == "read" => {
+                let line = format!("mcpjoin read TARGET {}", words_shown(&[first.to_owned()]));
+                Err(Failure::usage(format!("no server is reached by {scheme}:"), line))
+            }
             _ => Err(Failure::usage(format!("no server is reached by {scheme}:"), "mcpjoin help targets")),
         },
     }
@@ -303,17 +512,10 @@ fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
     Invocation::new(named(None, name, false, String::new()), operands)
 }
 
-/// The failure of words after a target that takes none. Options are suggested before it.
-fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Failure {
+/// The failure of words after a target that takes none.
+fn too_many(verb: &str, first: &OsStr) -> Failure {
     let first = words_shown(&[first.to_owned()]);
-    let options = rest.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
-    let (more, before) = if options {
-        ("; options stand before it", format!("{} ", words_shown(rest)))
-    } else {
-        ("", String::new())
-    };
-    let problem = format!("{verb} takes nothing after {first}{more}");
-    Failure::usage(problem, format!("mcpjoin {verb} {before}{first}"))
+    Failure::usage(format!("{verb} takes nothing after {first}"), format!("mcpjoin {verb} {first}"))
 }
 
 fn named_twice(verb: &str, name: &str, word: &OsStr) -> Failure {
@@ -334,13 +536,28 @@ fn notes(program: &OsStr, args: &[OsString]) -> Vec<String> {
                 word.strip_prefix(**ours).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
             })
         })
-        .map(|ours| format!("{ours} is passed to {}; ours go first", shown(program)))
+        .map(|ours| {
+            format!("{ours} is passed to {}: the options of mcpjoin stand before the command", shown(program))
+        })
         .collect()
 }
 
 /// A word as the user would type it in a shell, with `***` for the user information of a URL.
 pub(crate) fn shown(word: &OsStr) -> String {
     exact(&without_userinfo(&word.to_string_lossy()))
+}
+
+/// A path as the user would type it in a shell, with `~` for the home folder.
+pub(crate) fn path_shown(path: &Path) -> String {
+    let below = folders::home().filter(|home| home.parent().is_some()).and_then(|home| {
+        let below = path.strip_prefix(home).ok()?;
+        Some(below.to_owned())
+    });
+    match below {
+        Some(below) if below.as_os_str().is_empty() => "~".into(),
+        Some(below) => format!("~/{}", shown(below.as_os_str())),
+        None => shown(path.as_os_str()),
+    }
 }
 
 /// A command as the user would type it, with `***` for the secrets among its arguments. The program is not changed.

@@ -328,7 +328,7 @@ impl Ui {
         if self.json {
             self.tell(&visible::document(&self.hidden(&failure.json().to_string())));
         } else {
-            self.tell(&self.hidden(&failure.block()));
+            self.tell(&self.hidden(&failure.block(self.verbose > 0)));
         }
     }
 

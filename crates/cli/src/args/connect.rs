@@ -20,9 +20,10 @@ pub(crate) struct Configured {
     /// `mcpServers` in JSON (with comments, too), `servers` of VS Code, `mcp` of opencode, `[[servers]]` in TOML, or
     /// `[mcp_servers.NAME]` of Codex. Without it: the file that MCP_CONFIG_PATH names; otherwise the first one with such
     /// an entry in the working directory (.mcp.json, mcp_servers.json, mcp_servers.toml, .vscode/mcp.json,
-    /// .cursor/mcp.json, opencode.json, .codex/config.toml, .gemini/settings.json, .roo/mcp.json, .zed/settings.json)
+    /// .cursor/mcp.json, opencode.json, .codex/config.toml, .gemini/settings.json, .roo/mcp.json, .zed/settings.json,
+    /// config/mcporter.json)
     /// and among the user's own (mcp/mcp_servers.toml, those of Claude, VS Code, Cursor, Codex, opencode, Windsurf, Gemini,
-    /// LM Studio, Copilot CLI, Inspector and Zed). `mcpjoin servers` shows which there are
+    /// LM Studio, Copilot CLI, Inspector, mcporter and Zed). `mcpjoin servers` shows which there are
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// A configuration as JSON on the command line, or a file of one, in which the server is an entry; may be repeated
@@ -93,6 +94,9 @@ pub(crate) struct Connect {
     /// The server answers clients that come over a network or a socket.
     #[arg(skip)]
     pub(crate) for_others: bool,
+    /// A URL without a path is not tried at `/mcp`: the verb looks for paths itself.
+    #[arg(skip)]
+    pub(crate) exact_url: bool,
     /// The server's working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,

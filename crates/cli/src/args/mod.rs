@@ -29,7 +29,7 @@ pub(crate) use diff::{Counted, Diff};
 pub(crate) use doctor::Doctor;
 pub(crate) use request::{Call, Complete, Prompt, Read};
 pub(crate) use serve::{Serve, Served};
-pub(crate) use servers::{Servers, Shown, What, WrittenAs};
+pub(crate) use servers::{Add, Remove, Servers, Shown, What, WrittenAs};
 pub(crate) use shared::{Authorization, Output, When, Words};
 pub(crate) use show::{Info, List, Ping, Search, Tool};
 pub(crate) use validate::{ClientLook, Format, ToolCall, Validate};
@@ -113,11 +113,11 @@ pub(crate) enum Verb {
     Auth(Auth),
     /// Joins any client to any server: stdio, HTTP, sockets, QUIC, Orchestra
     Bridge(Bridge),
-    /// Shows what the configuration holds, or writes it in another dialect
+    /// Shows the configuration, edits it, or writes it in another dialect
     Servers(Servers),
     /// Runs a built-in server on standard input and output, or on a socket
     Serve(Serve),
-    /// Prints a script with which a shell completes verbs and options
+    /// Prints a script with which a shell completes verbs, options, entries and tools
     Completions(Completions),
     /// Prints the manual page of mcpjoin, or of one of its verbs
     Man(Man),

@@ -1,13 +1,16 @@
 //! The arguments of `mcpjoin servers`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Configured, Output};
+use crate::config::PROGRAM_NAMES;
 
 const LONG: &str = "\
-Shows what the configuration holds, or writes it in another dialect
+Shows the configuration, edits it, or writes it in another dialect
 
 Every file in which an entry would be looked for is shown, in that order, with each entry, the line of each of its values, \
 and why it cannot be used: what is wrong with it, the variables that are not set, or an entry of the same name that comes \
@@ -70,7 +73,9 @@ in JSON, what is wrong is told as JSON, too: the result is the same.";
     after_help = "Examples:\n  \
         mcpjoin servers\n  \
         mcpjoin servers --config .vscode/mcp.json --json\n  \
-        mcpjoin servers convert --to codex --config .mcp.json"
+        mcpjoin servers convert --to codex --config .mcp.json\n  \
+        mcpjoin servers add --to cursor files -- npx -y @modelcontextprotocol/server-filesystem /srv\n  \
+        mcpjoin servers remove files"
 )]
 pub(crate) struct Servers {
     #[command(subcommand)]
@@ -100,8 +105,7 @@ pub(crate) enum What {
             mcpjoin servers convert --to servers-toml --config claude_desktop_config.json files"
     )]
     Convert {
-        /// The dialect: mcpServers in JSON, servers of VS Code, mcp of opencode, [[servers]] in TOML, [mcp_servers.NAME] of
-        /// Codex
+        /// The dialect: mcpServers in JSON, servers of VS Code, mcp of opencode, [[servers]] in TOML, or that of a program
         #[arg(long, value_name = "DIALECT")]
         to: WrittenAs,
         /// Writes the values of variables and headers, and secrets among arguments, as they stand
@@ -110,6 +114,11 @@ pub(crate) enum What {
         #[command(flatten)]
         shown: Shown,
     },
+    /// Adds an entry to a configuration file
+    Add(Box<Add>),
+    /// Removes an entry from its configuration file
+    #[command(visible_alias = "rm")]
+    Remove(Box<Remove>),
     /// Trusts the entries in a folder as they are now, and shows them
     #[command(long_about = TRUST, after_help = "Examples:\n  mcpjoin servers trust\n  mcpjoin servers trust ~/work files")]
     Trust {
@@ -145,6 +154,101 @@ pub(crate) enum What {
     },
 }
 
+const ADD: &str = "\
+Adds an entry to a configuration file, in the dialect of the file
+
+The server is a URL, an address, or the command after --. The entry is written to .mcp.json in the working directory, or to the \
+file of --config, or with --to to the file of a program: in the working directory where the program has one there, otherwise, \
+and with --user, to the file for all folders. A file that does not exist is made.
+
+Values of variables and headers, and secrets among arguments, are not written: a variable stands in their place, and standard \
+error says which of them have to be set; --values writes all of it as it is typed. -e NAME passes a variable of yours on.
+
+The change is shown, and you are asked; without a terminal, --yes is needed. Comments, order and layout of the file stay. The \
+file is replaced at once, and its old content is kept beside it under the same name with .mcpjoin-backup.";
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = ADD,
+    override_usage = "mcpjoin servers add [OPTIONS] NAME URL\n       \
+                      mcpjoin servers add [OPTIONS] NAME -- COMMAND [ARG]...",
+    after_help = "Examples:\n  \
+        mcpjoin servers add files -- npx -y @modelcontextprotocol/server-filesystem /srv\n  \
+        mcpjoin servers add --to cursor --user web https://example.com/mcp\n  \
+        mcpjoin servers add --to codex -e API_KEY search -- uvx search-server"
+)]
+pub(crate) struct Add {
+    /// The name of the entry
+    #[arg(value_name = "NAME", help_heading = "Arguments")]
+    pub(crate) name: String,
+    /// The server: a URL, an address, or a program
+    #[arg(value_name = "URL", help_heading = "Arguments")]
+    pub(crate) target: Option<OsString>,
+    /// The server's command
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
+    pub(crate) command: Vec<OsString>,
+    /// Writes to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Writes to the file of this program
+    #[arg(long, value_name = "PROGRAM", value_parser = PossibleValuesParser::new(PROGRAM_NAMES), conflicts_with = "config")]
+    pub(crate) to: Option<String>,
+    /// Writes to the program's file for all folders
+    #[arg(long, requires = "to")]
+    pub(crate) user: bool,
+    /// Sets a variable for the server; NAME alone passes yours on
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<OsString>,
+    /// A header for a server over HTTP: 'Name: value'
+    #[arg(short = 'H', long, value_name = "HEADER")]
+    pub(crate) header: Vec<String>,
+    /// The server's working directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Writes the values of variables and headers, and secrets among arguments, as they are typed
+    #[arg(long)]
+    pub(crate) values: bool,
+    /// Writes the file without a question
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+const REMOVE: &str = "\
+Removes an entry from its configuration file
+
+The entry is removed from the first file in which `mcpjoin servers` finds it, from the file of --config, or with --from from the \
+file of a program. The change is shown, and you are asked; without a terminal, --yes is needed. Comments, order and layout of \
+the rest stay. The file is replaced at once, and its old content is kept beside it under the same name with .mcpjoin-backup.";
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = REMOVE,
+    after_help = "Examples:\n  \
+        mcpjoin servers remove files\n  \
+        mcpjoin servers remove --from cursor --user web"
+)]
+pub(crate) struct Remove {
+    /// The name of the entry
+    #[arg(value_name = "NAME", help_heading = "Arguments")]
+    pub(crate) name: String,
+    /// Removes it from this file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Removes it from the file of this program
+    #[arg(long, value_name = "PROGRAM", value_parser = PossibleValuesParser::new(PROGRAM_NAMES), conflicts_with = "config")]
+    pub(crate) from: Option<String>,
+    /// Removes it from the program's file for all folders
+    #[arg(long, requires = "from")]
+    pub(crate) user: bool,
+    /// Writes the file without a question
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
 /// The dialects that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WrittenAs {
@@ -153,4 +257,12 @@ pub(crate) enum WrittenAs {
     Opencode,
     ServersToml,
     Codex,
+    /// As mcp-servers
+    Claude,
+    Cursor,
+    Gemini,
+    Zed,
+    Windsurf,
+    /// As mcp-servers
+    Mcporter,
 }

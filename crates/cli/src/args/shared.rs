@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 // The words that are no options. No doc comment: clap would add it to the help of a verb.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Words {
-    /// As in the usage: the server (a URL, `demo:`, quic://host:port, tcp://host:port, unix:/path, an entry of a configuration
-    /// or the path of a program), unless its COMMAND follows `--`, and then what is asked of it
+    /// As in the usage: the server (a URL, `demo:`, quic://host:port, tcp://host:port, unix:/path, an entry of a configuration,
+    /// a program, or a command line in quotes), unless its COMMAND follows `--`, and then what is asked of it
     #[arg(value_name = "OPERAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// The server's command

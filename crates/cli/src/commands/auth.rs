@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+use super::target_of;
 use crate::args::{Auth, AuthWhat, Connect, Named, Reach};
 use crate::connect::{Access, Signals, logins_folder, with_plan, with_plans};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase, seconds};
-use crate::target::{self, Target};
+use crate::target::Target;
 use crate::ui::Ui;
 
 /// How long a command may take in total: a person has to find a password meanwhile.
@@ -46,7 +47,8 @@ fn folder() -> Result<std::path::PathBuf, Failure> {
 
 /// The options of the connection in the form that every verb has.
 fn connecting(named: Named, ca: Option<std::path::PathBuf>, connect_timeout: Option<Duration>) -> Connect {
-    Connect { ca, connect_timeout, ..Connect::to(named.configured, named.server) }
+    // A login is for one URL.
+    Connect { ca, connect_timeout, exact_url: true, ..Connect::to(named.configured, named.server) }
 }
 
 /// The same, and the total timeout.
@@ -68,7 +70,7 @@ fn with_access(
     if words.is_empty() && connect.server.is_none() {
         return Err(Failure::usage("no server is named", format!("mcpjoin auth {verb} https://host/path")));
     }
-    let invocation = target::without_operands("auth", connect.server.as_deref(), words, false)?;
+    let target = target_of(ui, "auth", connect, words, false)?;
     let not_http = |name: &str| {
         let problem = format!("auth is for servers over HTTP, and {name} is none");
         Failure::usage(
@@ -76,15 +78,15 @@ fn with_access(
             "name a URL of http:// or https://, or an entry with one (mcpjoin servers shows them)",
         )
     };
-    if !matches!(invocation.target, Target::Http(_) | Target::Entry(_)) {
-        return Err(not_http(&invocation.target.label()));
+    if !matches!(target, Target::Http(_) | Target::Entry(_)) {
+        return Err(not_http(&target.label()));
     }
-    Ok(with_plan(ui, &invocation.target, connect, async |plan, signals| match plan.endpoint.access() {
+    Ok(with_plan(ui, &target, connect, async |plan, signals| match plan.endpoint.access() {
         Some(access) => run_until(ui, signals, Some(&plan.shown), within, work(access)).await,
         None => {
             let mut failure = not_http(&plan.shown);
             if let Some(no_entry) = plan.endpoint.no_entry() {
-                failure.message = format!("{no_entry}, and it is no URL of http:// or https://");
+                failure.message = format!("{}, and it is no URL of http:// or https://", no_entry.said);
             }
             ui.failure(&failure);
             failure.exit

@@ -57,7 +57,7 @@ impl CurrentTask {
 /// Calls the tool, or waits for a task. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
     let words = args.words.clone();
-    let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
+    let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
     let current = CurrentTask::default();
     if let Some(id) = args.task {

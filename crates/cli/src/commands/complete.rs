@@ -23,7 +23,7 @@ const VERB: &str = "complete";
 
 /// Requests completions. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Complete, separated: bool) -> Result<Exit, Failure> {
-    let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
+    let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
     let reference = reference(&unicode(VERB, "prompt:NAME or URI-TEMPLATE", operands.next())?)?;
     let argument = unicode(VERB, "the argument", operands.next())?;

@@ -14,6 +14,7 @@ use mcpjoin_rules::{Change, ChangeClass, changes};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+pub(super) use self::line_diff::{Line, line_diff};
 use self::side::{Side, Snapshot};
 use super::lists::MAX_PAGES;
 use super::written;
@@ -29,7 +30,7 @@ use crate::ui::{Ui, Unwritten};
 /// Compares both sides. `separated`: `--` stood between the first side and the command of the second.
 pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure> {
     let Diff { words, command, only, max_pages, connect, .. } = args;
-    let sides = side::of_words(ui, connect.server.as_deref(), words, separated.then_some(command))?;
+    let sides = side::of_words(ui, &connect, words, separated.then_some(command))?;
     let targets: Vec<Target> = sides
         .iter()
         .filter_map(|side| match side {

@@ -29,7 +29,7 @@ const UNUSABLE_TARGET: [&str; 2] = ["unusable", "no-address"];
 
 /// Examines the server, or without a server the machine and every server of the configuration. `escaped`: `--` stood
 /// before the first word.
-pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Failure> {
+pub(crate) fn run(ui: &Ui, mut args: args::Doctor, escaped: bool) -> Result<Exit, Failure> {
     if args.environment {
         refuse_orchestrator_options(&args)?;
         return environment::run(ui, &args);
@@ -43,7 +43,9 @@ pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Fa
     }
     refuse_orchestrator_options(&args)?;
     let machine = environment::doctor(&args);
-    let target = target_of(ui, "doctor", args.connect.server.as_deref(), args.words, escaped)?;
+    // It examines the URL as it is typed, and looks for paths itself.
+    args.connect.exact_url = true;
+    let target = target_of(ui, "doctor", &args.connect, args.words, escaped)?;
     Ok(with_plan(ui, &target, &args.connect, async |plan, signals| {
         examine(plan, &machine, ui, signals).await
     }))

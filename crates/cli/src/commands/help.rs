@@ -8,6 +8,8 @@ use clap_mangen::Man as Page;
 
 use super::written;
 use crate::args::{Cli, Completions, Help, Man};
+use crate::command_line::verb_meant;
+use crate::completion;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{TARGETS, shown};
@@ -26,7 +28,10 @@ pub(crate) fn help(args: &Help) -> Exit {
     for (place, topic) in args.topic.iter().enumerate() {
         let Some(below) = command.find_subcommand(topic) else {
             let hint = match &args.topic[..place] {
-                [] => "mcpjoin help".to_owned(),
+                [] => match verb_meant(args.topic.iter().map(String::as_str)) {
+                    Some((verb, _)) => format!("mcpjoin help {verb}"),
+                    None => "mcpjoin help".to_owned(),
+                },
                 above => format!("mcpjoin help {}", above.join(" ")),
             };
             let words: Vec<String> = args.topic.iter().map(|word| shown(word.as_ref())).collect();
@@ -56,7 +61,8 @@ fn targets() -> String {
         let _ = writeln!(out, "  {NAME}{form:<width$}{NAME:#}  {meaning}");
     }
     out.push_str(
-        "\nOptions stand before the target; after the first word of a COMMAND nothing is ours.\n\
+        "\nOptions stand before a COMMAND: everything after its first word is passed to it. With any other TARGET they\n\
+         may stand anywhere, also before the verb.\n\
          validate and bridge --listen orchestra://... take several servers: after a URL, demo: or FILE#NAME more of\n\
          them may follow, and --also TARGET names one more by one word. validate --config FILE alone means\n\
          every entry of the file.\n",
@@ -64,12 +70,17 @@ fn targets() -> String {
     out
 }
 
-/// Prints the script with which a shell completes verbs and options.
+/// Prints the script with which a shell completes verbs, options, entries and tools.
 pub(crate) fn completions(args: &Completions) -> Exit {
     let ui = Ui::plain();
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "mcpjoin", &mut script);
-    written(&ui, ui.data(&String::from_utf8_lossy(&script)))
+    match completion::script(args.shell) {
+        Ok(script) => written(&ui, ui.data(&String::from_utf8_lossy(&script))),
+        Err(error) => {
+            let failure = Failure::system(Phase::Output, &error);
+            ui.failure(&failure);
+            failure.exit
+        }
+    }
 }
 
 /// Prints a manual page.

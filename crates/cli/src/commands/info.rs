@@ -13,13 +13,13 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::object::{self, Object};
 use crate::progress::Waiting;
-use crate::target::shown;
+use crate::target::path_shown;
 use crate::ui::{FAINT, HEADING, Ui};
 use crate::visible;
 
 /// Shows the server. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Info, escaped: bool) -> Result<Exit, Failure> {
-    let target = target_of(ui, "info", args.connect.server.as_deref(), args.words, escaped)?;
+    let target = target_of(ui, "info", &args.connect, args.words, escaped)?;
     Ok(with_server(ui, &target, &args.connect, async |client, about| info(ui, client, about).await))
 }
 
@@ -95,7 +95,7 @@ fn page(ui: &Ui, client: &Client, about: &About, counts: &Counts) -> String {
     row("transport", about.transport);
     row(if client.child().is_some() { "command" } else { "url" }, &ui.hidden(&about.shown));
     if let Some((name, place)) = &about.entry {
-        row("entry", &format!("{}, {}:{}", visible::line(name), shown(place.file.as_ref()), place.line));
+        row("entry", &format!("{}, {}:{}", visible::line(name), path_shown(&place.file), place.line));
     }
     let able = capabilities(client);
     row("capabilities", if able.is_empty() { "none".into() } else { able.join(", ") }.as_str());

@@ -26,7 +26,7 @@ pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
     if args.words.is_empty() && args.connect.server.is_none() {
         return every(ui, &args.connect, describe, max_pages);
     }
-    let target = target_of(ui, "list", args.connect.server.as_deref(), args.words, escaped)?;
+    let target = target_of(ui, "list", &args.connect, args.words, escaped)?;
     Ok(with_server(ui, &target, &args.connect, async |client, about| {
         list(ui, client, about, describe, max_pages).await
     }))

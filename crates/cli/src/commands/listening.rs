@@ -44,7 +44,10 @@ impl Address {
             Failure::usage(format!("{} is no address to listen on", shown(word.as_ref())), problem)
         };
         let Some((scheme, rest)) = word.split_once("://") else {
-            return Self::socket(word).map_err(wrong);
+            return match url_meant(word) {
+                Some(url) => Err(wrong(format!("--listen {url}"))),
+                None => Self::socket(word).map_err(wrong),
+            };
         };
         match scheme.to_ascii_lowercase().as_str() {
             scheme @ ("http" | "sse+http") => {
@@ -96,6 +99,19 @@ impl Address {
     pub(super) const fn is_quic(&self) -> bool {
         matches!(self, Self::Quic(_))
     }
+}
+
+/// The URL to listen at that a port, or a host and a port, probably means.
+fn url_meant(word: &str) -> Option<String> {
+    let (address, path) = word.split_once('/').unwrap_or((word, "mcp"));
+    let (host, port) = address.rsplit_once(':').unwrap_or(("", address));
+    let is_name = |host: &str| host.chars().all(|c| c.is_ascii_alphanumeric() || ".-[]:".contains(c));
+    let port: u16 = port.parse().ok()?;
+    if ["http", "https", "tcp", "unix", "quic", "orchestra"].contains(&host) {
+        return None;
+    }
+    let host = if host.is_empty() || host == "*" { "localhost" } else { host };
+    is_name(host).then(|| format!("http://{host}:{port}/{path}"))
 }
 
 /// Our certificate over QUIC, and the clients that are accepted.
@@ -495,12 +511,32 @@ mod tests {
             ("sse+http://localhost:1/messages", "write another path"),
             ("sse+http://localhost:1/a?b", "no query"),
             ("https://localhost:1", "http://host:port/path or sse+http://host:port/sse"),
-            ("localhost:1", "tcp://host:port, unix:/path"),
+            ("localhost:1", "--listen http://localhost:1/mcp"),
             ("quic://localhost:1/x", "quic://host:port"),
         ] {
             let kind = kind(word);
             assert!(kind.starts_with("no: ") && kind.contains(hint), "{word}: {kind}");
             assert!(!kind.contains("hunter2"), "{kind}");
         }
+    }
+
+    #[test]
+    fn a_port_or_a_host_and_a_port_are_answered_with_the_url() {
+        for (word, url) in [
+            ("9402", "http://localhost:9402/mcp"),
+            (":9402", "http://localhost:9402/mcp"),
+            ("localhost:9402", "http://localhost:9402/mcp"),
+            ("0.0.0.0:9402/x", "http://0.0.0.0:9402/x"),
+            ("[::1]:9402", "http://[::1]:9402/mcp"),
+        ] {
+            let failure = Address::parse(word).err().unwrap();
+            assert_eq!(failure.hint, format!("--listen {url}"), "{word}");
+            assert!(Address::parse(url).is_ok());
+        }
+        for word in ["nonsense", "tcp:1", "http:9402"] {
+            let failure = Address::parse(word).err().unwrap();
+            assert!(failure.hint.starts_with("write "), "{word}: {}", failure.hint);
+        }
+        assert!(Address::parse("unix:/x").is_ok());
     }
 }

@@ -25,8 +25,10 @@ mod tool;
 mod validate;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::Path;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser};
 use mcpjoin::proto::Raw;
 use serde::Serialize;
@@ -34,21 +36,32 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use self::bridge::Typed;
-use crate::args::{AuthWhat, Cli, Connect, Output, Verb, What, When, Words};
+use crate::args::{AuthWhat, Cli, Configured, Connect, Output, Verb, What, When, Words};
+use crate::command_line;
+use crate::completion;
+use crate::config;
 use crate::connect::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, Invocation, Target, shown};
+use crate::target::{self, Invocation, Known, Target, shown};
 use crate::ui::{Ui, Unwritten};
 use crate::visible;
 
 /// Runs the command line. Its first word is the name of the program.
 pub(crate) fn run(argv: Vec<OsString>) -> Exit {
+    if let Some(candidates) = completion::answer(&argv) {
+        let ui = Ui::plain();
+        return written(&ui, ui.bytes(&candidates));
+    }
     let argv = match bridge::read_go_flags(argv) {
         Typed::Words(argv) => argv,
         // On standard error and with the exit codes of the original program.
         Typed::Help(text) => return print_go_usage(&text, Exit::Done),
         Typed::Wrong(text) => return print_go_usage(&text, Exit::Usage),
+    };
+    let argv = match command_line::canonical(argv) {
+        Ok(argv) => argv,
+        Err(refused) => return report_refused(&refused.argv, &refused.failure),
     };
     let cli = match Cli::try_parse_from(&argv) {
         Ok(cli) => cli,
@@ -107,6 +120,8 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
                 Some(
                     What::Trust { output, .. } | What::Untrust { output, .. } | What::Trusted { output },
                 ) => output,
+                Some(What::Add(args)) => &args.output,
+                Some(What::Remove(args)) => &args.output,
                 None => &args.shown.output,
             };
             run_verb(&Ui::new(output), |ui| servers::run(ui, args))
@@ -157,31 +172,42 @@ fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
     if !error.use_stderr() {
         return written(&ui, ui.clap(&error));
     }
-    let verb = argv.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
+    if let Some(failure) = command_line::answer(argv, error.kind()) {
+        return report_refused(argv, &failure);
+    }
     if error.kind() == ErrorKind::UnknownArgument {
         // clap suggests to write it behind `--`, where it would be part of the server's command.
         error.remove(ContextKind::Suggested);
-        if verb.is_none() {
-            let tip = ContextValue::StyledStrs(vec!["options stand after the verb".into()]);
-            error.insert(ContextKind::Suggested, tip);
-        }
     }
-    if argv.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
+    if wants_json(argv) {
         let text = error.render().to_string();
         let words: Vec<&str> =
             text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
         let message = words.join(" ");
+        let verb = argv.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
         let hint = match verb.filter(|verb| Cli::command().find_subcommand(verb).is_some()) {
             Some(verb) => format!("mcpjoin help {verb}"),
             None => "mcpjoin help".into(),
         };
-        let output = Output { json: true, verbose: 0, quiet: false, color: When::Never };
-        Ui::new(&output).failure(&Failure::usage(message.strip_prefix("error: ").unwrap_or(&message), hint));
-    } else {
-        // A closed standard error changes nothing.
-        let _ = ui.clap(&error);
+        return report_refused(
+            argv,
+            &Failure::usage(message.strip_prefix("error: ").unwrap_or(&message), hint),
+        );
     }
+    // A closed standard error changes nothing.
+    let _ = ui.clap(&error);
     Exit::Usage
+}
+
+/// Whether a command line that was not parsed asks for JSON.
+fn wants_json(argv: &[OsString]) -> bool {
+    argv.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+}
+
+/// Prints the failure of a command line that was not parsed.
+fn report_refused(argv: &[OsString], failure: &Failure) -> Exit {
+    let output = Output { json: wants_json(argv), verbose: 0, quiet: false, color: When::Auto };
+    exit_of(&Ui::new(&output), Err(failure.clone()))
 }
 
 /// Runs a verb.
@@ -237,26 +263,48 @@ fn refuse_trace(connect: &Connect, why: &str) -> Result<(), Failure> {
     Err(Failure::usage(problem, "leave out --trace, or name one server"))
 }
 
+/// Runs `work` with what a word could be besides its spelling. An entry is searched in the configuration of these options.
+fn with_known<T>(ui: &Ui, configured: &Configured, work: impl FnOnce(&Known<'_>) -> T) -> T {
+    work(&Known {
+        entry: &|name| config::has_entry(ui, configured, name),
+        program: &|word| config::is_program(word),
+        file: &Path::is_file,
+    })
+}
+
 /// Returns the server that the words of a verb without operands name. Prints notes on the words. `escaped`: `--` stood
 /// before the first word.
 fn target_of(
     ui: &Ui,
     verb: &str,
+    connect: &Connect,
+    words: Vec<OsString>,
+    escaped: bool,
+) -> Result<Target, Failure> {
+    named_by(ui, verb, connect, connect.server.as_deref(), words, escaped)
+}
+
+/// [`target_of`] with another name in the place of `--server`.
+fn named_by(
+    ui: &Ui,
+    verb: &str,
+    connect: &Connect,
     server: Option<&str>,
     words: Vec<OsString>,
     escaped: bool,
 ) -> Result<Target, Failure> {
-    let invocation = target::without_operands(verb, server, words, escaped)?;
+    let invocation = with_known(ui, &connect.configured, |known| {
+        target::without_operands(verb, server, words, escaped, known)
+    })?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation.target)
 }
 
-/// Returns the servers of a verb that takes several: those of the words, then each of `also`. `server` and `escaped`: as for
-/// [`target_of`].
+/// Returns the servers of a verb that takes several: those of the words, then each of `also`. `escaped`: as for [`target_of`].
 fn targets_of(
     ui: &Ui,
     verb: &str,
-    server: Option<&str>,
+    connect: &Connect,
     mut words: Vec<OsString>,
     also: Vec<OsString>,
     escaped: bool,
@@ -269,15 +317,23 @@ fn targets_of(
         && target::stands_alone(first)
         && !is_option(next)
     {
-        targets.push(target_of(ui, verb, None, vec![words.remove(0)], false)?);
+        targets.push(named_by(ui, verb, connect, None, vec![words.remove(0)], false)?);
     }
-    if !words.is_empty() || server.is_some() || also.is_empty() {
-        targets.push(target_of(ui, verb, server, words, escaped)?);
+    if !words.is_empty() || connect.server.is_some() || also.is_empty() {
+        targets.push(target_of(ui, verb, connect, words, escaped)?);
     }
     for word in also {
-        targets.push(target_of(ui, verb, None, vec![word], false)?);
+        targets.push(named_by(ui, verb, connect, None, vec![word], false)?);
     }
     Ok(targets)
+}
+
+/// Says on a terminal what a server on standard input waits for. `listens`: the command that waits for clients over HTTP.
+fn note_terminal(ui: &Ui, listens: &str) {
+    if std::io::stdin().is_terminal() {
+        ui.note("reading MCP messages from standard input: a client starts this command (Ctrl-C ends it)");
+        ui.note(&format!("for clients over HTTP: {listens}"));
+    }
 }
 
 /// The operands of a verb are not valid.
@@ -285,17 +341,18 @@ fn misuse(verb: &str, problem: impl Into<String>) -> Failure {
     Failure::usage(problem, format!("mcpjoin help {verb}"))
 }
 
-/// Parses the words of a verb with operands. `server`: the entry that `--server` names. `separated`: `--` stood between
-/// the words and the server's command.
+/// Parses the words of a verb with operands. `separated`: `--` stood between the words and the server's command.
 fn operands(
     ui: &Ui,
     verb: &str,
-    server: Option<&str>,
+    connect: &Connect,
     words: Words,
     separated: bool,
 ) -> Result<Invocation, Failure> {
     let after = separated.then_some(words.command);
-    let invocation = target::with_operands(verb, server, words.words, after)?;
+    let invocation = with_known(ui, &connect.configured, |known| {
+        target::with_operands(verb, connect.server.as_deref(), words.words, after, known)
+    })?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation)
 }
@@ -324,6 +381,12 @@ async fn printed(ui: &Ui, result: &Raw, page: impl FnOnce() -> String) -> Exit {
 /// Prints text in one piece. Returns the exit code of the command.
 async fn print_page(ui: &Ui, text: String) -> Exit {
     written(ui, ui.aside(move |ui| ui.page(&text)).await)
+}
+
+/// Prints a short result: a sentence for a person, or JSON.
+fn print_now(ui: &Ui, text: &str) -> Exit {
+    let text = if ui.json { visible::json(text) } else { text.to_owned() };
+    written(ui, ui.page(&text))
 }
 
 /// Returns the exit code of a command that ends with output.

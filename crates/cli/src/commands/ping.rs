@@ -20,7 +20,7 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Sends the requests. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
-    let target = target_of(ui, "ping", args.connect.server.as_deref(), args.words, escaped)?;
+    let target = target_of(ui, "ping", &args.connect, args.words, escaped)?;
     refuse_orchestrator(&target, "ping")?;
     let interval = args.interval.unwrap_or(DEFAULT_INTERVAL);
     Ok(with_server(ui, &target, &args.connect, async |client, _| {

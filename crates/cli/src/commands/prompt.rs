@@ -21,7 +21,7 @@ const VERB: &str = "prompt";
 
 /// Gets the prompt. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failure> {
-    let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
+    let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
     let name = unicode(VERB, "the prompt's name", operands.next())?;
     let operands: Vec<_> = operands.collect();

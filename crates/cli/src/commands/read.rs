@@ -20,7 +20,7 @@ const VERB: &str = "read";
 
 /// Reads the resource. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Read, separated: bool) -> Result<Exit, Failure> {
-    let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
+    let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
     let uri = unicode(VERB, "the resource's URI", operands.next())?;
     if let Some(word) = operands.next() {

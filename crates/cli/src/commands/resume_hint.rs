@@ -4,9 +4,10 @@
 
 use std::ffi::OsString;
 
-use clap::{Command, CommandFactory};
+use clap::CommandFactory;
 
 use crate::args::{Cli, Words};
+use crate::command_line::option;
 use crate::target::{Target, shown};
 
 /// The verb that takes up a task.
@@ -62,31 +63,13 @@ fn options(argv: &[OsString]) -> (Vec<OsString>, bool) {
     (kept, named)
 }
 
-/// The id of the option that a word is, and whether the next word is its value; `None` for an operand.
-fn option<'a>(verb: &'a Command, word: &str) -> Option<(&'a str, bool)> {
-    if let Some(long) = word.strip_prefix("--") {
-        let (name, joined) = long.split_once('=').map_or((long, false), |(name, _)| (name, true));
-        let option = verb.get_arguments().find(|option| option.get_long() == Some(name))?;
-        return Some((option.get_id().as_str(), !joined && option.get_action().takes_values()));
-    }
-    let mut letters = word.strip_prefix('-')?.chars();
-    loop {
-        let letter = letters.next()?;
-        let option = verb.get_arguments().find(|option| option.get_short() == Some(letter))?;
-        let (takes, last) = (option.get_action().takes_values(), letters.as_str().is_empty());
-        if takes || last {
-            return Some((option.get_id().as_str(), takes && last));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
 
     use super::{OsString, line};
     use crate::args::{Cli, Verb};
-    use crate::target::with_operands;
+    use crate::target::{Known, with_operands};
 
     fn again(typed: &[&str]) -> String {
         let argv: Vec<OsString> = ["mcpjoin", "call"].iter().chain(typed).map(OsString::from).collect();
@@ -94,7 +77,8 @@ mod tests {
         let separated = typed.contains(&"--");
         let after = separated.then(|| call.words.command.clone());
         let server = call.connect.server.as_deref();
-        let target = with_operands("call", server, call.words.words.clone(), after).unwrap().target;
+        let known = Known { entry: &|name| Ok(name == "name"), program: &|_| false, file: &|_| false };
+        let target = with_operands("call", server, call.words.words.clone(), after, &known).unwrap().target;
         line(&argv, &call.words, separated, &target, "a-1")
     }
 

@@ -4,8 +4,8 @@ use mcpjoin::proto::session::{CloseCause, Limits};
 use mcpjoin::transport::HttpOptions;
 use mcpjoin::{Link, Server};
 
-use super::exit_of;
 use super::listening::{Address, Listening, QuicOptions};
+use super::{exit_of, note_terminal};
 use crate::args::{Connect, Serve, Served};
 use crate::connect::{Signals, with_plans};
 use crate::demo;
@@ -25,6 +25,9 @@ pub(crate) fn run(args: &Serve) -> Exit {
         limits.message = size;
     }
     let Served::Demo = args.server;
+    if args.listen.is_empty() {
+        note_terminal(&ui, "mcpjoin serve demo --listen http://localhost:8080/mcp");
+    }
     with_plans(&ui, &[], &Connect::default(), async |_, mut signals| {
         let outcome = match &*args.listen {
             [] => serve(limits, &mut signals).await,

@@ -1,17 +1,18 @@
 //! `mcpjoin servers`: shows the configuration, converts it to another dialect, and manages which of it the user trusts.
 
+mod change;
 mod output;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::written;
+use super::{print_now, written};
 use crate::args::{Servers, Shown, What, WrittenAs};
 use crate::config::{self, Dialect, Found, Trustable, Trusted};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::shown as quoted;
+use crate::target::path_shown;
 use crate::ui::Ui;
 use crate::visible;
 
@@ -23,6 +24,8 @@ pub(crate) fn run(ui: &Ui, args: Servers) -> Result<Exit, Failure> {
         Some(What::Trust { folder, names, .. }) => trust(ui, folder.as_deref(), &names),
         Some(What::Untrust { folder, names, .. }) => untrust(ui, folder.as_deref(), &names),
         Some(What::Trusted { .. }) => trusted(ui),
+        Some(What::Add(args)) => change::add(ui, *args),
+        Some(What::Remove(args)) => change::remove(ui, &args),
     }
 }
 
@@ -45,7 +48,7 @@ fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failu
         }
     }
     left.iter().for_each(|line| ui.warning(&visible::line(line)));
-    let name = quoted(folder.as_os_str());
+    let name = path_shown(&folder);
     if trusted.is_empty() {
         let problem = format!("there is nothing to trust in {name}");
         return Err(Failure::usage(problem, "mcpjoin help servers trust says what is looked for"));
@@ -59,9 +62,9 @@ fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failu
         json!({ "trusted": folder, "list": list, "definitions": output::trusted_document(&trusted) })
             .to_string()
     } else {
-        output::definitions(&format!("trusted: {name}, in {}", quoted(list.as_os_str())), &lines)
+        output::definitions(&format!("trusted: {name}, in {}", path_shown(&list)), &lines)
     };
-    Ok(printed(ui, &text))
+    Ok(print_now(ui, &text))
 }
 
 /// Removes trust in the entries in a folder and below it, or in those of these names.
@@ -75,13 +78,13 @@ fn untrust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Fai
     let gone = gone.map_err(|error| {
         Failure::usage(format!("nothing can be taken back: {error}"), "mend the list, or delete it")
     })?;
-    let name = quoted(folder.as_os_str());
+    let name = path_shown(&folder);
     if gone.is_empty() {
         let problem = format!("nothing of that is trusted in {name}");
         return Err(Failure::usage(problem, "mcpjoin servers trusted shows what is"));
     }
     let said = format!("trusted no more: {} in {name}", gone.len());
-    Ok(printed(ui, &listed(ui, "untrusted", &said, &gone)))
+    Ok(print_now(ui, &listed(ui, "untrusted", &said, &gone)))
 }
 
 /// Shows the trusted entries.
@@ -93,7 +96,7 @@ fn trusted(ui: &Ui) -> Result<Exit, Failure> {
         1 => "1 definition is trusted".to_owned(),
         count => format!("{count} definitions are trusted"),
     };
-    Ok(printed(ui, &listed(ui, "trusted", &said, &trusted)))
+    Ok(print_now(ui, &listed(ui, "trusted", &said, &trusted)))
 }
 
 fn listed(ui: &Ui, member: &str, said: &str, trusted: &[Trusted]) -> String {
@@ -102,21 +105,16 @@ fn listed(ui: &Ui, member: &str, said: &str, trusted: &[Trusted]) -> String {
     }
     let named = |one: &Trusted| {
         let file = Path::new(&one.folder).join(&one.file);
-        (format!("{} of {}", config::called(&one.entry), quoted(file.as_os_str())), output::definition(one))
+        (format!("{} of {}", config::called(&one.entry), path_shown(&file)), output::definition(one))
     };
     output::definitions(said, &trusted.iter().map(named).collect::<Vec<_>>())
-}
-
-fn printed(ui: &Ui, text: &str) -> Exit {
-    let text = if ui.json { visible::json(text) } else { text.to_owned() };
-    written(ui, ui.page(&text))
 }
 
 /// The real path of a folder; without a folder, of the working directory.
 fn real(folder: Option<&Path>) -> Result<PathBuf, Failure> {
     let folder = folder.unwrap_or_else(|| Path::new("."));
     let unusable = |why: String| {
-        let problem = format!("{}: {why}", quoted(folder.as_os_str()));
+        let problem = format!("{}: {why}", path_shown(folder));
         Failure::usage(problem, "name a folder")
     };
     let real = folder.canonicalize().map_err(|error| unusable(error.to_string()))?;
@@ -129,7 +127,13 @@ fn known<'a>(names: &[String], there: impl Iterator<Item = &'a str> + Clone) -> 
         return Ok(());
     };
     let problem = format!("there is no entry {}", config::called(name));
-    Err(Failure::usage(problem, "mcpjoin servers shows the entries that there are"))
+    // The name of a program means its files.
+    let files = config::Owner::named(name).map(config::Owner::files).unwrap_or_default();
+    let hint = match files.first() {
+        Some(file) => format!("mcpjoin servers --config {}", path_shown(file)),
+        None => "mcpjoin servers shows the entries that there are".into(),
+    };
+    Err(Failure::usage(problem, hint))
 }
 
 fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
@@ -155,14 +159,21 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
 fn convert(ui: &Ui, to: WrittenAs, values: bool, shown: &Shown) -> Result<Exit, Failure> {
     if ui.json && matches!(to, WrittenAs::ServersToml | WrittenAs::Codex) {
         let problem = "--json is one JSON document, and this dialect is TOML";
-        return Err(Failure::usage(problem, "leave out --json, or write mcp-servers, vscode or opencode"));
+        return Err(Failure::usage(
+            problem,
+            "leave out --json, or write mcp-servers, vscode or another dialect in JSON",
+        ));
     }
     let to = match to {
-        WrittenAs::McpServers => Dialect::McpServersJson,
+        WrittenAs::McpServers | WrittenAs::Claude | WrittenAs::Mcporter => Dialect::McpServersJson,
         WrittenAs::Vscode => Dialect::VsCodeJson,
         WrittenAs::Opencode => Dialect::OpencodeJson,
         WrittenAs::ServersToml => Dialect::ServersToml,
         WrittenAs::Codex => Dialect::CodexToml,
+        WrittenAs::Cursor => Dialect::CursorJson,
+        WrittenAs::Gemini => Dialect::GeminiJson,
+        WrittenAs::Zed => Dialect::ZedJson,
+        WrittenAs::Windsurf => Dialect::WindsurfJson,
     };
     let converted = config::convert(&shown.configured, &shown.names, to, values)?;
     for line in &converted.left {

@@ -18,7 +18,7 @@ use crate::visible;
 
 /// Shows the tool. `separated`: `--` stood before the server's command.
 pub(crate) fn run(ui: &Ui, args: Tool, separated: bool) -> Result<Exit, Failure> {
-    let invocation = operands(ui, "tool", args.connect.server.as_deref(), args.words, separated)?;
+    let invocation = operands(ui, "tool", &args.connect, args.words, separated)?;
     let mut words = invocation.operands.into_iter();
     let name = unicode("tool", "the name of the tool", words.next())?;
     if let Some(word) = words.next() {

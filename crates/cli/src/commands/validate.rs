@@ -73,11 +73,14 @@ struct Selected {
 fn select(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Selected, Failure> {
     let words = std::mem::take(&mut args.words);
     let also = std::mem::take(&mut args.also);
-    let server = args.connect.server.as_deref();
-    if words.is_empty() && also.is_empty() && server.is_none() && args.connect.configured.is_named() {
+    if words.is_empty()
+        && also.is_empty()
+        && args.connect.server.is_none()
+        && args.connect.configured.is_named()
+    {
         return Ok(Selected { targets: config::all(ui, &args.connect.configured)?, several: true });
     }
-    let targets = targets_of(ui, "validate", server, words, also, escaped)?;
+    let targets = targets_of(ui, "validate", &args.connect, words, also, escaped)?;
     targets.iter().try_for_each(|target| refuse_orchestrator(target, "validate"))?;
     let several = targets.len() > 1;
     if several {

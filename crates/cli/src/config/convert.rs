@@ -1,8 +1,10 @@
 //! Writes the entries of a configuration in another dialect, with variables spelled as its programs read them. Settings that the
 //! other dialect cannot express are left out and reported.
 //!
-//! Called by the verb `servers convert`, which prints the result. It writes no file. The names of members are in `dialect`.
+//! Called by the verb `servers convert`, which prints the result, and by `edit`, which puts an entry into a file. The names of
+//! members are in `dialect`.
 
+mod edit;
 mod references;
 mod rendering;
 
@@ -20,6 +22,7 @@ use super::variables::{Piece, pieces};
 use crate::args::Configured;
 use crate::failure::Failure;
 use crate::target::shown;
+pub(crate) use edit::{Change, Typed, TypedServer, added, file_of, removed};
 use rendering::Value;
 
 /// The settings that a dialect may not be able to express, by their keys.
@@ -102,8 +105,6 @@ pub(crate) fn convert(
     }
     let entries = written.len();
     let text = match to {
-        Dialect::McpServersJson => Value::table([("mcpServers", Value::Table(written))]).json(),
-        Dialect::OpencodeJson => Value::table([("mcp", Value::Table(written))]).json(),
         Dialect::VsCodeJson => {
             let mut members = vec![("servers".to_owned(), Value::Table(written))];
             if !inputs.is_empty() {
@@ -113,6 +114,7 @@ pub(crate) fn convert(
         }
         Dialect::ServersToml => rendering::tables("servers", &written),
         Dialect::CodexToml => rendering::sections("mcp_servers", &written),
+        json => Value::table([(json.holder().0, Value::Table(written))]).json(),
     };
     to_set.sort();
     to_set.dedup();
@@ -161,8 +163,13 @@ impl Configuration {
 fn left_out(definition: &Definition, to: Dialect, lost: &mut dyn FnMut(&str)) {
     let format = to.format();
     for (keys, what) in LOSSES {
-        let says = keys.iter().any(|key| definition.says(*key));
-        if says && !keys.iter().any(|key| format.writes(*key)) {
+        let mut said = keys.iter().filter(|key| definition.says(**key));
+        // The keys of tools are two settings; those of any other row are two spellings of one.
+        let is_lost = match keys {
+            [Key::AllowedTools, ..] => said.any(|key| !format.writes(*key)),
+            keys => said.next().is_some() && !keys.iter().any(|key| format.writes(*key)),
+        };
+        if is_lost {
             lost(what);
         }
     }
@@ -243,14 +250,20 @@ fn spelling(piece: Piece<'_>, to: Dialect, lost: &mut dyn FnMut(&str)) -> String
         (Piece::Literal(text) | Piece::Broken(text), _) => text.to_owned(),
         (Piece::Environment(name, None), _) if to.is_complete() => reference(name),
         (Piece::Environment(name, Some(default)), _) if to.is_complete() => format!("${{{name}:-{default}}}"),
-        (Piece::Environment(name, None), Dialect::VsCodeJson) => format!("${{env:{name}}}"),
+        (
+            Piece::Environment(name, None),
+            Dialect::VsCodeJson | Dialect::CursorJson | Dialect::WindsurfJson,
+        ) => format!("${{env:{name}}}"),
+        (Piece::Environment(name, None), Dialect::GeminiJson) => reference(name),
         (Piece::Environment(name, None), Dialect::OpencodeJson) => format!("{{env:{name}}}"),
         (Piece::Environment(name, default), _) => {
             lost(&format!("the variable {name}{}", if default.is_some() { " with a default" } else { "" }));
             // Without a spelling in the dialect, the original one shows what to write there.
             default.map_or_else(|| reference(name), str::to_owned)
         }
-        (Piece::Editor(name), Dialect::VsCodeJson | Dialect::McpServersJson) => reference(name),
+        (Piece::Editor(name), Dialect::VsCodeJson | Dialect::McpServersJson | Dialect::CursorJson) => {
+            reference(name)
+        }
         (Piece::Editor(name), _) => {
             lost(&format!("what {} stands for", shown(reference(name).as_ref())));
             reference(name)
@@ -277,7 +290,11 @@ impl Written<'_> {
         let mut members = Vec::new();
         for (key, spellings) in rows.into_iter().filter(|(key, _)| !unwritten.contains(key)) {
             let respelled = respelled.iter().find(|(known, _)| known == key).map(|(_, spelling)| *spelling);
-            let name = respelled.or_else(|| spellings.first().copied()).unwrap_or_default();
+            let mut name = respelled.or_else(|| spellings.first().copied()).unwrap_or_default();
+            if (*key, self.to, self.definition.transport) == (Key::Url, Dialect::GeminiJson, Transport::Http)
+            {
+                name = "httpUrl";
+            }
             let value = self.value(*key).filter(|value| !value.is_empty() || *key == Key::Name);
             members.extend(value.map(|value| (name.to_owned(), value)));
         }

@@ -3,6 +3,8 @@
 //! `entry` reads with the tables, and `convert` writes with them. A new dialect is a new [`Dialect`] with its tables, and its
 //! place in `parsed_file`.
 
+use std::path::Path;
+
 /// A dialect of configuration files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -16,6 +18,14 @@ pub(crate) enum Dialect {
     ServersToml,
     /// `[mcp_servers.NAME]`: of Codex.
     CodexToml,
+    /// `mcpServers`: of Cursor (<https://cursor.com/docs/context/mcp>).
+    CursorJson,
+    /// `mcpServers`: of Gemini CLI (<https://geminicli.com/docs/tools/mcp-server>).
+    GeminiJson,
+    /// `context_servers`: of Zed (<https://zed.dev/docs/ai/mcp>).
+    ZedJson,
+    /// `mcpServers`: of Windsurf (<https://docs.windsurf.com/windsurf/cascade/mcp>).
+    WindsurfJson,
 }
 
 /// How a server is reached.
@@ -259,6 +269,93 @@ const VS_CODE: Format = Format {
     ..MCP_SERVERS
 };
 
+/// The members that are of mcpjoin, or of other programs than the one of the dialect.
+const OF_OTHERS: [Key; 9] = [
+    Key::Pin,
+    Key::Ca,
+    Key::Cert,
+    Key::IdentityFile,
+    Key::OauthOff,
+    Key::ClientSecret,
+    Key::CallbackPort,
+    Key::RedirectUri,
+    Key::Scopes,
+];
+
+const CURSOR: Format = Format { unwritten: VS_CODE.unwritten, ..MCP_SERVERS };
+
+/// A server over Streamable HTTP is `httpUrl`, one over HTTP+SSE is `url`: `convert` chooses. The timeout is in milliseconds.
+const GEMINI: Format = Format {
+    members: &[
+        &[(Key::Type, &["type", "transport"])],
+        SERVER,
+        &[
+            (Key::Description, &["description"]),
+            (Key::TimeoutMs, &["timeout", "timeoutMs", "timeout_ms"]),
+            (Key::AllowedTools, &["includeTools", "allowedTools", "allowed_tools"]),
+            (Key::DisabledTools, &["excludeTools", "disabledTools", "disabled_tools"]),
+            (Key::Tools, &["tools"]),
+            (Key::Disabled, &["disabled"]),
+            (Key::Enabled, &["enabled"]),
+        ],
+    ],
+    unwritten: &{
+        let [a, b, c, d, e, f, g, h, i] = OF_OTHERS;
+        [a, b, c, d, e, f, g, h, i, Key::Type, Key::EnvFile, Key::Disabled, Key::Enabled]
+    },
+    ..MCP_SERVERS
+};
+
+const ZED: Format = Format {
+    unwritten: &{
+        let [a, b, c, d, e, f, g, h, i] = OF_OTHERS;
+        [
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            Key::Type,
+            Key::EnvFile,
+            Key::Description,
+            Key::TimeoutMs,
+            Key::AllowedTools,
+            Key::DisabledTools,
+            Key::Disabled,
+        ]
+    },
+    ..MCP_SERVERS
+};
+
+const WINDSURF: Format = Format {
+    unwritten: &{
+        let [a, b, c, d, e, f, g, h, i] = OF_OTHERS;
+        [
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            Key::Type,
+            Key::EnvFile,
+            Key::Description,
+            Key::TimeoutMs,
+            Key::AllowedTools,
+            Key::Enabled,
+        ]
+    },
+    respelled: &[(Key::Url, "serverUrl")],
+    ..MCP_SERVERS
+};
+
 const SERVERS_TOML: Format = Format {
     members: &[&[(Key::Name, &["name"]), (Key::Transport, &["transport"])], LIMITS],
     transport: Some(&[&[(Key::Type, &["type"])], SERVER]),
@@ -300,13 +397,45 @@ const OF_CODEX: Format = Format {
 
 impl Dialect {
     /// Every dialect with its name on the command line.
-    pub(crate) const NAMES: [(&str, Self); 5] = [
+    pub(crate) const NAMES: [(&str, Self); 9] = [
         ("mcp-servers", Self::McpServersJson),
         ("vscode", Self::VsCodeJson),
         ("opencode", Self::OpencodeJson),
         ("servers-toml", Self::ServersToml),
         ("codex", Self::CodexToml),
+        ("cursor", Self::CursorJson),
+        ("gemini", Self::GeminiJson),
+        ("zed", Self::ZedJson),
+        ("windsurf", Self::WindsurfJson),
     ];
+
+    /// The member that holds the entries, and whether the file is TOML.
+    pub(super) const fn holder(self) -> (&'static str, bool) {
+        match self {
+            Self::McpServersJson | Self::CursorJson | Self::GeminiJson | Self::WindsurfJson => {
+                ("mcpServers", false)
+            }
+            Self::VsCodeJson => ("servers", false),
+            Self::OpencodeJson => ("mcp", false),
+            Self::ZedJson => ("context_servers", false),
+            Self::ServersToml => ("servers", true),
+            Self::CodexToml => ("mcp_servers", true),
+        }
+    }
+
+    /// The dialect of a file with `mcpServers`, by its path.
+    pub(super) fn of_path(path: &Path) -> Self {
+        let is = |end: &str| path.ends_with(end);
+        if is(".gemini/settings.json") {
+            Self::GeminiJson
+        } else if is(".cursor/mcp.json") {
+            Self::CursorJson
+        } else if is("windsurf/mcp_config.json") {
+            Self::WindsurfJson
+        } else {
+            Self::McpServersJson
+        }
+    }
 
     /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
@@ -321,12 +450,16 @@ impl Dialect {
             Self::OpencodeJson => &OF_OPENCODE,
             Self::ServersToml => &SERVERS_TOML,
             Self::CodexToml => &OF_CODEX,
+            Self::CursorJson => &CURSOR,
+            Self::GeminiJson => &GEMINI,
+            Self::ZedJson => &ZED,
+            Self::WindsurfJson => &WINDSURF,
         }
     }
 
     /// Whether its entries have the members that most programs share, our own members, and variables as `${NAME}`.
     pub(super) const fn is_common(self) -> bool {
-        matches!(self, Self::McpServersJson | Self::VsCodeJson | Self::ServersToml)
+        !matches!(self, Self::OpencodeJson | Self::CodexToml)
     }
 
     /// Whether it can express every setting, and defaults of variables.

@@ -19,7 +19,7 @@ pub(super) struct Variable {
 
 /// The variables of the file in their order. Of two with one name the second counts. Fails with the problem and its line.
 pub(super) fn read(path: &Path, texts: &Texts) -> Result<Vec<Variable>, String> {
-    let name = crate::target::shown(path.as_os_str());
+    let name = crate::target::path_shown(path);
     let text = texts.of(path).map_err(|why| format!("{name}: {why}"))?;
     parse(&text).map_err(|(line, why)| format!("{name}:{line}: {why}"))
 }

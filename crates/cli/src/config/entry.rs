@@ -177,7 +177,7 @@ impl Reader {
             self.unused(given, NOT_OF_A_PROGRAM);
             return self.program(given, command, args, env, at);
         }
-        let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
+        let url = url.ok_or_else(|| Problem::new(at, "needs \"url\""))?;
         let transport = match kind {
             Type::Is(transport) => transport,
             Type::ByUrl => Transport::of_scheme(&url.text()?.text).unwrap_or(Transport::Http),
@@ -223,7 +223,7 @@ impl Reader {
             (None, Some(_), None) => Ok(Type::Is(Transport::Stdio)),
             (None, None, Some(_)) if self.dialect.is_common() => Ok(Type::ByUrl),
             (None, None, Some(_)) => Ok(Type::Is(Transport::Http)),
-            (None, None, None) => Err(Problem::new(at, "command is missing, or url")),
+            (None, None, None) => Err(Problem::new(at, "needs either \"command\" or \"url\"")),
         }
     }
 
@@ -235,7 +235,7 @@ impl Reader {
         env: Option<&Member>,
         at: usize,
     ) -> Result<(), Problem> {
-        let command = command.ok_or_else(|| Problem::new(at, "command is missing"))?;
+        let command = command.ok_or_else(|| Problem::new(at, "needs \"command\""))?;
         let empty = || Problem::new(command.node.at, "command is empty");
         let mut words = if self.dialect == Dialect::OpencodeJson {
             command.node.texts("command")?
@@ -472,7 +472,9 @@ fn explained(dialect: Dialect, mut unknown: Problem) -> Problem {
         unknown.text.push_str(": it belongs above the first [[servers]]");
     } else if dialect.is_common() && unknown.text.starts_with("timeout ") {
         unknown.text =
-            "timeout is not used, because its unit differs from program to program: write timeoutMs".into();
+            "timeout is not used, because its unit differs from program to program: --timeout sets one, or \
+                        timeoutMs in a file that mcpjoin alone reads"
+                .into();
     }
     unknown
 }

@@ -16,6 +16,7 @@ use super::variables::{Names, Texts};
 use super::{MAX_NAMES, called, trust};
 use crate::args::Configured;
 use crate::failure::Failure;
+use crate::target::path_shown;
 use crate::ui::Ui;
 
 /// The warnings about one file, or one entry, that are printed.
@@ -55,6 +56,15 @@ pub(super) struct Broken {
 impl Files {
     pub(super) fn configurations(&self) -> impl Iterator<Item = &Configuration> {
         self.0.iter().flatten()
+    }
+
+    /// All of them, as the user would type them.
+    pub(super) fn names(&self) -> Vec<String> {
+        let name = |file: &Result<Configuration, Broken>| match file {
+            Ok(configuration) => configuration.source.name(),
+            Err(broken) => path_shown(&broken.path),
+        };
+        self.0.iter().map(name).collect()
     }
 
     pub(super) fn broken(&self) -> impl Iterator<Item = &Broken> {

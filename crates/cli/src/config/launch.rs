@@ -114,7 +114,7 @@ pub(super) fn launch(definition: &Definition, names: &Names<'_>) -> Result<Launc
     let key = if definition.transport == Transport::Stdio { Key::Command } else { Key::Url };
     // Every definition has one.
     let Some(target) = definition.text(key) else {
-        return Err(Problem::new(0, "command is missing, or url"));
+        return Err(Problem::new(0, "needs either \"command\" or \"url\""));
     };
     let expansion = Expansion::new(names);
     if key == Key::Command {

@@ -3,7 +3,7 @@
 //! The steps: `places` (which files), `files` (each is read once), `tree` (values with their places), `parsed_file` (entries by
 //! name), `entry` with the tables of `dialect` (one definition for all dialects), `launch` (variables expanded).
 //!
-//! Called by `connect`. It writes no configuration and starts nothing. A message names file, line and column, and quotes no value
+//! Called by `connect`. It starts nothing, and writes no configuration but in `convert::edit`. A message names file, line and column, and quotes no value
 //! of the file, which may be a secret. A fault in an entry that is not used has no effect.
 
 mod convert;
@@ -17,6 +17,7 @@ mod launch;
 mod members;
 mod parsed_file;
 mod places;
+mod programs;
 mod question;
 mod source;
 mod survey;
@@ -37,16 +38,17 @@ use crate::target::{Named, Target, shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
-pub(crate) use convert::convert;
+pub(crate) use convert::{Change, Typed, TypedServer, added, convert, file_of, removed};
 pub(crate) use dialect::Dialect;
 use entry::Definition;
 pub(crate) use files::Readings;
-use files::{Broken, Configuration, Files};
+use files::{Configuration, Files};
 pub(crate) use filter::ToolFilter;
 pub(crate) use launch::{Destination, Launch, Oauth, Place, Program, Remote, Secured};
 pub(crate) use members::Member;
 use parsed_file::Entry;
 use places::Origin;
+pub(crate) use programs::{Owner, PROGRAM_NAMES};
 pub(crate) use question::{TOO_LONG, Trustable, Untrusted, in_folder, page};
 use source::Problem;
 pub(crate) use survey::{File, Found, survey};
@@ -71,8 +73,17 @@ pub(crate) fn called(name: &str) -> String {
 pub(crate) enum Resolved {
     /// An entry.
     Entry(Box<Launch>),
-    /// A command or an address. `no_entry` says that it is no entry, where it could have been one.
-    AsTyped { no_entry: Option<String> },
+    /// A command or an address. `no_entry`: where it could have been an entry.
+    AsTyped { no_entry: Option<NoEntry> },
+}
+
+/// A word that is no entry, although it could have been one.
+#[derive(Clone, Debug)]
+pub(crate) struct NoEntry {
+    /// That there is no such entry.
+    pub(crate) said: String,
+    /// The files that were searched.
+    pub(crate) searched: Vec<String>,
 }
 
 /// Finds the entry that the target names, and how its server is started or reached.
@@ -127,22 +138,55 @@ fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
     if args.is_empty() || is_program(name) {
         return None;
     }
+    let file = file_of_entry(name, configured)?;
+    let problem = format!("{} is an entry of {file}, and no program with arguments", called(name));
+    Some(Failure::usage(problem, format!("leave out {}", words_shown(args))))
+}
+
+/// A configuration without entries, for words that cannot name any.
+pub(crate) fn none() -> Configured {
+    Configured { mcp_config: vec![r#"{"mcpServers":{}}"#.into()], ..Configured::default() }
+}
+
+/// Whether a name is an entry of the configuration. It prints nothing: what is wrong with a file is reported when an entry is used.
+pub(crate) fn is_entry(name: &str, configured: &Configured) -> bool {
+    file_of_entry(name, configured).is_some()
+}
+
+/// The names of all entries of the configuration, each with its first file. It prints nothing.
+pub(crate) fn entry_names(configured: &Configured) -> Vec<(String, String)> {
+    let places = places::all(None, configured).unwrap_or_default();
+    let configurations = places.iter().filter_map(|place| Configuration::at(place).ok());
+    let mut names: Vec<(String, String)> = Vec::new();
+    let mut known = BTreeSet::new();
+    for configuration in configurations {
+        for entry in &configuration.parsed.entries {
+            if known.insert(entry.name.clone()) {
+                names.push((entry.name.clone(), configuration.source.name()));
+            }
+        }
+    }
+    names
+}
+
+/// The first file that has an entry of that name.
+fn file_of_entry(name: &str, configured: &Configured) -> Option<String> {
     let places = places::all(None, configured).ok()?;
     let configurations = places.iter().filter_map(|place| Configuration::at(place).ok());
-    let file = configurations
+    configurations
         .filter(|configuration| configuration.parsed.entries.iter().any(|entry| entry.name == name))
         .map(|configuration| configuration.source.name())
-        .next()?;
-    let words = words_shown(args);
-    let name = called(name);
-    let options = args.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
-    let (problem, hint) = if options {
-        (format!("options stand before {name}, which is an entry of {file}"), format!("{words} {name}"))
-    } else {
-        let problem = format!("{name} is an entry of {file}, and no program with arguments");
-        (problem, format!("leave out {words}"))
-    };
-    Some(Failure::usage(problem, hint))
+        .next()
+}
+
+/// Whether a name is an entry of the configuration. The files are read once for the run, with warnings of those that cannot be used.
+///
+/// # Errors
+/// When a file that the user has named cannot be used.
+pub(crate) fn has_entry(ui: &Ui, configured: &Configured, name: &str) -> Result<bool, Failure> {
+    let files = read(ui, None, configured)?;
+    let mut entries = files.configurations().flat_map(|configuration| &configuration.parsed.entries);
+    Ok(entries.any(|entry| entry.name == name))
 }
 
 /// Reads every file in which entries are searched, and warns of those that cannot be used.
@@ -155,42 +199,27 @@ fn read(ui: &Ui, file: Option<&OsStr>, configured: &Configured) -> Result<Arc<Fi
 }
 
 /// What is said where there is no such entry, and the word may be a program. Otherwise the failure, which names the entries.
-fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
+fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<NoEntry, Failure> {
     let name = called(&named.name);
     let names = || {
         let entries = files.configurations().flat_map(|configuration| &configuration.parsed.entries);
         entries.map(|entry| entry.name.as_str())
     };
-    let broken: Option<&Broken> = files.broken().last();
-    let chosen = files.configurations().filter(|configuration| configuration.origin == Origin::Chosen);
-    let files: Vec<String> =
-        files.configurations().map(|configuration| configuration.source.name()).collect();
+    let chosen = files.configurations().any(|configuration| configuration.origin == Origin::Chosen);
     let meant = similar(&named.name, names());
     let is_program = named.or_program && is_program(&named.name);
-    if is_program || named.or_program && meant.is_none() && broken.is_none() {
+    let no_entry = format!("{name}: {}", searched(files));
+    if is_program || named.or_program && meant.is_none() {
         // Where there is no such program either, the failure says both.
-        for configuration in chosen.filter(|_| is_program) {
-            let file = configuration.source.name();
-            ui.note(&format!("{name} is no entry of {file}: it is taken for a program"));
+        if chosen && is_program {
+            ui.note(&format!("{no_entry}: it is taken for a program"));
         }
-        return Ok(match files.as_slice() {
-            [] => format!("{name} is no entry, since there is no configuration"),
-            files => format!("{name} is no entry of {}", files.join(" or ")),
-        });
+        return Ok(NoEntry { said: no_entry, searched: files.names() });
     }
-    if let Some(broken) = broken.filter(|_| meant.is_none()) {
-        return Err(broken.failure.clone());
-    }
-    let message = match (files.is_empty(), named.or_program) {
-        (true, _) => {
-            format!("{name} is no target, and there is no configuration in which to look for an entry")
-        }
-        (false, true) => format!("{name} is no entry of {} and no program on PATH", files.join(" or ")),
-        (false, false) => format!("there is no entry {name} in {}", files.join(" or ")),
-    };
+    let message = if named.or_program { format!("{no_entry}, and no program on PATH") } else { no_entry };
     let hint = match meant {
         Some(meant) => format!("did you mean {}?", called(meant)),
-        None if !named.instead.is_empty() && files.is_empty() => named.instead.clone(),
+        None if !named.instead.is_empty() && names().next().is_none() => named.instead.clone(),
         None => {
             let known: Vec<String> = names().take(MAX_NAMES + 1).map(called).collect();
             match known.len() {
@@ -202,11 +231,33 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
     };
     let mut failure = source::failure(message, hint);
     failure.id = "E_NO_ENTRY";
+    failure.seen.searched = files.names();
     if named.or_program {
         // The exit code of every program that is not found.
         failure.exit = Exit::Connection;
     }
     Err(failure)
+}
+
+/// Where an entry was searched in vain.
+fn searched(files: &Files) -> String {
+    let (read, broken) = (files.configurations().count(), files.broken().count());
+    let several = |count: usize| match count {
+        1 => "1 configuration file".to_owned(),
+        count => format!("{count} configuration files"),
+    };
+    match (read, broken) {
+        (0, 0) => "there is no configuration with an entry of that name".into(),
+        (1, 0) => {
+            let file = files.configurations().next().map(|one| one.source.name()).unwrap_or_default();
+            format!("no entry of that name in {file}")
+        }
+        (read, 0) => format!("no entry of that name in {}", several(read)),
+        (0, broken) => format!("no entry of that name: {} cannot be read", several(broken)),
+        (read, broken) => {
+            format!("no entry of that name in {}, and {broken} more cannot be read", several(read))
+        }
+    }
 }
 
 /// Every entry of the files in which entries are searched, in their order. A disabled entry is left out with a note. A fault in an

@@ -22,10 +22,11 @@ const MCP_SERVERS: &str = "mcpServers";
 const ZED_SERVERS: &str = "context_servers";
 /// The members of a JSON file that hold entries, with their dialects. Of several the first is read.
 const HOLDERS: [(&str, Dialect); 4] = [
+    // Of several programs: the path of the file says of which.
     (MCP_SERVERS, Dialect::McpServersJson),
     ("servers", Dialect::VsCodeJson),
     ("mcp", Dialect::OpencodeJson),
-    (ZED_SERVERS, Dialect::McpServersJson),
+    (ZED_SERVERS, Dialect::ZedJson),
 ];
 /// The entries of Claude Code for single folders, by path. Most of its entries are there.
 const PROJECTS: &str = "projects";
@@ -83,6 +84,9 @@ pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, 
     let Some((holder, mut dialect)) = holders.next() else {
         return if local.is_empty() { Err(no_servers(&root)) } else { Ok((Dialect::McpServersJson, parsed)) };
     };
+    if dialect == Dialect::McpServersJson {
+        dialect = Dialect::of_path(source.path());
+    }
     let (mut servers, mut inputs) = (holder, find(&root, &["inputs"])?);
     // In the settings of VS Code, `mcp` has the content of its own file.
     let within = holder.node.members(&holder.name).unwrap_or_default();
@@ -163,9 +167,12 @@ fn no_servers(root: &[Member]) -> Problem {
     match root.iter().find(|member| Some(member.name.as_str()) == meant) {
         Some(member) => {
             let name = called(&member.name);
-            Problem::new(member.at, format!("there is no {MCP_SERVERS}; is {name} meant to be it?"))
+            Problem::new(
+                member.at,
+                format!("no \"{MCP_SERVERS}\" key; did you mean \"{MCP_SERVERS}\" instead of \"{name}\"?"),
+            )
         }
-        None => Problem::empty(format!("there is no {MCP_SERVERS}")),
+        None => Problem::empty(format!("no \"{MCP_SERVERS}\" key")),
     }
 }
 

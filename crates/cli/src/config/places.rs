@@ -16,7 +16,7 @@ const VARIABLE: &str = "MCP_CONFIG_PATH";
 const TYPED: &str = "--mcp-config";
 
 /// Files in the working directory, and whether they also hold other settings.
-const HERE: [(&str, bool); 11] = [
+const HERE: [(&str, bool); 12] = [
     (".mcp.json", false),
     ("mcp_servers.json", false),
     ("mcp_servers.toml", false),
@@ -28,6 +28,7 @@ const HERE: [(&str, bool); 11] = [
     (".gemini/settings.json", true),
     (".roo/mcp.json", false),
     (".zed/settings.json", true),
+    ("config/mcporter.json", false),
 ];
 /// Files in the user's folder of configurations.
 const CONFIGURATIONS: [(&str, bool); 7] = [
@@ -40,7 +41,7 @@ const CONFIGURATIONS: [(&str, bool); 7] = [
     ("zed/settings.json", true),
 ];
 /// Files in the user's home.
-const HOME: [(&str, bool); 10] = [
+const HOME: [(&str, bool); 11] = [
     ("mcp_servers.toml", false),
     (".mcp_servers.json", false),
     (".claude.json", true),
@@ -51,6 +52,7 @@ const HOME: [(&str, bool); 10] = [
     (".lmstudio/mcp.json", false),
     (".copilot/mcp-config.json", false),
     (".mcp-inspector/mcp.json", false),
+    (".mcporter/mcporter.json", false),
 ];
 
 /// Why a file is read.
@@ -99,8 +101,8 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<C
         };
         return Ok(configured.mcp_config.iter().map(place).collect());
     }
-    if let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) {
-        return Ok(vec![chosen(file.into())]);
+    if let Some(file) = of_variable() {
+        return Ok(vec![chosen(file)]);
     }
     let mut places = in_folder(Path::new(""));
     let own = [(folders::config(), &CONFIGURATIONS[..]), (folders::home(), &HOME)];
@@ -119,6 +121,11 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<C
         first
     });
     Ok(places)
+}
+
+/// The file that the environment names in place of `--config`.
+pub(super) fn of_variable() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
 /// The files in a folder that would be searched if it were the working directory. The empty path is the working directory.

@@ -12,7 +12,7 @@ use super::parsed_file::Entry;
 use super::trust::{self, TrustState, Trusted};
 use super::variables::Names;
 use super::{called, places};
-use crate::target::shown;
+use crate::target::path_shown;
 
 /// A definition that the user has not trusted, or not in its present form.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ pub(crate) fn page(definitions: &[&Untrusted]) -> String {
         }
     }
     if let Some(list) = definitions.iter().find_map(|one| one.outdated.as_ref()) {
-        let list = shown(list.as_os_str());
+        let list = path_shown(list);
         page.push(format!("  The folders in {list} count no more: each definition is trusted as it is"));
     }
     page.join("\n")

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::found;
-use crate::target::shown;
+use crate::target::path_shown;
 
 /// The largest configuration file.
 const MAX_FILE_BYTES: u64 = 10 << 20;
@@ -35,7 +35,7 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(super) fn new(at: usize, text: impl Into<String>) -> Self {
-        Self { at, text: text.into(), hint: "mend the file at this place".into(), empty: false }
+        Self { at, text: text.into(), hint: "fix the file here".into(), empty: false }
     }
 
     /// The problem of a file without entries.
@@ -58,7 +58,7 @@ impl Source {
     /// Reads the file. `chosen`: the user named it, so it may be a pipe, which is read until its writer closes it.
     pub(super) fn read(path: &Path, chosen: bool) -> Result<Self, Failure> {
         let unusable = |what: &dyn fmt::Display| {
-            failure(format!("{}: {what}", shown(path.as_os_str())), "name another file with --config FILE")
+            failure(format!("{}: {what}", path_shown(path)), "name another file with --config FILE")
         };
         let bytes = if chosen { named(path) } else { found::read(path, MAX_FILE_BYTES) };
         let bytes = bytes.map_err(|error| unusable(&error))?;
@@ -107,7 +107,7 @@ impl Source {
 
     /// The path as the user would type it.
     pub(super) fn name(&self) -> String {
-        shown(self.path.as_os_str())
+        path_shown(&self.path)
     }
 
     /// `FILE:LINE:COLUMN`, counted from 1, columns in characters.

@@ -19,11 +19,14 @@ use super::variables::{Piece, pieces};
 use crate::args::Configured;
 use crate::failure::Failure;
 use crate::secret::{self, AlwaysShown, Secrets};
+use crate::target::path_shown;
 
 /// One file.
 pub(crate) struct File {
     /// As the user would type it.
     pub(crate) name: String,
+    /// For a program.
+    pub(crate) path: String,
     /// The name of its dialect; `None` when it cannot be read.
     pub(crate) dialect: Option<&'static str>,
     /// Why it cannot be used.
@@ -84,7 +87,8 @@ pub(crate) fn survey(configured: &Configured) -> Result<Vec<File>, Failure> {
 impl File {
     fn unread(broken: &Broken) -> Self {
         Self {
-            name: crate::target::shown(broken.path.as_os_str()),
+            name: path_shown(&broken.path),
+            path: broken.path.to_string_lossy().into_owned(),
             dialect: None,
             problem: Some(broken.failure.message.clone()),
             warnings: Vec::new(),
@@ -117,10 +121,11 @@ impl Configuration {
             warnings.insert(0, problem.to_owned());
         }
         let (name, dialect) = (self.source.name(), Some(self.dialect.name()));
-        File { name, dialect, problem: None, warnings, entries }
+        let path = self.source.path().to_string_lossy().into_owned();
+        File { name, path, dialect, problem: None, warnings, entries }
     }
 
-    fn found(&self, entry: &Entry) -> Found {
+    pub(super) fn found(&self, entry: &Entry) -> Found {
         let (name, line) = (entry.name.clone(), self.source.line(entry.at));
         let mut found = Found { name, line, ..Found::default() };
         let definition = match Definition::read(self.dialect, &entry.node) {

@@ -331,7 +331,7 @@ fn f30_one_bad_entry_never_hides_the_others() {
         told,
         [
             "a.json:2:14: an entry must be an object, and is a number",
-            "a.json:3:15: command is missing, or url",
+            "a.json:3:15: needs either \"command\" or \"url\"",
             "a.json:4:24: command must be a string, and is a number; its arguments stand in args",
             "a.json:5:21: command must be a string, and is a list; its arguments stand in args",
             "a.json:6:22: command is empty",
@@ -339,7 +339,7 @@ fn f30_one_bad_entry_never_hides_the_others() {
             "a.json:8:18: type must be stdio, http, sse, quic, tcp or unix",
             "a.json:9:28: type must be a string, and is a number",
             "a.json:10:20: url must begin with http://, https://, quic://, tcp:// or unix:",
-            "a.json:11:15: url is missing",
+            "a.json:11:15: needs \"url\"",
             "a.json:12:34: args must be a list of strings, and is a string",
             "a.json:13:39: each of args must be a string, and is a number",
             "a.json:14:41: env.PORT must be a string, and is a number",
@@ -421,7 +421,8 @@ fn f30_what_is_not_known_is_told_with_its_line() {
         warnings(&configuration, "a"),
         [
             "a.json:3:1: commnad is not known and not used; did you mean command?",
-            "a.json:4:1: timeout is not used, because its unit differs from program to program: write timeoutMs",
+            "a.json:4:1: timeout is not used, because its unit differs from program to program: --timeout sets one, or \
+             timeoutMs in a file that mcpjoin alone reads",
             "a.json:5:1: zzz is not known and not used",
         ]
     );
@@ -458,12 +459,12 @@ fn i172_a_file_that_cannot_be_used_says_where() {
     for (name, text, told) in [
         ("a.json", "", "a.json:1:1: this must be an object with mcpServers"),
         ("a.json", "[]", "a.json:1:1: this must be an object with mcpServers"),
-        ("a.json", "{}", "a.json:1:1: there is no mcpServers"),
+        ("a.json", "{}", "a.json:1:1: no \"mcpServers\" key"),
         ("a.json", "{\n\"servers\": 1}", "a.json:2:12: servers must be an object: a name and what it starts"),
         (
             "a.json",
             "{\n\"mcpserver\": {}}",
-            "a.json:2:1: there is no mcpServers; is mcpserver meant to be it?",
+            "a.json:2:1: no \"mcpServers\" key; did you mean \"mcpServers\" instead of \"mcpserver\"?",
         ),
         (
             "a.json",
@@ -471,18 +472,14 @@ fn i172_a_file_that_cannot_be_used_says_where() {
             "a.json:1:16: mcpServers must be an object: a name and what it starts",
         ),
         ("a.json", "{\"mcpServers\": {},\n \"mcpServers\": {}}", "a.json:2:2: mcpServers is given twice"),
-        ("a.json", "{\r\n  \"mcpServers\": {\r\n    \"a\": }}", "a.json:3:10: this is not JSON: "),
-        ("a.json", "{\"mcpServers\": {\"a\": {\"command\": \"\\u12\"}}}", "a.json:1:35: this is not JSON: "),
+        ("a.json", "{\r\n  \"mcpServers\": {\r\n    \"a\": }}", "a.json:3:10: invalid JSON: "),
+        ("a.json", "{\"mcpServers\": {\"a\": {\"command\": \"\\u12\"}}}", "a.json:1:35: invalid JSON: "),
         ("a.json", &deep, "a.json:1:"),
         ("a.toml", "", "a.toml:1:1: there is no [[servers]] and no [mcp_servers.NAME]"),
         ("a.toml", "servers = 1", "a.toml:1:1: servers must be an array of tables: [[servers]]"),
         ("a.toml", "mcp_servers = 1", "a.toml:1:15: mcp_servers must be an object, and is a number"),
-        ("a.toml", "[[servers]]\nname = \n", "a.toml:2:8: this is not TOML: "),
-        (
-            "a.toml",
-            "[[servers]]\nname = \"a\"\nname = \"b\"\n",
-            "a.toml:3:1: this is not TOML: duplicate key",
-        ),
+        ("a.toml", "[[servers]]\nname = \n", "a.toml:2:8: invalid TOML: "),
+        ("a.toml", "[[servers]]\nname = \"a\"\nname = \"b\"\n", "a.toml:3:1: invalid TOML: duplicate key"),
         ("a.toml", &deep_toml, "a.toml:1:"),
     ] {
         let error = read(name, text).map(|_| ()).unwrap_err();

@@ -14,7 +14,7 @@ use super::called;
 use super::source::Problem;
 
 /// JSON as people write it by hand: with comments, trailing commas, and the rest of JSON5.
-const JSON: ParseOptions = ParseOptions {
+pub(super) const JSON: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: true,
     allow_trailing_commas: true,
@@ -83,9 +83,18 @@ pub(super) fn parse_json(text: &str) -> Result<Option<Node>, Problem> {
 fn json_error(error: &ParseError) -> Problem {
     let text = match error.kind() {
         ParseErrorKind::String(_) => "a string is not well-formed".to_owned(),
-        kind => kind.to_string(),
+        ParseErrorKind::UnterminatedObject => "the { opened here is never closed".into(),
+        ParseErrorKind::UnterminatedArray => "the [ opened here is never closed".into(),
+        ParseErrorKind::UnterminatedCommentBlock => "the comment opened here is never closed".into(),
+        kind => {
+            let text = kind.to_string();
+            let mut letters = text.chars();
+            letters
+                .next()
+                .map_or_else(String::new, |first| format!("{}{}", first.to_lowercase(), letters.as_str()))
+        }
     };
-    Problem::new(error.range().start, format!("this is not JSON: {text}"))
+    Problem::new(error.range().start, format!("invalid JSON: {text}"))
 }
 
 /// The members of a TOML text.
@@ -95,7 +104,7 @@ fn json_error(error: &ParseError) -> Problem {
 pub(super) fn parse_toml(text: &str) -> Result<Vec<Member>, Problem> {
     let root = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        Problem::new(at, format!("this is not TOML: {}", error.message()))
+        Problem::new(at, format!("invalid TOML: {}", error.message()))
     })?;
     Ok(members_of_toml(root.into_inner()))
 }

@@ -194,7 +194,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn unusable(path: &Path, why: &str) -> String {
-    let name = crate::target::shown(path.as_os_str());
+    let name = crate::target::path_shown(path);
     format!("the list of what you trust, {name}, cannot be used: {why}")
 }
 
@@ -206,7 +206,7 @@ fn safe(path: &Path) -> Result<(), String> {
     #[cfg(unix)]
     if let Some(folder) = path.parent() {
         use std::os::unix::fs::MetadataExt as _;
-        let name = crate::target::shown(folder.as_os_str());
+        let name = crate::target::path_shown(folder);
         let found = fs::metadata(folder).map_err(|error| unusable(path, &format!("{name}: {error}")))?;
         let owner = found.uid();
         if is_anothers(owner, rustix::process::geteuid().as_raw()) {
@@ -265,7 +265,7 @@ fn lock(path: &Path) -> io::Result<File> {
         match try_lock(path)? {
             Some(file) => return Ok(file),
             None if Instant::now() >= until => {
-                let problem = format!("another process holds {}", crate::target::shown(path.as_os_str()));
+                let problem = format!("another process holds {}", crate::target::path_shown(path));
                 return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
             }
             None => thread::sleep(LOCK_INTERVAL),

@@ -156,7 +156,7 @@ impl<'a> Expansion<'a> {
         match self.names.texts.of(&path) {
             Ok(content) => Ok(content.trim().into()),
             Err(what) => {
-                let name = crate::target::shown(path.as_os_str());
+                let name = crate::target::path_shown(&path);
                 Err(Problem::new(text.at, format!("the file {name} cannot be used: {what}"))
                     .hint("mend {file:PATH}, or the file"))
             }

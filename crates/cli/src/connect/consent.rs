@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::Plan;
 use crate::config::{self, TOO_LONG, Untrusted};
 use crate::failure::Failure;
-use crate::target::shown;
+use crate::target::path_shown;
 use crate::ui::{Secrets, Ui};
 
 /// The largest question, which is about all definitions of a folder: ten terminals of 80 columns and 40 lines. Users do not
@@ -73,12 +73,14 @@ pub(super) fn ask(ui: &Ui, plans: &mut [Result<Plan, Failure>]) {
 
 /// Shows the definitions, also with `--quiet`, and asks whether to use them.
 fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failure> {
-    let name = shown(folder.as_os_str());
+    let name = path_shown(folder);
     let page = config::page(definitions);
     let lines = page.lines().count();
     let is_too_long = page.len() > MAX_QUESTION_BYTES || lines > MAX_QUESTION_LINES;
     if !is_too_long {
-        ui.warning_as_written(&format!("you have not trusted what lies in {name}:\n{page}"));
+        ui.warning_as_written(&format!(
+            "these servers come from {name}, a folder you have not trusted:\n{page}"
+        ));
     }
     let refused = |why: &str| {
         let problem = format!("the entry lies in {name} and is not trusted{why}");
@@ -101,7 +103,7 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
     }
     let what = if definitions.len() == 1 { "it" } else { "them" };
     let above = if lines > SCREEN_LINES { format!("Read all {lines} lines above. ") } else { String::new() };
-    match ui.ask(&format!("{above}Use {what}? [y]es, [a]lways, until it changes, [N]o ")) {
+    match ui.ask(&format!("{above}Run {what}? [y]es, [a]lways, until it changes, [N]o ")) {
         Some(answer) if answer.eq_ignore_ascii_case("y") => Ok(()),
         Some(answer) if answer.eq_ignore_ascii_case("a") => {
             let trusted: Option<Vec<_>> = definitions.iter().map(|one| one.definition.clone()).collect();

@@ -12,6 +12,7 @@ use mcpjoin_quic::endpoint::QuicError;
 use super::authorization::Access;
 use super::network::refused;
 use super::trace::Trace;
+use crate::config::NoEntry;
 use crate::failure::{Failure, WITHHELD};
 use crate::ui::Ui;
 
@@ -21,7 +22,7 @@ pub(crate) struct Endpoint {
     pub(super) kind: Kind,
     pub(super) trace: Option<Trace>,
     /// Says that the program is no entry of a configuration, where it could have been one.
-    pub(super) no_entry: Option<String>,
+    pub(super) no_entry: Option<NoEntry>,
     /// The authorization over HTTP.
     pub(super) access: Option<Access>,
     /// The child does not get all of our environment variables.
@@ -54,8 +55,8 @@ impl Endpoint {
     }
 
     /// Says that the program is no entry of a configuration, where it could have been one.
-    pub(crate) fn no_entry(&self) -> Option<&str> {
-        self.no_entry.as_deref()
+    pub(crate) const fn no_entry(&self) -> Option<&NoEntry> {
+        self.no_entry.as_ref()
     }
 
     /// The same endpoint for commands that open several links: the trace gives each message the number of its link.

@@ -144,10 +144,27 @@ pub(crate) fn with_plans(
     match asked {
         Ok(plans) => {
             let endpoints = plans.iter().map(|plan| plan.endpoint.clone()).collect();
-            on_runtime(ui, endpoints, async |signals| work(plans, signals).await)
+            on_runtime(ui, endpoints, async |mut signals| {
+                match signals.until(settled(ui, plans.into_iter().map(Ok).collect())).await {
+                    Ok(plans) => work(plans.into_iter().flatten().collect(), signals).await,
+                    Err(signal) => Exit::Signal(signal),
+                }
+            })
         }
         Err(failure) => failed(ui, &failure),
     }
+}
+
+/// The plans to follow, once it is known where URLs without a path lead.
+async fn settled(ui: &Ui, plans: Vec<Result<Plan, Failure>>) -> Vec<Result<Plan, Failure>> {
+    let mut settled = Vec::with_capacity(plans.len());
+    for plan in plans {
+        settled.push(match plan {
+            Ok(plan) => Ok(plan.settled(ui).await),
+            Err(failure) => Err(failure),
+        });
+    }
+    settled
 }
 
 /// [`with_plans`] for verbs that report a target without a plan as a result, so that it hides none of the others.
@@ -165,7 +182,10 @@ fn with_each_plan(
     let mut plans: Vec<_> = targets.iter().map(plan).collect();
     consent::ask(ui, &mut plans);
     let endpoints = plans.iter().flatten().map(|plan| plan.endpoint.clone()).collect();
-    on_runtime(ui, endpoints, async |signals| work(plans, signals).await)
+    on_runtime(ui, endpoints, async |mut signals| match signals.until(settled(ui, plans)).await {
+        Ok(plans) => work(plans, signals).await,
+        Err(signal) => Exit::Signal(signal),
+    })
 }
 
 /// Prints the failure and returns its exit.

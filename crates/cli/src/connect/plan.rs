@@ -25,7 +25,7 @@ use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::found;
 use crate::secret;
-use crate::target::{Quic, Socket, Target, exact, shown, words_shown};
+use crate::target::{Http, Quic, Socket, Target, exact, shown, words_shown};
 use crate::ui::{Secrets, Ui};
 
 /// How to reach a server, and the client for it.
@@ -48,6 +48,18 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     /// The timeout of a request, where the options or the entry set one.
     pub(crate) timeout: Option<Duration>,
+    /// For a URL that was typed without a path.
+    pub(super) fallback: Option<Box<Fallback>>,
+}
+
+/// What is tried where a URL without a path leads to no MCP server.
+pub(super) struct Fallback {
+    /// Tries the URL as it was typed.
+    first: ClientBuilder,
+    /// Tries the URL of `plan`.
+    second: ClientBuilder,
+    /// The plan for the usual path of a server.
+    plan: Plan,
 }
 
 /// The era that an earlier run has found out.
@@ -58,6 +70,17 @@ pub(crate) struct Remembered {
 }
 
 impl Plan {
+    /// The plan to follow: for a URL without a path that leads to no MCP server, the plan for the usual path, if one is there.
+    pub(super) async fn settled(mut self, ui: &Ui) -> Self {
+        let Some(fallback) = self.fallback.take() else { return self };
+        let Fallback { first, second, plan } = *fallback;
+        if !leads_nowhere(&self.endpoint, first).await || leads_nowhere(&plan.endpoint, second).await {
+            return self;
+        }
+        ui.note(&format!("{} is no MCP server: {} is used", self.shown, plan.shown));
+        plan
+    }
+
     /// The same plan with a client that supports tasks.
     pub(crate) fn taking_tasks(mut self) -> Self {
         self.client = self.client.tasks(true);
@@ -92,6 +115,18 @@ impl Plan {
             remembered.era.store(client.peer().profile.initialize);
         }
         Ok(client)
+    }
+}
+
+/// Whether something answers at the address that is no MCP server.
+async fn leads_nowhere(endpoint: &Endpoint, client: ClientBuilder) -> bool {
+    let Ok(link) = endpoint.link().await else { return false };
+    match client.connect(link).await {
+        Ok(client) => {
+            client.close().await;
+            false
+        }
+        Err(error) => Failure::closed(&error.cause, Phase::Probe).id == "E_NO_ENDPOINT",
     }
 }
 
@@ -200,9 +235,28 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         era => era.map(|era| Remembered { era, legacy: None }),
     };
     let kind = kind.observed(ui, trace.as_ref());
+    let fallback = match target {
+        Target::Http(address) if !connect.exact_url => {
+            address.at_mcp().map(|address| fallback(ui, address, &connect, trace.clone())).transpose()?
+        }
+        _ => None,
+    };
     let endpoint = Endpoint { kind, trace, no_entry, access, withheld };
     let timeout = connect.timeout;
-    Ok(Plan { endpoint, client, shown, place, first, tools, consent, remembered, limits, timeout })
+    Ok(Plan { endpoint, client, shown, place, first, tools, consent, remembered, limits, timeout, fallback })
+}
+
+/// The fallback of a URL without a path. Both plans write the same trace.
+fn fallback(
+    ui: &Ui,
+    address: Http,
+    connect: &Connect,
+    trace: Option<Trace>,
+) -> Result<Box<Fallback>, Failure> {
+    let mut plan = plan(ui, &Target::Http(address), &Connect { trace: None, ..connect.clone() })?;
+    plan.endpoint.trace = trace;
+    let trying = || client(ui, connect, limits_over_http(connect)).map(|(client, _)| client);
+    Ok(Box::new(Fallback { first: trying()?, second: trying()?, plan }))
 }
 
 /// How a server that is typed is started or reached.

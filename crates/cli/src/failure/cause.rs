@@ -11,7 +11,9 @@ use mcpjoin::transport::{HttpListenError, SocketError, SocketErrorKind, SpawnErr
 use mcpjoin_quic::endpoint::{QuicError, QuicErrorKind};
 
 use super::{Failure, Phase};
+use crate::config::NoEntry;
 use crate::exit::Exit;
+use crate::target::{path_shown, shown};
 
 const SEE_STDERR: &str =
     "run the command by itself in a terminal; -v shows everything that it writes to standard error";
@@ -61,15 +63,28 @@ impl Failure {
             }
             _ => ("E_SPAWN", "look at the limits of this system (ulimit -a) and at the command's arguments"),
         };
-        Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint)
+        let mut failure = Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint);
+        if let SpawnErrorKind::NotFound { searched } = &error.kind
+            && !searched.is_empty()
+        {
+            failure.message =
+                format!("cannot start {}: no such program on PATH", shown(error.command.as_ref()));
+            for folder in searched.iter().map(|folder| path_shown(folder)) {
+                if !failure.seen.searched.contains(&folder) {
+                    failure.seen.searched.push(folder);
+                }
+            }
+        }
+        failure
     }
 
     /// Adds to [`spawn`](Self::spawn) that the word is no entry of a configuration either, as `no_entry` says.
     #[must_use]
-    pub(crate) fn and_no_entry(mut self, no_entry: Option<&str>) -> Self {
-        let is_added = |no_entry: &str| self.message.starts_with(no_entry);
+    pub(crate) fn and_no_entry(mut self, no_entry: Option<&NoEntry>) -> Self {
+        let is_added = |no_entry: &NoEntry| self.message.starts_with(&no_entry.said);
         if let Some(no_entry) = no_entry.filter(|it| self.id == "E_SPAWN_NOT_FOUND" && !is_added(it)) {
-            self.message = format!("{no_entry}; {}", self.message);
+            self.message = format!("{}, and no program on PATH", no_entry.said);
+            self.seen.searched.splice(0..0, no_entry.searched.iter().cloned());
             if self.hint == INSTALL {
                 self.hint = format!("name an entry (mcpjoin servers shows them), {INSTALL}");
             }

@@ -100,6 +100,8 @@ pub(crate) struct Seen {
     /// The server is no child of ours.
     pub(crate) listening: bool,
     pub(crate) took: Option<Duration>,
+    /// The files in which an entry was searched in vain, then the folders of `PATH` for a program. For a person with `-v` alone.
+    pub(crate) searched: Vec<String>,
     /// The exit status of the server.
     pub(crate) status: Option<ProcessExit>,
     /// The last lines of its standard error.
@@ -182,8 +184,8 @@ impl Failure {
         self.seen.stderr = lines[from..].iter().map(|line| cut_chars(line, MAX_LINE_CHARS)).collect();
     }
 
-    /// For a person: the message on one line, and the circumstances below it.
-    pub(crate) fn block(&self) -> String {
+    /// For a person: the message on one line, and the circumstances below it. `verbose`: with those that are long.
+    pub(crate) fn block(&self, verbose: bool) -> String {
         let mut out =
             format!("{BAD}error:{BAD:#} {} {FAINT}({}){FAINT:#}", visible::line(&self.message), self.id);
         let mut row = |label: &str, text: &str| {
@@ -200,6 +202,9 @@ impl Failure {
         }
         if let Some(status) = self.seen.status {
             row("ended", &status.to_string());
+        }
+        for (place, searched) in self.seen.searched.iter().enumerate().filter(|_| verbose) {
+            row(if place == 0 { "searched" } else { "" }, searched);
         }
         for (place, line) in self.seen.stderr.iter().enumerate() {
             row(if place == 0 { "stderr" } else { "" }, line);
@@ -244,6 +249,7 @@ impl Failure {
             "phase": self.phase.as_str(),
             server: self.seen.server,
             "elapsedMs": took,
+            "searched": Some(&self.seen.searched).filter(|searched| !searched.is_empty()),
             "status": status,
             "stderr": Some(&self.seen.stderr).filter(|lines| !lines.is_empty()),
             first_bytes: self.seen.garbage,

@@ -20,7 +20,7 @@ fn died() -> Failure {
 
 /// The text without its styles.
 fn plain(failure: &Failure) -> String {
-    anstream::adapter::strip_str(&failure.block()).to_string()
+    anstream::adapter::strip_str(&failure.block(false)).to_string()
 }
 
 #[test]

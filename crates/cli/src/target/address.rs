@@ -41,6 +41,16 @@ impl Http {
     }
 }
 
+impl Http {
+    /// The same address with the usual path of a server, where this one has no path.
+    pub(crate) fn at_mcp(&self) -> Option<Self> {
+        let (_, rest) = self.url.split_once("://")?;
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        let has_path = self.sse || authority.contains(['/', '?']);
+        (!has_path).then(|| Self { url: format!("{}/mcp", self.url.trim_end_matches('/')), sse: false })
+    }
+}
+
 impl fmt::Display for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sse = if self.sse { "sse+" } else { "" };
@@ -157,6 +167,25 @@ mod tests {
         for word in ["http://me:hunter2@h/", "sse+https://hunter2@h/sse"] {
             let problem = Http::parse(word).unwrap_err();
             assert!(problem.contains("password") && !problem.contains("hunter2"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_path_has_the_usual_one() {
+        for (word, url) in [
+            ("http://h:1", Some("http://h:1/mcp")),
+            ("https://h/", Some("https://h/mcp")),
+            ("http://[::1]:1/", Some("http://[::1]:1/mcp")),
+            ("http://h/mcp", None),
+            ("http://h//", None),
+            ("http://h?a=b", None),
+            ("sse+http://h", None),
+        ] {
+            assert_eq!(
+                Http::parse(word).unwrap().at_mcp().map(|http| http.url),
+                url.map(str::to_owned),
+                "{word}"
+            );
         }
     }
 

@@ -4,7 +4,10 @@ use std::ffi::OsString;
 
 use crate::failure::Failure;
 
-use super::{Http, Invocation, Named, Quic, Socket, Target, shown, with_operands, without_operands};
+use super::{
+    Http, Invocation, Known, Named, Quic, Socket, Target, path_shown, shown, stands_alone, with_operands,
+    without_operands,
+};
 
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
@@ -26,20 +29,49 @@ fn alone(name: &str) -> Target {
     Target::Entry(Named { file: None, name: name.to_owned(), or_program: true, instead: String::new() })
 }
 
+/// The entries `files`, `both` and `our server`, the programs `prog`, `both`, `npx`, `build/prog` and `./my prog`.
+const KNOWN: Known<'static> = Known {
+    entry: &|name| Ok(["files", "both", "our server"].contains(&name)),
+    program: &|word| ["prog", "both", "npx", "build/prog", "./my prog"].iter().any(|known| word == *known),
+    file: &|path| path.ends_with("my file.json"),
+};
+
+fn without(
+    verb: &str,
+    server: Option<&str>,
+    words: Vec<OsString>,
+    escaped: bool,
+) -> Result<Invocation, Failure> {
+    without_operands(verb, server, words, escaped, &KNOWN)
+}
+
+fn with(
+    verb: &str,
+    server: Option<&str>,
+    words: Vec<OsString>,
+    after: Option<Vec<OsString>>,
+) -> Result<Invocation, Failure> {
+    with_operands(verb, server, words, after, &KNOWN)
+}
+
 /// `mcpjoin list LINE`
 fn list(line: &str) -> Result<Invocation, Failure> {
     match line.strip_prefix("-- ") {
-        Some(command) => without_operands("list", None, words(command), true),
-        None => without_operands("list", None, words(line), false),
+        Some(command) => without("list", None, words(command), true),
+        None => without("list", None, words(line), false),
     }
 }
 
 /// `mcpjoin call LINE`
 fn call(line: &str) -> Result<Invocation, Failure> {
     match format!(" {line} ").split_once(" -- ") {
-        Some((before, after)) => with_operands("call", None, words(before), Some(words(after))),
-        None => with_operands("call", None, words(line), None),
+        Some((before, after)) => with("call", None, words(before), Some(words(after))),
+        None => with("call", None, words(line), None),
     }
+}
+
+fn http(url: &str) -> Target {
+    Target::Http(Http { url: url.into(), sse: false })
 }
 
 fn refused(outcome: Result<Invocation, Failure>, line: &str) -> Failure {
@@ -119,8 +151,6 @@ fn a_socket_without_an_address_is_refused_and_shows_no_password() {
     let misuse = refused(list("some.json#ok extra"), "some.json#ok extra");
     assert_eq!(misuse.message, "list takes nothing after some.json#ok");
     assert_eq!(misuse.hint, "mcpjoin list some.json#ok");
-    let misuse = refused(list("tcp://h:1 --json"), "tcp://h:1 --json");
-    assert_eq!(misuse.hint, "mcpjoin list --json tcp://h:1");
     let invocation = call("unix:/x echo message=hi").unwrap();
     assert_eq!(invocation.target, Target::Socket(Socket::Unix("/x".into())));
     assert_eq!(invocation.operands, words("echo message=hi"));
@@ -152,16 +182,16 @@ fn a_scheme_that_nobody_speaks_is_refused() {
 #[test]
 fn rule_1_words_of_ours_after_the_command_are_told() {
     for (line, told) in [
-        ("npx -y x --json", "--json is passed to npx; ours go first"),
-        ("npx --format=json", "--format is passed to npx; ours go first"),
-        ("-- npx --trace f", "--trace is passed to npx; ours go first"),
+        ("npx -y x --json", "--json is passed to npx: the options of mcpjoin stand before the command"),
+        ("npx --format=json", "--format is passed to npx: the options of mcpjoin stand before the command"),
+        ("-- npx --trace f", "--trace is passed to npx: the options of mcpjoin stand before the command"),
     ] {
         assert_eq!(list(line).unwrap().notes, [told], "{line}");
     }
     assert_eq!(call("echo -- npx --json").unwrap().notes.len(), 1);
     assert!(list("npx --jsonl -y").unwrap().notes.is_empty());
-    let misuse = refused(list("demo: --json"), "demo: --json");
-    assert_eq!(misuse.hint, "mcpjoin list --json demo:");
+    let misuse = refused(list("demo: more"), "demo: more");
+    assert_eq!(misuse.hint, "mcpjoin list demo:");
 }
 
 #[test]
@@ -173,7 +203,7 @@ fn rule_2_all_words_before_the_dashes_are_operands() {
     let invocation = call("demo: http://x -- ./server").unwrap();
     assert_eq!((invocation.target, invocation.operands), (child("./server"), words("demo: http://x")));
     assert_eq!(call("-- npx -- x").unwrap().target, child("npx -- x"));
-    refused(with_operands("call", None, words("echo"), Some(Vec::new())), "call echo --");
+    refused(with("call", None, words("echo"), Some(Vec::new())), "call echo --");
 }
 
 #[test]
@@ -186,12 +216,108 @@ fn rule_3_the_first_word_must_be_a_target() {
     let Target::Entry(named) = call("echo message=hi").unwrap().target else { panic!("echo is no command") };
     assert_eq!(named.instead, "mcpjoin call echo message=hi -- COMMAND [ARG]...");
     assert!(!named.or_program);
-    let invocation = with_operands("call", None, vec!["a b".into(), "c".into()], None).unwrap();
-    let Target::Entry(named) = invocation.target else { panic!("'a b' is no command") };
-    assert_eq!(
-        (named.name, named.instead),
-        ("a b".into(), "mcpjoin call 'a b' c -- COMMAND [ARG]...".into())
-    );
+}
+
+#[test]
+fn rule_3_a_program_takes_the_place_of_a_target_where_there_is_no_such_entry() {
+    let invocation = call("prog echo message=hi").unwrap();
+    assert_eq!((invocation.target, invocation.operands), (child("prog"), words("echo message=hi")));
+    let invocation = call("build/prog echo message=hi").unwrap();
+    assert_eq!((invocation.target, invocation.operands), (child("build/prog"), words("echo message=hi")));
+    // Where both exist, it is the entry, and `config` says so.
+    let Target::Entry(both) = call("both echo message=hi").unwrap().target else {
+        panic!("both is an entry")
+    };
+    assert!(both.or_program);
+    for (line, right) in [
+        // The tool is also the name of a program.
+        ("prog message=hi", "mcpjoin call prog message=hi -- COMMAND [ARG]..."),
+        ("npx -y pkg echo message=hi", "mcpjoin call echo message=hi -- npx -y pkg"),
+        ("npx pkg", "mcpjoin call TOOL -- npx pkg"),
+        ("prog /tmp read path=x", "mcpjoin call read path=x -- prog /tmp"),
+        ("build/prog /tmp read path=x", "mcpjoin call read path=x -- build/prog /tmp"),
+    ] {
+        assert_eq!(refused(call(line), line).hint, right);
+    }
+}
+
+#[test]
+fn rule_3_a_command_line_in_one_word_is_split_and_no_shell_runs_it() {
+    let quoted = |line: &str| without("list", None, vec![line.into()], false);
+    for (line, program, args) in [
+        ("npx -y @a/b", "npx", &["-y", "@a/b"][..]),
+        (r#"sh -c 'echo "a b" | cat' x\ y"#, "sh", &["-c", r#"echo "a b" | cat"#, "x y"]),
+        ("./server --port 1", "./server", &["--port", "1"]),
+        ("npx -y pkg#main", "npx", &["-y", "pkg#main"]),
+        (" npx  pkg ", "npx", &["pkg"]),
+    ] {
+        let target =
+            Target::Command { program: program.into(), args: args.iter().map(OsString::from).collect() };
+        assert_eq!(quoted(line).unwrap().target, target, "{line}");
+        let invocation = with("call", None, vec![line.into(), "echo".into()], None).unwrap();
+        assert_eq!((invocation.target, invocation.operands), (target.clone(), words("echo")), "{line}");
+        // Behind `--` it is the same.
+        let invocation = with("call", None, words("echo"), Some(vec![line.into()])).unwrap();
+        assert_eq!(invocation.target, target, "{line}");
+    }
+    // Names and files with spaces are themselves.
+    assert_eq!(quoted("our server").unwrap().target, alone("our server"));
+    assert_eq!(quoted("./my prog").unwrap().target, {
+        Target::Command { program: "./my prog".into(), args: Vec::new() }
+    });
+    assert_eq!(quoted("my file.json#a").unwrap().target, entry(Some("my file.json"), "a"));
+    let invocation = with("call", None, vec!["our server/echo".into()], None).unwrap();
+    assert_eq!((invocation.target.label(), invocation.operands), ("our server".into(), words("echo")));
+    for (line, right) in [
+        ("cat 'x y' | server", r"mcpjoin list -- sh -c 'cat '\''x y'\'' | server'"),
+        ("API_TOKEN=hunter2 npx pkg", "mcpjoin list -e API_TOKEN=VALUE -- npx pkg"),
+        ("npx 'pkg", "mcpjoin list -- COMMAND [ARG]..."),
+    ] {
+        let failure = refused(quoted(line), line);
+        assert!(!failure.message.contains("hunter2"), "{}", failure.message);
+        assert_eq!(failure.hint, right, "{line}");
+    }
+    let failure = refused(without("list", None, vec!["npx pkg".into(), "x".into()], false), "x");
+    assert_eq!(failure.hint, "mcpjoin list 'npx pkg'");
+}
+
+#[test]
+fn rule_4_a_host_and_a_port_are_a_url_and_a_package_is_none() {
+    for (word, url) in [
+        ("localhost:8080", "http://localhost:8080"),
+        ("127.0.0.1:9401/mcp", "http://127.0.0.1:9401/mcp"),
+        ("[::1]:80/a?b=c", "http://[::1]:80/a?b=c"),
+        ("my-host.example.com:1", "http://my-host.example.com:1"),
+    ] {
+        assert_eq!(list(word).unwrap().target, http(url), "{word}");
+        let invocation = call(&format!("{word} get-sum a=2")).unwrap();
+        assert_eq!((invocation.target, invocation.operands), (http(url), words("get-sum a=2")), "{word}");
+        assert!(stands_alone(word.as_ref()), "{word}");
+    }
+    for word in ["npm:thing", "host:port", "a b:1", "host:123456", ":80", "::1:80", "h/x:1"] {
+        assert!(!stands_alone(word.as_ref()), "{word}");
+    }
+    for (outcome, right) in [
+        (list("@a/b"), "mcpjoin list npx -y @a/b"),
+        (list("@a/b@1.2.3 /tmp"), "mcpjoin list npx -y @a/b@1.2.3 /tmp"),
+        (call("@a/b echo message=hi"), "mcpjoin call echo message=hi -- npx -y @a/b"),
+        (call("@a/b"), "mcpjoin call TOOL -- npx -y @a/b"),
+    ] {
+        let failure = refused(outcome, right);
+        assert_eq!(failure.hint, right);
+        assert!(failure.message.contains("is a package of npm"), "{}", failure.message);
+    }
+    let failure = refused(with("read", None, words("test://static-text"), None), "read");
+    assert_eq!(failure.hint, "mcpjoin read TARGET test://static-text");
+}
+
+#[test]
+fn a_path_in_the_home_folder_is_shown_as_it_is_typed() {
+    let home = crate::folders::home().unwrap();
+    assert_eq!(path_shown(&home), "~");
+    assert_eq!(path_shown(&home.join(".config/a b.json")), "~/'.config/a b.json'");
+    assert_eq!(path_shown("/no/home".as_ref()), "/no/home");
+    assert_eq!(path_shown("relative".as_ref()), "relative");
 }
 
 #[test]
@@ -236,26 +362,26 @@ fn rule_5_an_entry_of_a_file_may_have_a_tool_with_it() {
 #[test]
 fn rule_5_any_name_is_an_entry_after_server() {
     for name in ["files", "a/b", "a#b", "a b", "demo:", "./x", ""] {
-        let invocation = without_operands("list", Some(name), Vec::new(), false).unwrap();
+        let invocation = without("list", Some(name), Vec::new(), false).unwrap();
         assert_eq!(invocation.target, entry(None, name));
-        let invocation = with_operands("call", Some(name), words("demo: x=1"), None).unwrap();
+        let invocation = with("call", Some(name), words("demo: x=1"), None).unwrap();
         assert_eq!((invocation.target, invocation.operands), (entry(None, name), words("demo: x=1")));
     }
-    let twice = without_operands("list", Some("a"), words("npx"), false);
+    let twice = without("list", Some("a"), words("npx"), false);
     assert!(refused(twice, "npx").message.contains("two servers"));
-    let twice = with_operands("call", Some("a"), words("x"), Some(words("npx")));
+    let twice = with("call", Some("a"), words("x"), Some(words("npx")));
     assert!(refused(twice, "npx").message.contains("two servers"));
 }
 
 #[test]
 fn no_words_and_empty_words_name_no_server() {
     for outcome in [
-        without_operands("list", None, Vec::new(), false),
-        without_operands("list", None, vec![OsString::new()], false),
-        without_operands("list", None, vec![OsString::new()], true),
-        with_operands("call", None, Vec::new(), None),
-        with_operands("call", None, vec![OsString::new()], None),
-        with_operands("call", None, words("echo"), Some(vec![OsString::new()])),
+        without("list", None, Vec::new(), false),
+        without("list", None, vec![OsString::new()], false),
+        without("list", None, vec![OsString::new()], true),
+        with("call", None, Vec::new(), None),
+        with("call", None, vec![OsString::new()], None),
+        with("call", None, words("echo"), Some(vec![OsString::new()])),
     ] {
         assert!(!refused(outcome, "nothing").hint.is_empty());
     }
@@ -266,7 +392,7 @@ fn no_words_and_empty_words_name_no_server() {
 fn f32_words_that_are_not_unicode_are_files() {
     use std::os::unix::ffi::OsStringExt;
     let word = OsString::from_vec(b"s\xff".to_vec());
-    let invocation = without_operands("list", None, vec![word.clone(), word.clone()], false).unwrap();
+    let invocation = without("list", None, vec![word.clone(), word.clone()], false).unwrap();
     assert_eq!(invocation.target, Target::Command { program: word.clone(), args: vec![word.clone()] });
     assert_eq!(shown(&word), "'s\u{fffd}'");
 }

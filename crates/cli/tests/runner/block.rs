@@ -62,8 +62,9 @@ fn g5_a_missing_program() {
         "\n  doing    spawn\n",
         "\n  command  mcpjoin-no-such-program --flag 'two words'\n",
     ]);
-    // The searched directories are named.
-    assert!(ran.stderr.contains("/usr/bin"), "{}", ran.stderr);
+    // The searched directories are named on request.
+    assert!(!ran.stderr.contains("/usr/bin"), "{}", ran.stderr);
+    run(["list", "-v", "mcpjoin-no-such-program", "x"]).exits(4).says(&["  searched ", "/usr/bin\n"]);
     assert_eq!((&failure["id"], &failure["phase"]), (&"E_SPAWN_NOT_FOUND".into(), &"spawn".into()));
 }
 

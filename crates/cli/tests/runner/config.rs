@@ -365,7 +365,7 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
         ("web", &["(E_CONNECT)", "http://127.0.0.1:1/mcp"][..]),
         ("old", &["(E_CONFIG)", ".mcp.json:2:31: server old: url must begin with http:// or https://"]),
         ("odd", &["(E_CONFIG)", ".mcp.json:3:17: server odd: type must be"]),
-        ("empty", &["(E_CONFIG)", ".mcp.json:4:10: server empty: command is missing"]),
+        ("empty", &["(E_CONFIG)", ".mcp.json:4:10: server empty: needs either \"command\" or \"url\""]),
         (
             "unset",
             &[
@@ -378,7 +378,10 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
         ("godo", &["(E_NO_ENTRY)", "did you mean good?"]),
         (
             "nothing-like-it",
-            &["(E_SPAWN_NOT_FOUND)", "nothing-like-it is no entry of .mcp.json; cannot start"],
+            &[
+                "(E_SPAWN_NOT_FOUND)",
+                "nothing-like-it: no entry of that name in .mcp.json, and no program on PATH",
+            ],
         ),
     ] {
         let ran = folder.run(&["list", name]).says(told);
@@ -387,7 +390,10 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
     }
     // A single unknown word fails like one with arguments. The message adds what else the word could have been.
     for words in ["list nothing-like-it", "ping nothing-like-it", "validate nothing-like-it"] {
-        folder.line(words).exits(4).says(&["is no entry of .mcp.json; ", "name an entry (mcpjoin servers"]);
+        folder
+            .line(words)
+            .exits(4)
+            .says(&["no entry of that name in .mcp.json, and no program", "name an entry (mcpjoin servers"]);
     }
     let ran = folder.line("list nothing-like-it argument").exits(4);
     assert!(!ran.stderr.contains("entry"), "{}", ran.stderr);
@@ -398,7 +404,7 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
     folder
         .line("list .mcp.json#godo")
         .exits(2)
-        .says(&["there is no entry godo in .mcp.json", "did you mean good?"]);
+        .says(&["godo: no entry of that name in .mcp.json", "did you mean good?"]);
 }
 
 #[test]
@@ -479,7 +485,7 @@ fn rule_4_an_entry_goes_before_a_program_and_that_is_said() {
     folder
         .line("list -c .mcp.json false")
         .exits(4)
-        .says(&["false is no entry of .mcp.json: it is taken for a program"]);
+        .says(&["false: no entry of that name in .mcp.json: it is taken for a program"]);
     // A word that is no entry is a program, and the file is not mentioned.
     let ran = folder.run(&["list", "false"]).exits(4);
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
@@ -529,9 +535,9 @@ fn i172_files_of_every_kind_end_with_a_clear_message() {
         ("large.json", "large.json: larger than the limit of 10 MiB"),
         ("binary.json", "binary.json:2:3: this is not UTF-8"),
         ("utf16.json", "utf16.json:1:1: this is UTF-16"),
-        ("syntax.json", "syntax.json:3:7: this is not JSON: "),
-        ("syntax.toml", "syntax.toml:2:11: this is not TOML: "),
-        ("other.json", "other.json:1:1: there is no mcpServers"),
+        ("syntax.json", "syntax.json:3:7: invalid JSON: "),
+        ("syntax.toml", "syntax.toml:2:11: invalid TOML: "),
+        ("other.json", "other.json:1:1: no \"mcpServers\" key"),
     ] {
         folder.run(&["list", "-c", file, "a"]).exits(2).says(&[told, "(E_CONFIG)"]);
         let failure = folder.run(&["call", "--json", "-c", file, "a", "x"]).exits(2).failure();
@@ -576,7 +582,10 @@ fn i172_a_broken_file_that_nobody_chose_keeps_nothing_else_from_working() {
         }
         folder.line("list good").exits(0).says(&["warning: .mcp.json"]);
         folder.line("list false").exits(4).says(&["warning: .mcp.json", "(E_SERVER_EXITED)"]);
-        folder.line("list no-such-thing").exits(2).says(&["(E_CONFIG)"]);
+        folder.line("list no-such-thing").exits(4).says(&[
+            "warning: .mcp.json",
+            "no-such-thing: no entry of that name in 1 configuration file, and 1 more cannot be read",
+        ]);
         // A target that is not an entry reads no configuration file.
         for words in ["list demo:", "call demo: echo message=hi", "list -- false"] {
             assert!(!folder.line(words).stderr.contains(".mcp.json"), "{kind} {words}");

@@ -29,6 +29,8 @@ fn the_reference_is_what_is_checked_in() {
         "bridge --help",
         "servers --help",
         "servers convert --help",
+        "servers add --help",
+        "servers remove --help",
         "servers trust --help",
         "servers untrust --help",
         "servers trusted --help",

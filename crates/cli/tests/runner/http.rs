@@ -215,9 +215,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
     let ran = line(&format!("ping --connect-timeout 200ms {url}")).exits(4);
     let ran = ran.says(&["(E_SILENT)", "doing    initialize", "--connect-timeout 2m"]);
     assert!(!ran.stderr.contains(nonconformity), "{}", ran.stderr);
-    line("ping localhost:1")
-        .exits(4)
-        .says(&["(E_SPAWN_NOT_FOUND)", "write https://, http:// or tcp:// before it"]);
+    line("ping localhost:1").exits(4).says(&["(E_CONNECT)", "url      http://localhost:1"]);
     line("ping example.com/mcp")
         .exits(4)
         .says(&["(E_SPAWN_NOT_FOUND)", "write https://, http:// or tcp:// before it"]);

@@ -25,28 +25,26 @@ fn r85_every_file_and_every_value_has_its_line_and_no_secret_is_shown() {
     folder.file("../.claude.json", "{\"numStartups\": 3}");
     let ran = folder.run(&["servers"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-    let folder_shown = folder.path().display().to_string();
-    let text = ran.stdout.replace(&folder_shown, "HOME");
     assert_eq!(
-        text,
+        ran.stdout,
         "\
 .mcp.json mcp-servers
-  files line 2, stdio
-    command        npx line 3
-    args           -y pkg --token=*** line 4
-    env            API_KEY, ZONE line 5
+  files (line 2), stdio
+    command        npx (line 3)
+    args           -y pkg --token=*** (line 4)
+    env            API_KEY, ZONE (line 5)
     unusable       .mcp.json:5:50: the variable MCPJOIN_NOT_SET is not set
-  bad line 7, unusable
+  bad (line 7), unusable
     unusable       .mcp.json:7:22: command must be a string, and is a number; its arguments stand in args
-  web line 8, http, disabled in line 8
-    url            https://host/mcp line 8
-    headers        Authorization line 8
+  web (line 8), http, disabled in line 8
+    url            https://host/mcp
+    headers        Authorization
 
-HOME/.codex/config.toml codex
-  web line 2, http, not used: .mcp.json:8:3 comes first
-    url            https://other/mcp line 3
-  own line 4, stdio
-    command        y line 5
+~/.codex/config.toml codex
+  web (line 2), http, not used: .mcp.json:8:3 comes first
+    url            https://other/mcp (line 3)
+  own (line 4), stdio
+    command        y (line 5)
 "
     );
     let ran = folder.run(&["servers", "--json", "own", "files"]);
@@ -115,8 +113,7 @@ fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says
         r#"{"mcpServers": {"a": {"command": "sh", "args": ["-c", "echo was-run >> ran; exit 3"]}}}"#,
     );
     let ran = |words: &[&str]| (folder.run(words), folder.path().join("here/ran").exists());
-    let here = folder.path().join("here").canonicalize().unwrap();
-    let here = here.to_str().unwrap();
+    let here = "~/here";
     let (refused, run) = ran(&["list", "a"]);
     assert!(refused.code == Some(2) && !run, "{}", refused.stderr);
     for part in [
@@ -172,7 +169,7 @@ fn r85_what_is_not_trusted_is_told_and_asked_about_once_for_a_folder() {
     folder.file(".mcp.json", format!("{{\"mcpServers\": {{\n{entries}}}}}"));
     let ran = folder.run(&["list"]).exits(2).says(&["exit 3' /srv/data\n", "env KEEP=/srv/data/file.json\n"]);
     let count = |text: &str, what: &str| text.matches(what).count();
-    for once in ["warning: you have not trusted", "(E_NOT_TRUSTED)", "error: a, b, c: the entry lies in"] {
+    for once in ["a folder you have not trusted", "(E_NOT_TRUSTED)", "error: a, b, c: the entry lies in"] {
         assert_eq!(count(&ran.stderr, once), 1, "{once}: {}", ran.stderr);
     }
     // Each entry is shown before the user answers.
@@ -274,7 +271,7 @@ fn lines_are_told_from_the_first_to_the_last() {
                 http_headers = { X-A = \"1\" }\nenv_http_headers = { X-B = \"HOME\" }\n";
     folder.file(".codex/config.toml", text);
     let ran = folder.run(&["servers"]);
-    assert!(ran.stdout.contains("X-A, X-B, Authorization line 3 to 5"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("X-A, X-B, Authorization (line 3 to 5)"), "{}", ran.stdout);
 }
 
 /// The files where each program keeps its servers, for a project and for its user.
@@ -285,6 +282,8 @@ fn the_files_of_more_programs_are_found() {
     for (file, name) in [
         (".gemini/settings.json", "gemini"),
         (".roo/mcp.json", "roo"),
+        ("config/mcporter.json", "mcporter"),
+        ("../.mcporter/mcporter.json", "own-mcporter"),
         ("../.copilot/mcp-config.json", "copilot"),
         ("../.mcp-inspector/mcp.json", "inspector"),
     ] {
@@ -300,7 +299,7 @@ fn the_files_of_more_programs_are_found() {
         .iter()
         .map(|file| file["servers"][0]["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["open", "gemini", "roo", "zed", "copilot", "inspector"]);
+    assert_eq!(names, ["open", "gemini", "roo", "zed", "mcporter", "copilot", "inspector", "own-mcporter"]);
 }
 
 /// Users often type the file in the place of the server first.

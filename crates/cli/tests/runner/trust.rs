@@ -137,8 +137,8 @@ fn cve_2025_54133_no_place_of_an_entry_hides_another() {
     assert_eq!(of_entry(&ran, "path-variable").matches(TEXT).count(), 1);
     // The same holds for commands that only show the entry, and for failures.
     let servers = folder.run(&["servers"]);
-    assert_eq!(servers.stdout.matches(&format!("./{TEXT}/x.sh line")).count(), 8, "{}", servers.stdout);
-    assert!(servers.stdout.contains(&format!("https://{TEXT}/mcp line")), "{}", servers.stdout);
+    assert_eq!(servers.stdout.matches(&format!("./{TEXT}/x.sh\n")).count(), 8, "{}", servers.stdout);
+    assert!(servers.stdout.contains(&format!("https://{TEXT}/mcp\n")), "{}", servers.stdout);
     let json = folder.run(&["servers", "--json", "program-env"]).json();
     assert_eq!(json["files"][0]["servers"][0]["values"][0]["text"], TEXT);
     let failed = folder.run(&["list", "-v", "--config", ".mcp.json", "path-env"]).exits(4);
@@ -205,7 +205,7 @@ fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
     entry(json!({}));
     let (shown, exit) = answered(&folder, "a\n", &["list", "a"]);
     for part in
-        ["sh -c 'echo a >> ran; exit 3'", "env API_KEY=hunter3", "Use it? [y]es, [a]lways, until it changes"]
+        ["sh -c 'echo a >> ran; exit 3'", "env API_KEY=hunter3", "Run it? [y]es, [a]lways, until it changes"]
     {
         assert!(shown.contains(part), "{part:?} is not in {shown:?}");
     }
@@ -372,7 +372,11 @@ fn what_is_trusted_is_shown_and_taken_back() {
     folder.run(&["servers", "trust", ".", "nobody"]).exits(2).says(&["there is no entry nobody"]);
     let trusted =
         folder.run(&["servers", "trust"]).exits(0).says(&["b is left out: command must be a string"]);
-    assert!(trusted.stdout.starts_with(&format!("trusted: {here}, in ")), "{}", trusted.stdout);
+    assert!(
+        trusted.stdout.starts_with("trusted: ~/here, in ~/config/mcpjoin/trusted.json\n"),
+        "{}",
+        trusted.stdout
+    );
     assert!(trusted.stdout.contains(": sh -c 'echo a >> ran; exit 3'\n"), "{}", trusted.stdout);
     assert!(trusted.stdout.contains("--api-key hunter2"), "what is trusted is shown: {}", trusted.stdout);
     assert_eq!(fs::metadata(list(&folder)).unwrap().permissions().mode() & 0o777, 0o600);
@@ -386,7 +390,7 @@ fn what_is_trusted_is_shown_and_taken_back() {
     assert_eq!(json["trusted"][0]["digest"].as_str().unwrap().len(), 64);
 
     let gone = folder.run(&["servers", "untrust", ".", "a"]).exits(0);
-    assert!(gone.stdout.starts_with(&format!("trusted no more: 1 in {here}\n")), "{}", gone.stdout);
+    assert!(gone.stdout.starts_with("trusted no more: 1 in ~/here\n"), "{}", gone.stdout);
     folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)"]);
     folder.run(&["servers", "untrust", ".", "a"]).exits(2).says(&["nothing of that is trusted"]);
     // Removes the trust of a folder that no longer exists, and of all folders.

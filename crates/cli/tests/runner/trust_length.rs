@@ -85,7 +85,7 @@ fn a_question_that_is_longer_than_a_terminal_says_how_long_it_is() {
     let folder = Folder::untrusted("trust-scrolled");
     file(&folder, &json!({ "a": entry("V", 30) }));
     let (shown, _) = answered(&folder, "n\n", &["list", "a"]);
-    assert!(shown.contains("Read all 31 lines above. Use it?"), "{shown}");
+    assert!(shown.contains("Read all 31 lines above. Run it?"), "{shown}");
     file(&folder, &json!({ "a": script("a") }));
     let (shown, _) = answered(&folder, "n\n", &["list", "a"]);
     assert!(!shown.contains("lines above"), "{shown}");

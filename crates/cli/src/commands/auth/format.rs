@@ -7,7 +7,7 @@ use mcpjoin_auth::{Login, Step, StepResult};
 use serde_json::{Value, json};
 
 use crate::connect::stamp;
-use crate::target::shown;
+use crate::target::path_shown;
 use crate::ui::FAINT;
 use crate::visible;
 
@@ -79,7 +79,7 @@ pub(super) fn time(time: Duration) -> String {
 /// A stored login for a person, with its folder.
 pub(super) fn page(login: &Login, folder: &Path) -> String {
     let mut out = rows(login, "");
-    out.push_str(&row("", "stored in", &shown(folder.as_os_str())));
+    out.push_str(&row("", "stored in", &path_shown(folder)));
     out
 }
 

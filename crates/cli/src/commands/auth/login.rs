@@ -18,7 +18,7 @@ use crate::commands::print_page;
 use crate::connect::{Access, CLIENT_SECRET, read_file, unusable_login};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::shown;
+use crate::target::path_shown;
 use crate::ui::{Secrets, Ui};
 
 /// The maximum size of a file with a secret or a key.
@@ -147,7 +147,7 @@ fn with_credentials(
     };
     let pem = secret_file(file, "the key", form)?;
     let key = PrivateKey::from_pem(&pem).map_err(|error| {
-        let problem = format!("the key in {} cannot be used: {error}", shown(file.as_os_str()));
+        let problem = format!("the key in {} cannot be used: {error}", path_shown(file));
         Failure::usage(
             problem,
             "PKCS#8 in PEM, of P-256 or RSA: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256",
@@ -204,7 +204,7 @@ fn secret_of_variable() -> Result<Option<String>, Failure> {
 
 /// Reads a file without the line feed at its end. `what`: its name for messages, with an article.
 fn secret_file(file: &Path, what: &str, form: &str) -> Result<String, Failure> {
-    let name = shown(file.as_os_str());
+    let name = path_shown(file);
     let cannot = |why: &str| Failure::usage(format!("{what} in {name} cannot be read: {why}"), form);
     let bytes = read_file(file, MAX_SECRET_BYTES).map_err(|why| cannot(&why))?;
     let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8"))?;

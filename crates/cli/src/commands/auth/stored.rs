@@ -13,7 +13,7 @@ use crate::commands::{present, print_page, report_failures};
 use crate::connect::{Access, certificates, unusable_login};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::shown;
+use crate::target::path_shown;
 use crate::ui::{BAD, HEADING, Ui};
 use crate::visible;
 
@@ -53,7 +53,7 @@ async fn status_of(ui: &Ui, access: &Access, folder: &Path) -> Result<Exit, Fail
     };
     let login = load(access.url(), folder).await?;
     let Some(found) = login else {
-        return Err(nothing(format!("nothing is stored for it in {}", shown(folder.as_os_str()))));
+        return Err(nothing(format!("nothing is stored for it in {}", path_shown(folder))));
     };
     let is_usable = found.refreshable || !format::is_expired(&found, SystemTime::now());
     let text =
@@ -90,7 +90,7 @@ async fn load_all(folder: &Path) -> Result<(Vec<StoredLogin>, Vec<Failure>), Fai
 }
 
 fn status_page(stored: &[StoredLogin], folder: &Path) -> String {
-    let folder = shown(folder.as_os_str());
+    let folder = path_shown(folder);
     if stored.is_empty() {
         return format!("nothing is stored in {folder}");
     }
@@ -158,7 +158,7 @@ pub(super) fn logout(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
             json!({ "logouts": outcomes.iter().map(|(server, it)| logout_document(server, it)).collect::<Vec<_>>() })
                 .to_string()
         } else if outcomes.is_empty() && failed.is_empty() {
-            format!("nothing is stored in {}", shown(folder.as_os_str()))
+            format!("nothing is stored in {}", path_shown(&folder))
         } else {
             outcomes.iter().map(|(server, it)| logout_sentence(server, it)).collect::<Vec<_>>().join("\n")
         };

@@ -34,8 +34,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
         args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
     let certificates = certificates(&mut args)?;
     let (words, also) = (std::mem::take(&mut args.words), std::mem::take(&mut args.also));
-    let server = args.connect.server.as_deref();
-    let targets = targets_of(ui, "bridge --listen ADDRESS", server, words, also, escaped)?;
+    let targets = targets_of(ui, "bridge --listen ADDRESS", &args.connect, words, also, escaped)?;
     if targets.len() > 1 {
         refuse_trace(&args.connect, "several are named")?;
     }

@@ -16,12 +16,12 @@ use super::{misplaced, of_http};
 use crate::args::{Authorization, Bridge};
 use crate::commands::listening::{Address, Listening, QuicOptions, ServeEnd, Serves};
 use crate::commands::serve::client_failure;
-use crate::commands::{exit_of, target_of};
+use crate::commands::{exit_of, note_terminal, target_of};
 use crate::connect::{Plan, Signals, with_plan};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::shown;
+use crate::target::{shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -49,8 +49,15 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     let options = http_options(&args)?;
     args.connect.for_others = !addresses.is_empty();
     let words = std::mem::take(&mut args.words);
+    let typed = match &args.connect.server {
+        Some(name) => format!("--server {}", shown(name.as_ref())),
+        None => words_shown(&words),
+    };
     let verb = if addresses.is_empty() { "bridge" } else { "bridge --listen ADDRESS" };
-    let target = target_of(ui, verb, args.connect.server.as_deref(), words, escaped)?;
+    let target = target_of(ui, verb, &args.connect, words, escaped)?;
+    if addresses.is_empty() {
+        note_terminal(ui, &format!("mcpjoin bridge --listen http://localhost:8080/mcp {typed}"));
+    }
     Ok(with_plan(ui, &target, &args.connect, async |plan, mut signals| {
         let bridge = Relay::new(ui, plan, &args);
         let outcome = match addresses.is_empty() {
@@ -260,7 +267,7 @@ impl EventReport {
             GatewayEvent::Refused { why } if listens => {
                 let mut failure = refused(upstream, why);
                 failure.seen.server = Some(shown.clone());
-                let block = failure.block();
+                let block = failure.block(ui.verbosity() > 0);
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
                 if refused.as_ref() == Some(&block) {
                     ui.detail(&format!("another client was refused: {}", visible::line(&failure.message)));

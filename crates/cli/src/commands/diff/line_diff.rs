@@ -1,6 +1,6 @@
 //! A line-by-line comparison of two texts.
 //!
-//! Used by `sentences`. Does no I/O.
+//! Used by `sentences`, and by `servers add` and `servers remove`. Does no I/O.
 
 /// The maximum number of comparisons of two lines. Above it all lines of the old text are removed and all of the new
 /// text are added.
@@ -8,7 +8,7 @@ const MAX_COMPARISONS: usize = 1 << 20;
 
 /// A line, or several equal lines, of two texts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
+pub(in crate::commands) enum Line<'a> {
     Removed(&'a str),
     Added(&'a str),
     /// The number of equal lines.
@@ -16,7 +16,7 @@ pub(super) enum Line<'a> {
 }
 
 /// The lines of both texts in order. Removed lines come before the lines that replace them.
-pub(super) fn line_diff<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
+pub(in crate::commands) fn line_diff<'a>(old: &'a str, new: &'a str) -> Vec<Line<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split('\n').collect(), new.split('\n').collect());
     let before = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let (old, new) = (&old[before..], &new[before..]);

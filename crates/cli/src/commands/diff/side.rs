@@ -9,14 +9,15 @@ use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
 use mcpjoin_rules::Offer;
 
+use crate::args::Connect;
 use crate::commands::lists::{ALL, Part, Section, ServerFacts, Stopped, read};
-use crate::commands::misuse;
+use crate::commands::{misuse, named_by, target_of};
 use crate::config::{ToolFilter, is_program};
 use crate::connect::{bounded, read_file};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
-use crate::target::{self, Target, shown, stands_alone};
+use crate::target::{Target, shown, stands_alone};
 use crate::ui::Ui;
 
 const VERB: &str = "diff";
@@ -38,33 +39,30 @@ pub(super) struct Snapshot {
     pub(super) offer: Offer,
 }
 
-/// Parses both sides and reads files. `command`: the words behind `--`; `server`: the value of `--server`.
+/// Parses both sides and reads files. `command`: the words behind `--`.
 pub(super) fn of_words(
     ui: &Ui,
-    server: Option<&str>,
+    connect: &Connect,
     words: Vec<OsString>,
     command: Option<Vec<OsString>>,
 ) -> Result<[Side; 2], Failure> {
     let count = words.len();
     let mut words = words.into_iter();
-    let (old, new) = match (words.next(), words.next(), server, command) {
-        (Some(old), None, Some(name), None) => {
-            let invocation = target::without_operands(VERB, Some(name), Vec::new(), false);
-            (old, server_of(ui, invocation?))
-        }
+    let server = |target| Side::Server(Box::new(target));
+    let (old, new) = match (words.next(), words.next(), &connect.server, command) {
+        (Some(old), None, Some(_), None) => (old, server(target_of(ui, VERB, connect, Vec::new(), false)?)),
         (Some(old), None, None, Some(command)) => {
             if command.is_empty() {
                 let hint = "mcpjoin diff OLD -- COMMAND [ARG]...";
                 return Err(Failure::usage("no command follows --", hint));
             }
-            let invocation = target::without_operands(VERB, None, command, true);
-            (old, server_of(ui, invocation?))
+            (old, server(target_of(ui, VERB, connect, command, true)?))
         }
         (Some(old), Some(new), None, None) if count == 2 => {
             if old == "-" && new == "-" {
                 return Err(misuse(VERB, "both sides are standard input"));
             }
-            (old, of(ui, new)?)
+            (old, of(ui, connect, new)?)
         }
         (None, ..) => return Err(misuse(VERB, "no side is named")),
         (Some(_), None, None, None) => {
@@ -75,20 +73,16 @@ pub(super) fn of_words(
             return Err(Failure::usage("more than two sides are named", hint));
         }
     };
-    Ok([of(ui, old)?, new])
-}
-
-fn server_of(ui: &Ui, invocation: target::Invocation) -> Side {
-    invocation.notes.iter().for_each(|note| ui.note(note));
-    Side::Server(Box::new(invocation.target))
+    Ok([of(ui, connect, old)?, new])
 }
 
 /// Parses one word: a file with a document, or a server.
-fn of(ui: &Ui, word: OsString) -> Result<Side, Failure> {
+fn of(ui: &Ui, connect: &Connect, word: OsString) -> Result<Side, Failure> {
     match snapshot_file(&word)? {
         Some(snapshot) => Ok(Side::File(Box::new(snapshot))),
-        None => target::without_operands(VERB, None, vec![word], false)
-            .map(|invocation| server_of(ui, invocation)),
+        None => {
+            named_by(ui, VERB, connect, None, vec![word], false).map(|target| Side::Server(Box::new(target)))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::json::{check, outcome};
 use crate::config::{File, Found};
-use crate::target::{exact, shown};
+use crate::target::{exact, path_shown, shown};
 
 /// Configuration files of programs that are started from a desktop.
 const DESKTOP_FILES: [&str; 7] = [
@@ -119,7 +119,7 @@ impl Configuration {
                     id: "config-unreadable",
                     seen: problem.clone(),
                     meaning: "nothing of this file is used, by mcpjoin and mostly by its own program",
-                    advice: "mend the file at that place".to_owned(),
+                    advice: "fix the file there".to_owned(),
                 },
             );
         }
@@ -129,7 +129,7 @@ impl Configuration {
         }
         let untrusted: Vec<_> = file.entries.iter().filter_map(|entry| entry.untrusted.as_ref()).collect();
         if let Some(first) = untrusted.first() {
-            let folder = shown(first.folder.as_os_str());
+            let folder = path_shown(&first.folder);
             let what = if untrusted.len() == file.entries.len() { "nothing" } else { "not everything" };
             self.notes.push(format!(
                 "{what} of {} was run: you have not trusted it as it is (mcpjoin servers trust {folder})",
@@ -177,7 +177,7 @@ impl Configuration {
         let unset = entry.problems.iter().all(|problem| problem.ends_with("is not set"));
         let advice = match unset {
             true => "set the variable where the client is started, or give it a default: ${NAME:-default}",
-            false => "mend the file at that place",
+            false => "fix the file there",
         };
         self.fail(
             ENTRIES,

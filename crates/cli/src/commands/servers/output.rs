@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::commands::{document_of, present};
 use crate::config::{File, Found, Member, Trusted, called};
-use crate::target::{exact, shown};
+use crate::target::{exact, path_shown};
 use crate::ui::{BAD, FAINT, HEADING, NAME};
 use crate::visible;
 
@@ -24,7 +24,7 @@ pub(super) fn text(files: &[File]) -> String {
             out.push(format!("  {BAD}unusable{BAD:#} {}", visible::line(problem)));
         }
         if let Some(untrusted) = file.entries.iter().find_map(|entry| entry.untrusted.as_ref()) {
-            let folder = shown(untrusted.folder.as_os_str());
+            let folder = path_shown(&untrusted.folder);
             out.push(format!("  not trusted: mcpjoin servers trust {folder}"));
         }
         for warning in &file.warnings {
@@ -55,7 +55,7 @@ fn entry_lines(entry: &Found, out: &mut Vec<String>) {
     if let Some(place) = entry.shadowed.as_ref().filter(|_| entry.problems.is_empty()) {
         about.push_str(&format!(", not used: {place} comes first"));
     }
-    out.push(format!("  {NAME}{name}{NAME:#} line {}, {}", entry.line, visible::line(&about)));
+    out.push(format!("  {NAME}{name}{NAME:#} (line {}), {}", entry.line, visible::line(&about)));
     if let Some(text) = &entry.description {
         out.push(format!("    {}", visible::first_line(text)));
     }
@@ -76,7 +76,10 @@ fn entry_lines(entry: &Found, out: &mut Vec<String>) {
             Some(file) => format!("{lines} of {}", visible::line(file)),
             None => lines,
         };
-        out.push(format!("    {:<14} {} {FAINT}line {lines}{FAINT:#}", part.what, words.join(separator)));
+        // The line of the entry is known.
+        let is_known = part.file.is_none() && (first, last) == (entry.line, entry.line);
+        let place = if is_known { String::new() } else { format!(" {FAINT}(line {lines}){FAINT:#}") };
+        out.push(format!("    {:<14} {}{place}", part.what, words.join(separator)));
     }
     for problem in &entry.problems {
         out.push(format!("    {BAD}unusable{BAD:#}       {}", visible::line(problem)));
@@ -90,7 +93,7 @@ fn entry_lines(entry: &Found, out: &mut Vec<String>) {
 pub(super) fn json(files: &[File]) -> String {
     let files = files.iter().map(|file| {
         present(json!({
-            "file": file.name,
+            "file": file.path,
             "dialect": file.dialect,
             "problem": file.problem,
             // No entry needs trust first.

@@ -24,6 +24,9 @@ fn typed(text: &str) -> Configured {
 fn configuration(dialect: Dialect, text: &str) -> Configuration {
     let name = match dialect {
         Dialect::ServersToml | Dialect::CodexToml => "a.toml",
+        Dialect::CursorJson => ".cursor/mcp.json",
+        Dialect::GeminiJson => ".gemini/settings.json",
+        Dialect::WindsurfJson => "windsurf/mcp_config.json",
         _ => "a.json",
     };
     let source = Source::new(name.as_ref(), text.to_owned());
@@ -77,6 +80,8 @@ fn what_binds_an_entry_goes_with_it_or_is_told() {
                 "that it is disabled",
             ],
         ),
+        (Dialect::GeminiJson, &["that it is disabled"]),
+        (Dialect::WindsurfJson, &["what binds its tools", "the description", "the time limit of a request"]),
     ] {
         let converted = convert(&typed(text), &[], dialect, true).unwrap();
         let told: Vec<String> = lost

@@ -1,0 +1,257 @@
+//! Tests of commands as people type them first: each works, or is answered with the command that does.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::config::Folder;
+use super::sockets::Demo;
+use super::support::{Ran, program, start};
+use super::terminal::{remaining, seen};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
+
+/// What comes of a command.
+enum Outcome {
+    /// It works, and its output has this text.
+    Prints(&'static str),
+    /// It is refused with this line to type.
+    Try(&'static str),
+}
+
+use Outcome::{Prints, Try};
+
+/// Programs on PATH that serve the demonstration server, whatever their arguments are.
+fn programs(folder: &Folder) -> PathBuf {
+    let mut bin = PathBuf::new();
+    for name in ["mcp-server-everything", "npx", "uvx"] {
+        let file = folder.file(&format!("../bin/{name}"), format!("#!/bin/sh\nexec {BINARY} serve demo\n"));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        bin = file.parent().unwrap().to_owned();
+    }
+    bin
+}
+
+fn path(bin: &std::path::Path) -> String {
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn first_commands_work_or_are_answered_with_the_command_that_does() {
+    let folder = Folder::new("typed");
+    let bin = programs(&folder);
+    let entry = format!(r#""command": "{BINARY}", "args": ["serve", "demo"]"#);
+    folder
+        .file(".mcp.json", format!(r#"{{"mcpServers": {{"mem": {{{entry}}}, "our server": {{{entry}}}}}}}"#));
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let address = url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+    let run = |words: &[&str]| -> Ran {
+        let words: Vec<String> = words.iter().map(|word| word.replace("HOST:PORT", &address)).collect();
+        let mut command = folder.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        command.env("PATH", path(&bin));
+        start(command).finish()
+    };
+    let rows: &[(&[&str], Outcome)] = &[
+        // A program on PATH is a target of every verb.
+        (&["call", "mcp-server-everything", "echo", "message=hi"], Prints("hi")),
+        (&["tool", "mcp-server-everything", "echo"], Prints("message")),
+        (&["read", "mcp-server-everything", "test://static-text"], Prints("static text resource")),
+        (&["prompt", "mcp-server-everything", "test_simple_prompt"], Prints("user")),
+        (&["list", "mcp-server-everything"], Prints("echo")),
+        (
+            &["call", "mcp-server-everything", "/tmp", "echo", "message=hi"],
+            Try("mcpjoin call echo message=hi -- mcp-server-everything /tmp"),
+        ),
+        // A launcher before the operands.
+        (
+            &["call", "npx", "-y", "@a/b", "echo", "message=hi"],
+            Try("mcpjoin call echo message=hi -- npx -y @a/b"),
+        ),
+        (&["call", "echo", "message=hi", "--", "npx", "-y", "@a/b"], Prints("hi")),
+        (
+            &["call", "npx", "@a/b", "echo", "message=hi", "-v"],
+            Try("mcpjoin call -v echo message=hi -- npx @a/b"),
+        ),
+        (&["tool", "uvx", "some-server", "echo"], Try("mcpjoin tool echo -- uvx some-server")),
+        (
+            &["read", "npx", "-y", "@a/b", "test://static-text"],
+            Try("mcpjoin read test://static-text -- npx -y @a/b"),
+        ),
+        (&["list", "npx", "-y", "@a/b"], Prints("echo")),
+        // A command line in one word.
+        (&["list", "npx -y @a/b"], Prints("echo")),
+        (&["call", "npx -y @a/b", "echo", "message=hi"], Prints("hi")),
+        (&["call", "echo", "message=hi", "--", "npx -y @a/b"], Prints("hi")),
+        (&["list", "npx -y @a/b", "-q"], Prints("echo")),
+        (&["list", "cat x | npx y"], Try("mcpjoin list -- sh -c 'cat x | npx y'")),
+        (&["list", "KEY=1 npx y"], Try("mcpjoin list -e KEY=VALUE -- npx y")),
+        // A package, an address, a URL without a path.
+        (&["list", "@a/b"], Try("mcpjoin list npx -y @a/b")),
+        (&["call", "@a/b", "echo", "message=hi"], Try("mcpjoin call echo message=hi -- npx -y @a/b")),
+        (&["list", "HOST:PORT/mcp"], Prints("echo")),
+        (&["call", "HOST:PORT/mcp", "echo", "message=hi"], Prints("hi")),
+        (&["call", "HOST:PORT", "echo", "message=hi"], Prints("hi")),
+        (&["call", "http://HOST:PORT", "echo", "message=hi"], Prints("hi")),
+        (&["ping", "http://HOST:PORT/"], Prints("ms")),
+        // Options after a target without arguments, and before the verb.
+        (&["list", "demo:", "--json"], Prints("\"serverInfo\"")),
+        (&["-v", "list", "demo:", "--json"], Prints("\"serverInfo\"")),
+        (&["ping", "http://HOST:PORT/mcp", "--connect-timeout", "20s"], Prints("ms")),
+        (&["info", "mem", "--json"], Prints("\"serverInfo\"")),
+        (&["list", ".mcp.json#mem", "-q"], Prints("echo")),
+        (&["list", "our server", "-q"], Prints("echo")),
+        (&["--json", "call", "demo:", "echo", "message=hi"], Prints("\"content\"")),
+        // An entry and its tool.
+        (&["call", "mem/echo", "message=hi"], Prints("hi")),
+        (&["call", "echo", "message=hi"], Try("mcpjoin call echo message=hi -- COMMAND [ARG]...")),
+        (&["read", "test://static-text"], Try("mcpjoin read TARGET test://static-text")),
+        (&["list", "memm"], Try("did you mean mem?")),
+        // Verbs and options of other programs.
+        (&["tools", "demo:"], Try("mcpjoin list demo:")),
+        (&["tools", "call", "demo:", "echo", "message=hi"], Try("mcpjoin call demo: echo message=hi")),
+        (&["ls"], Try("mcpjoin list")),
+        (&["inspect", "demo:"], Try("mcpjoin info demo:")),
+        (&["run", "demo:", "echo"], Try("mcpjoin call demo: echo")),
+        (&["npx", "-y", "@a/b"], Try("mcpjoin list npx -y @a/b")),
+        (&["mem"], Try("mcpjoin list mem")),
+        (&["demo:"], Try("mcpjoin list demo:")),
+        (
+            &["call", "--stdio", "npx -y @a/b", "echo", "message=hi"],
+            Try("mcpjoin call echo message=hi -- npx -y @a/b"),
+        ),
+        (&["list", "--url", "http://h/mcp"], Try("mcpjoin list http://h/mcp")),
+        (&["help", "tools"], Try("mcpjoin help list")),
+        // Addresses to listen at.
+        (&["serve", "demo", "--listen", "9402"], Try("--listen http://localhost:9402/mcp")),
+        (&["bridge", "demo:", "--listen", "localhost:9402"], Try("--listen http://localhost:9402/mcp")),
+        (&["serve", "demo", "--port", "9402"], Try("mcpjoin serve --listen http://localhost:9402/mcp demo")),
+        // The configuration.
+        (&["add", "x", "http://h/mcp"], Try("mcpjoin servers add x http://h/mcp")),
+        (&["servers", "add", "x", "npx", "-y", "@a/b"], Try("mcpjoin servers add x -- npx -y @a/b")),
+        (&["servers", "convert", "--to", "claude"], Prints("mcpServers")),
+        (&["servers", "convert", "--to", "zed"], Prints("context_servers")),
+    ];
+    for (words, outcome) in rows {
+        let ran = run(words);
+        match outcome {
+            Prints(text) => {
+                assert_eq!(ran.code, Some(0), "{words:?}: {}", ran.stderr);
+                assert!(ran.stdout.contains(text), "{words:?}: {}", ran.stdout);
+            }
+            Try(line) => {
+                assert!(
+                    matches!(ran.code, Some(2 | 4)) && ran.stdout.is_empty(),
+                    "{words:?}: {}",
+                    ran.stderr
+                );
+                let line = format!("  try      {line}\n");
+                assert!(ran.stderr.contains(&line), "{words:?} is not answered with {line}{}", ran.stderr);
+            }
+        }
+    }
+    run(&["list", "HOST:PORT"])
+        .exits(0)
+        .says(&[&format!("http://{address} is no MCP server: http://{address}/mcp is used")]);
+    server.ends("TERM", 143);
+}
+
+#[test]
+fn a_name_that_is_nowhere_is_told_on_one_line_and_a_broken_neighbour_once() {
+    let folder = Folder::new("typed-nowhere");
+    folder.file(".mcp.json", r#"{"mcpServers": {"memory": {"command": "true"}}}"#);
+    folder.file("../.cursor/mcp.json", r#"{"mcpServers": {}}"#);
+    let ran = folder.run(&["list", "nosuch"]).exits(4);
+    let first = ran.stderr.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "error: nosuch: no entry of that name in 2 configuration files, and no program on PATH (E_SPAWN_NOT_FOUND)"
+    );
+    assert!(!ran.stderr.contains("/bin"), "{}", ran.stderr);
+    folder.run(&["list", "-v", "nosuch"]).exits(4).says(&[
+        "searched .mcp.json\n",
+        "~/.cursor/mcp.json\n",
+        "/bin\n",
+    ]);
+    folder.run(&["list", "memoory"]).exits(4).says(&["try      did you mean memory?"]);
+    // The place is that of the brace.
+    folder.file(".vscode/mcp.json", "{\"servers\": {\"a\": {}");
+    for (words, code) in [(&["list", "nosuch"][..], 4), (&["call", "nosuch", "x"], 2)] {
+        let ran = folder.run(words).exits(code);
+        let broken = ".vscode/mcp.json:1:13: invalid JSON: the { opened here is never closed";
+        assert_eq!(ran.stderr.matches(broken).count(), 1, "{}", ran.stderr);
+        ran.says(&[
+            "error: nosuch: no entry of that name in 2 configuration files, and 1 more cannot be read",
+        ]);
+    }
+}
+
+#[test]
+fn a_server_on_a_terminal_says_what_it_waits_for() {
+    for (words, line) in [
+        (
+            &["serve", "demo"][..],
+            "for clients over HTTP: mcpjoin serve demo --listen http://localhost:8080/mcp",
+        ),
+        (
+            &["bridge", "demo:"],
+            "for clients over HTTP: mcpjoin bridge --listen http://localhost:8080/mcp demo:",
+        ),
+    ] {
+        let seen = seen(&[("COLUMNS", "200")], "over HTTP", "^C", words);
+        let shown = remaining(&seen.shown);
+        let shown: String = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            shown.contains("reading MCP messages from standard input: a client starts this command"),
+            "{shown}"
+        );
+        assert!(shown.contains(line), "{shown}");
+    }
+    // Where a client starts it, it says nothing.
+    assert_eq!(super::support::line("serve demo").exits(0).stderr, "");
+}
+
+#[test]
+fn shells_complete_entries_the_demonstration_server_and_topics() {
+    let folder = Folder::new("typed-completion");
+    folder.file(
+        ".mcp.json",
+        r#"{"mcpServers": {"memory": {"command": "true"}, "odd\u001b": {"command": "true"}}}"#,
+    );
+    folder.file("other.json", r#"{"mcpServers": {"metrics": {"command": "true"}}}"#);
+    let completed = |shell: &str, words: &[&str]| {
+        let mut command = folder.command(&[&["--", "mcpjoin"], words].concat());
+        command.env("MCPJOIN_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        let ran = start(command).finish().exits(0);
+        assert_eq!(ran.stderr, "");
+        ran.stdout
+    };
+    for shell in ["bash", "fish", "zsh"] {
+        for (words, text) in [
+            (&["list", "me"][..], "memory"),
+            (&["call", "d"], "demo:"),
+            (&["list", "--server", "me"], "memory"),
+            (&["call", "-c", "other.json", "me"], "metrics"),
+            (&["servers", "remove", "me"], "memory"),
+            (&["help", "cal"], "call"),
+            (&["lis"], "list"),
+        ] {
+            let found = completed(shell, words);
+            // zsh has an escape for the colon.
+            assert!(found.replace("\\:", ":").contains(text), "{shell} {words:?}: {found}");
+            assert!(!found.contains('\u{1b}'), "{found}");
+        }
+    }
+    assert!(completed("fish", &["call", "demo:", "ec"]).contains("echo"));
+    // A program is the file's own, and no server is started to complete a tool.
+    assert_eq!(completed("bash", &["call", "memory", "x"]), "");
+    // The script of bash asks this program.
+    let script = folder.run(&["completions", "bash"]).exits(0).stdout;
+    let question = format!(
+        "{script}\nCOMP_WORDS=(mcpjoin list me); COMP_CWORD=2; _clap_complete_mcpjoin mcpjoin me list; echo ${{COMPREPLY[@]}}"
+    );
+    let mut bash = program("bash", ["-c", &question]);
+    folder.place(&mut bash);
+    let bin = std::path::Path::new(BINARY).parent().unwrap();
+    bash.env("PATH", path(bin));
+    assert_eq!(start(bash).finish().exits(0).stdout, "memory\n");
+}
