@@ -24,6 +24,9 @@ pub(super) enum Answers {
     InOrder(VecDeque<Answer>),
 }
 
+/// The names of values that a form does not have, each with a similar name that it has.
+type Unknown = Vec<(String, Option<String>)>;
+
 /// One answer.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
@@ -88,11 +91,8 @@ impl Answer {
         }
     }
 
-    /// The result for a question, and the names of values that the form does not have, each with a similar name that it has.
-    pub(super) fn to(
-        self,
-        question: ElicitParams,
-    ) -> Result<(ElicitResult, Vec<(String, Option<String>)>), String> {
+    /// The result for a question, and the names of values that the form does not have.
+    pub(super) fn to(self, question: ElicitParams) -> Result<(ElicitResult, Unknown), String> {
         match (self, question) {
             (Self::Action(ElicitAction::Accept), ElicitParams::Form(form)) => fill_in(Members::new(), form),
             (Self::Action(action), _) => Ok((ElicitResult::new(action), Vec::new())),
@@ -105,10 +105,7 @@ impl Answer {
 }
 
 /// The result with those of the values that the form has, and with its defaults for the others.
-fn fill_in(
-    mut values: Members<Raw>,
-    params: ElicitFormParams,
-) -> Result<(ElicitResult, Vec<(String, Option<String>)>), String> {
+fn fill_in(mut values: Members<Raw>, params: ElicitFormParams) -> Result<(ElicitResult, Unknown), String> {
     let form = Form::new(params.requested_schema)?;
     let mut content = Members::new();
     for field in &form.fields {

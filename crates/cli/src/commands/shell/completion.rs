@@ -68,8 +68,8 @@ impl Catalogue {
     /// Reads the lists of the server. A list that fails is not completed.
     pub(super) async fn read(&self, client: &Client) {
         let names = Names {
-            tools: items(client, &TOOLS, |tool| arguments_of_tool(tool)).await,
-            prompts: items(client, &PROMPTS, |prompt| arguments_of_prompt(prompt)).await,
+            tools: items(client, &TOOLS, arguments_of_tool).await,
+            prompts: items(client, &PROMPTS, arguments_of_prompt).await,
             resources: items(client, &RESOURCES, |_| Vec::new()).await,
             templates: items(client, &TEMPLATES, |_| Vec::new()).await,
         };
@@ -90,10 +90,7 @@ impl Catalogue {
             ["log"] => LoggingLevel::ALL.iter().map(|level| level.as_str().to_owned()).collect(),
             ["help"] => VERBS.iter().map(|(verb, ..)| (*verb).to_owned()).collect(),
             ["complete"] => {
-                let prompts = names
-                    .prompts
-                    .iter()
-                    .map(|prompt| exact(&format!("prompt:{} ", prompt.name).trim_end().to_owned()));
+                let prompts = names.prompts.iter().map(|prompt| exact(&format!("prompt:{}", prompt.name)));
                 let prompts = prompts.map(|word| format!("{word} "));
                 prompts.chain(words(&names.templates, " ")).collect()
             }

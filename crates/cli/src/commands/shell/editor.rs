@@ -147,10 +147,20 @@ impl Lines {
     }
 }
 
-/// The file of the history, whose folder is made; `None` where there is no place for it.
+/// The file of the history; `None` where there is no place for it. Our folder is made, and the state folder around it, but never
+/// the user's home.
 fn history() -> Option<PathBuf> {
-    let folder = folders::state()?.join("mcpjoin");
-    std::fs::create_dir_all(&folder).ok()?;
+    let state = folders::state()?;
+    let folder = state.join("mcpjoin");
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    for path in [&state, &folder] {
+        match builder.create(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return None,
+            _ => {}
+        }
+    }
     Some(folder.join("shell-history"))
 }
 
