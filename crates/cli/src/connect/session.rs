@@ -80,7 +80,7 @@ async fn open(
                 Some(pause) => format!("starting it again in {} ms", pause.as_millis()),
                 None => "it is not started again".into(),
             };
-            shown.warning(&format!("the server has ended: {end}; {next}"));
+            shown.warning(&format!("{end}; {next}"));
         }
         _ => {}
     });

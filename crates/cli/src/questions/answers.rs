@@ -113,11 +113,16 @@ fn fill_in(mut values: Members<Raw>, params: ElicitFormParams) -> Result<(Elicit
             content.insert(field.name.clone(), value);
         }
     }
-    form.check(&content)?;
     let missing =
         || form.fields.iter().map(|field| field.name.as_str()).filter(|name| !content.contains_key(name));
     let unknown = values.keys().map(|name| (name.to_owned(), similar(name, missing()).map(str::to_owned)));
-    let unknown = unknown.collect();
+    let unknown: Unknown = unknown.collect();
+    form.check(&content).map_err(|problem| {
+        match unknown.iter().find_map(|(name, similar)| similar.as_ref().map(|similar| (name, similar))) {
+            Some((name, similar)) => format!("{problem}; is {} meant to be {}?", short(name), short(similar)),
+            None => problem,
+        }
+    })?;
     Ok((ElicitResult::new(ElicitAction::Accept).with_content(content), unknown))
 }
 
@@ -176,6 +181,7 @@ mod tests {
     fn an_answer_that_does_not_fit_says_why() {
         for (option, asked, why) in [
             ("{}", FORM, "name: missing, violates required"),
+            (r#"{"nmae":"Ada"}"#, FORM, "name: missing, violates required; is nmae meant to be name?"),
             (r#"["accept"]"#, FORM, "name: missing, violates required"),
             (r#"{"name":"A"}"#, FORM, r#"name: "A" violates minLength: 2"#),
             (r#"{"name":"Ada","age":100}"#, FORM, "age: 100 violates maximum: 99"),

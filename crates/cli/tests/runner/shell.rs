@@ -86,7 +86,7 @@ fn a_server_that_dies_is_said_and_started_again() {
     let dies = legacy("read -r line; exit 7");
     let lines = "call x\n";
     let ran = script(&["--era", "legacy", "--", "sh", "-c", &dies], lines).exits(4);
-    ran.says(&["the server has ended: ", "exit code 7", "(E_SERVER_EXITED)"]);
+    ran.says(&["warning: the server ended", "exit code 7", "(E_SERVER_EXITED)"]);
     // The next command meets the server that was started again.
     let flag = scratch("shell-died");
     let calls =
