@@ -158,14 +158,25 @@ impl AuthorizationRequest {
 
 /// Checks an authorization endpoint before a browser is sent there.
 fn endpoint(endpoint: &str) -> Result<Url, &'static str> {
+    let mut url = web_page(endpoint)?;
+    let mut names = url.query().unwrap_or_default().split('&').map(|pair| pair.split('=').next());
+    let is_ours = |name: &str| decode(name).is_some_and(|name| OURS.contains(&name.as_str()));
+    if names.any(|name| name.is_some_and(is_ours)) {
+        // An authorization server uses one of two values, and it is unknown which.
+        return Err("it has a parameter in it that each request has of its own");
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// Checks a URL before a browser is sent there: it is a web page, and shows which host it is on.
+pub(super) fn web_page(page: &str) -> Result<Url, &'static str> {
     // What one URL parser drops or corrects, another may not.
-    if endpoint
-        .chars()
-        .any(|character| character.is_control() || character.is_whitespace() || character == '\\')
+    if page.chars().any(|character| character.is_control() || character.is_whitespace() || character == '\\')
     {
         return Err("it has a character that no URL has");
     }
-    let mut url = Url::parse(endpoint).map_err(|_| "it is no URL")?;
+    let url = Url::parse(page).map_err(|_| "it is no URL")?;
     if !matches!(url.scheme(), "https" | "http") {
         return Err("it is neither https nor http");
     }
@@ -180,13 +191,6 @@ fn endpoint(endpoint: &str) -> Result<Url, &'static str> {
     if url.scheme() == "http" && !is_loopback(host) {
         return Err("it is http, which is for this machine alone");
     }
-    let mut names = url.query().unwrap_or_default().split('&').map(|pair| pair.split('=').next());
-    let is_ours = |name: &str| decode(name).is_some_and(|name| OURS.contains(&name.as_str()));
-    if names.any(|name| name.is_some_and(is_ours)) {
-        // An authorization server uses one of two values, and it is unknown which.
-        return Err("it has a parameter in it that each request has of its own");
-    }
-    url.set_fragment(None);
     Ok(url)
 }
 
@@ -199,7 +203,7 @@ fn is_loopback(host: &str) -> bool {
 
 /// Encodes every character of a URL that is special to a shell or to Windows, whatever program opens the browser. `&`, `=`, `?`,
 /// `%` and `+` stay, because URLs need them; no shell is ever used.
-fn harmless(url: &str) -> String {
+pub(super) fn harmless(url: &str) -> String {
     let mut safe = String::with_capacity(url.len());
     for character in url.chars() {
         match character {

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::authorize::{harmless, web_page};
 use super::callback::Callback;
 use super::user_agent::{UserAgent, UserAgentError, Visit};
 
@@ -191,6 +192,45 @@ impl fmt::Debug for LocalBrowser {
     }
 }
 
+/// A web page that an MCP server asks the user to visit. Its URL passes the checks of an authorization endpoint, and is opened in the
+/// same way: only [`open`](Self::open) does that.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct WebPage {
+    url: String,
+    host: String,
+}
+
+impl WebPage {
+    /// # Errors
+    /// Why this URL is never opened.
+    pub fn parse(url: &str) -> Result<Self, &'static str> {
+        let parsed = web_page(url)?;
+        let host = parsed.host_str().unwrap_or_default().to_owned();
+        Ok(Self { url: harmless(parsed.as_str()), host })
+    }
+
+    /// The URL without characters that are special to a shell.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The host, in ASCII.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Opens the page with the program that the user or the system has chosen for web pages.
+    ///
+    /// # Errors
+    /// When no such program can be started.
+    pub fn open(&self) -> io::Result<()> {
+        open(&self.url)
+    }
+}
+
 /// The programs that open web pages on this system: that of `BROWSER` if it names one, otherwise the system's own.
 fn programs() -> Vec<(OsString, &'static [&'static str])> {
     let named = std::env::var_os("BROWSER").filter(is_one_program);
@@ -237,6 +277,25 @@ mod tests {
 
     use super::*;
     use crate::user_agent::Authorizing;
+
+    #[test]
+    fn a_page_is_a_web_page_on_a_host_that_is_shown_as_it_is() {
+        let page = WebPage::parse("https://b\u{fc}cher.example/pay?id=1&x='$(id)'").unwrap();
+        assert_eq!(page.host(), "xn--bcher-kva.example");
+        assert_eq!(page.url(), "https://xn--bcher-kva.example/pay?id=1&x=%27%24%28id%29%27");
+        assert!(WebPage::parse("http://127.0.0.1:8080/x").is_ok());
+        for refused in [
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "http://example.com/",
+            "https://bank.example@evil.example/",
+            "https://a.example/\\x",
+            "https://a.example/ x",
+            "x",
+        ] {
+            assert!(WebPage::parse(refused).is_err(), "{refused}");
+        }
+    }
 
     #[test]
     fn a_browser_of_the_environment_is_one_program_or_none() {

@@ -59,6 +59,7 @@ pub use user_agent::{Authorizing, UserAgent, UserAgentError, Visit};
 
 #[doc(hidden)]
 pub mod internal {
-    //! What `mcpjoin-diagnostics` uses of this crate: outside the promise of compatibility.
+    //! What `mcpjoin-diagnostics` and the binary use of this crate: outside the promise of compatibility.
+    pub use crate::browser::WebPage;
     pub use crate::fetch::{FetchOptions, Fetcher};
 }

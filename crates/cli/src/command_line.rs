@@ -232,6 +232,7 @@ fn configured(verb: &Verb) -> Option<&Configured> {
         Verb::Prompt(args) => &args.connect,
         Verb::Complete(args) => &args.connect,
         Verb::Ping(args) => &args.connect,
+        Verb::Shell(args) => &args.connect,
         Verb::Doctor(args) => &args.connect,
         Verb::Bridge(args) => &args.connect,
         Verb::Servers(args) => return Some(&args.shown.configured),

@@ -8,12 +8,12 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 
 use anstream::{AutoStream, ColorChoice};
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::args::{Output, When};
 use crate::failure::Failure;
@@ -22,6 +22,9 @@ use crate::secret::AlwaysShown;
 pub(crate) use crate::secret::Secrets;
 use crate::visible;
 pub(crate) use crate::visible::{BAD, FAINT, HEADING, NAME};
+
+/// How often other tasks get their turn to end a question.
+const MAX_TURNS: usize = 100;
 
 /// The widest line of progress.
 const MAX_PROGRESS_COLUMNS: usize = 72;
@@ -37,6 +40,27 @@ pub(crate) struct Ui {
     hiding: Arc<RwLock<Hiding>>,
     /// A line of progress is on the terminal.
     drawn: Arc<AtomicBool>,
+    /// The line that the user is typing, if any.
+    typing: Arc<Mutex<Option<Typing>>>,
+    /// Ends the questions that are asked.
+    unasked: Arc<Notify>,
+}
+
+/// A line that the user is typing: what is printed meanwhile goes above it.
+pub(crate) enum Typing {
+    /// The terminal itself edits it, below this prompt.
+    Prompt(String),
+    /// An editor draws it: the prompt with the line, and how many columns are behind the cursor.
+    Editor(Box<dyn Fn() -> (String, usize) + Send>),
+}
+
+/// Ends the [`Typing`] when it is dropped.
+pub(crate) struct Typed<'a>(&'a Ui);
+
+impl Drop for Typed<'_> {
+    fn drop(&mut self) {
+        *self.0.typing() = None;
+    }
 }
 
 /// The texts that are hidden, and those that are always shown.
@@ -68,13 +92,14 @@ impl Ui {
             },
             hiding: Arc::default(),
             drawn: Arc::default(),
+            typing: Arc::default(),
+            unasked: Arc::default(),
         }
     }
 
     /// Without options: for help, and for arguments that could not be parsed.
     pub(crate) fn plain() -> Self {
-        let (hiding, drawn) = (Arc::default(), Arc::default());
-        Self { json: false, quiet: false, verbose: 0, color: automatic(), hiding, drawn }
+        Self::new(&Output { json: false, quiet: false, verbose: 0, color: When::Auto })
     }
 
     /// Hides these texts on standard error from now on.
@@ -171,6 +196,50 @@ impl Ui {
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).ok()?;
         Some(answer.trim().to_owned())
+    }
+
+    fn typing(&self) -> MutexGuard<'_, Option<Typing>> {
+        self.typing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows the prompt of a line that is read until the returned value is dropped.
+    #[must_use]
+    pub(crate) fn prompt(&self, prompt: &str) -> Typed<'_> {
+        self.line_over();
+        let prompt = visible::line(&self.hidden_whole(prompt)).into_owned();
+        let mut err = io::stderr().lock();
+        let _ = err.write_all(prompt.as_bytes()).and_then(|()| err.flush());
+        *self.typing() = Some(Typing::Prompt(prompt));
+        Typed(self)
+    }
+
+    /// Ends the question that is being asked, and waits until its line is free.
+    pub(crate) async fn stop_asking(&self) {
+        self.unasked.notify_waiters();
+        for _ in 0..MAX_TURNS {
+            if self.typing().is_none() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until the questions are ended. Cancel-safe.
+    pub(crate) async fn asking_stopped(&self) {
+        self.unasked.notified().await;
+    }
+
+    /// Whether an editor reads a line.
+    pub(crate) fn is_edited(&self) -> bool {
+        matches!(&*self.typing(), Some(Typing::Editor(_)))
+    }
+
+    /// Prints above the line of an editor, until the returned value is dropped. `line`: the prompt with the line, and how many
+    /// columns are behind the cursor.
+    #[must_use]
+    pub(crate) fn edited(&self, line: impl Fn() -> (String, usize) + Send + 'static) -> Typed<'_> {
+        *self.typing() = Some(Typing::Editor(Box::new(line)));
+        Typed(self)
     }
 
     /// Whether results go to a terminal.
@@ -294,6 +363,18 @@ impl Ui {
         visible::line(&self.hidden(text)).into_owned()
     }
 
+    /// Whether a person reads what is printed beside results.
+    pub(crate) fn is_watched(&self) -> bool {
+        io::stderr().is_terminal()
+    }
+
+    /// The same terminal with the options of one command of a shell.
+    pub(crate) fn with(&self, output: &Output) -> Self {
+        let (json, quiet, verbose) =
+            (output.json || self.json, output.quiet || self.quiet, output.verbose.max(self.verbose));
+        Self { json, quiet, verbose, ..self.clone() }
+    }
+
     /// Whether a line of progress is shown.
     pub(crate) fn has_line(&self) -> bool {
         !(self.json || self.quiet || self.verbose > 0 || dumb()) && io::stderr().is_terminal()
@@ -301,6 +382,9 @@ impl Ui {
 
     /// Draws the line of progress, where [`Ui::has_line`]. It is truncated to the width of the terminal.
     pub(crate) fn line(&self, text: &str) {
+        if self.typing().is_some() {
+            return;
+        }
         // A line that fills the last column would wrap on some terminals, and could not be removed.
         let columns = terminal_size::terminal_size_of(io::stderr())
             .map_or(MAX_PROGRESS_COLUMNS, |(width, _)| {
@@ -350,9 +434,39 @@ impl Ui {
             Some((width, _)) if !self.json => fold::fold(&text, usize::from(width.0)),
             _ => text,
         };
-        let mut out = AutoStream::new(io::stderr(), self.color).lock();
+        let around = match &*self.typing() {
+            None => None,
+            Some(Typing::Prompt(prompt)) if dumb() => Some(("\n", prompt.clone())),
+            Some(Typing::Prompt(prompt)) => Some(("\r\u{1b}[K", prompt.clone())),
+            Some(Typing::Editor(line)) => {
+                let (line, behind) = line();
+                let back = if behind > 0 { format!("\u{1b}[{behind}D") } else { String::new() };
+                Some(("\r\u{1b}[K", format!("{line}{back}")))
+            }
+        };
         // One write, so that lines of several threads do not mix. Standard error may be closed.
-        let _ = out.write_all(format!("{text}\n").as_bytes());
+        let _ = match around {
+            None => {
+                AutoStream::new(io::stderr(), self.color).lock().write_all(format!("{text}\n").as_bytes())
+            }
+            Some((before, after)) => {
+                // An editor may have changed what a line feed does.
+                let text = self.colored(&text).replace('\n', "\r\n");
+                io::stderr().lock().write_all(format!("{before}{text}\r\n{after}").as_bytes())
+            }
+        };
+    }
+
+    /// A text with its styles, or without them where standard error has no colours.
+    fn colored<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let choice = match self.color {
+            ColorChoice::Auto => AutoStream::choice(&io::stderr()),
+            choice => choice,
+        };
+        match choice {
+            ColorChoice::Never => anstream::adapter::strip_str(text).to_string().into(),
+            _ => text.into(),
+        }
     }
 }
 

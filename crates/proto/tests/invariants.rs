@@ -48,6 +48,7 @@ const CRATES: [(&str, &[&str]); 11] = [
             "mcpjoin-proto",
             "mcpjoin-quic",
             "mcpjoin-rules",
+            "mcpjoin-schema",
         ],
     ),
 ];

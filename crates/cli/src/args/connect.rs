@@ -9,6 +9,7 @@ use mcpjoin::proto::{Era, Version};
 
 use crate::config::Readings;
 
+use super::Questions;
 use super::values::{Pin, duration, pin, size, version};
 
 // The configuration to read. No doc comment: clap would add it to the help of a verb.
@@ -97,6 +98,9 @@ pub(crate) struct Connect {
     /// A URL without a path is not tried at `/mcp`: the verb looks for paths itself.
     #[arg(skip)]
     pub(crate) exact_url: bool,
+    /// How the server's questions are answered; `None`: it may ask none.
+    #[arg(skip)]
+    pub(crate) questions: Option<Questions>,
     /// The server's working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -131,12 +135,28 @@ impl Connect {
         Self { configured, server, ..Self::default() }
     }
 
+    /// With answers to the server's questions.
+    pub(crate) fn answering(mut self, questions: Questions) -> Self {
+        self.questions = Some(questions);
+        self
+    }
+
     /// The options that are given, in their order in the help.
     pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
         let Self { configured, server, header, no_auth, ca, pin, cert, key, certs_dir, server_name, .. } =
             self;
-        let Self { env, env_clean, inherit_env, for_others: _, cwd, era, no_cache, protocol_version, .. } =
-            self;
+        let Self {
+            env,
+            env_clean,
+            inherit_env,
+            for_others: _,
+            questions: _,
+            cwd,
+            era,
+            no_cache,
+            protocol_version,
+            ..
+        } = self;
         let Self { timeout, connect_timeout, max_message_size, trace, .. } = self;
         let options = [
             ("--config", configured.config.is_some()),

@@ -8,17 +8,18 @@ mod bridge;
 mod connect;
 mod diff;
 mod doctor;
+mod questions;
 mod request;
 mod serve;
 mod servers;
 mod shared;
+mod shell;
 mod show;
 mod validate;
 mod values;
 
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
 
 pub(crate) use auth::{
     Auth, AuthWhat, Callback, Client as AuthClient, Explain, Login, Logout, Named, Reach, Status,
@@ -27,10 +28,12 @@ pub(crate) use bridge::{Bridge, Poll};
 pub(crate) use connect::{Configured, Connect};
 pub(crate) use diff::{Counted, Diff};
 pub(crate) use doctor::Doctor;
+pub(crate) use questions::Questions;
 pub(crate) use request::{Call, Complete, Prompt, Read};
 pub(crate) use serve::{Serve, Served};
 pub(crate) use servers::{Add, Remove, Servers, Shown, What, WrittenAs};
 pub(crate) use shared::{Authorization, Output, When, Words};
+pub(crate) use shell::Shell;
 pub(crate) use show::{Info, List, Ping, Search, Tool};
 pub(crate) use validate::{ClientLook, Format, ToolCall, Validate};
 pub(crate) use values::{Pin, pin};
@@ -107,6 +110,8 @@ pub(crate) enum Verb {
     Complete(Complete),
     /// Asks a server whether it answers, and measures how long that takes
     Ping(Ping),
+    /// Opens one session with a server, and runs commands in it
+    Shell(Shell),
     /// Finds out what is wrong with a server, phase by phase
     Doctor(Doctor),
     /// Logs in to servers over HTTP, and explains why that fails
@@ -141,7 +146,7 @@ pub(crate) struct Help {
     mcpjoin completions fish > ~/.config/fish/completions/mcpjoin.fish")]
 pub(crate) struct Completions {
     /// The shell
-    pub(crate) shell: Shell,
+    pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
@@ -175,7 +180,7 @@ mod tests {
             }
         }
         words.extend(word);
-        words.into_iter().take_while(|word| word != "|" && word != ">").collect()
+        words.into_iter().take_while(|word| !["|", ">", "<"].contains(&word.as_str())).collect()
     }
 
     /// Checks that this command and those below it have examples, and that clap parses them.

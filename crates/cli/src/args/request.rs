@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::values::size;
-use super::{Connect, Output, Words};
+use super::{Connect, Output, Questions, Words};
 
 const CALL_LONG: &str = "\
 Calls a tool of a server and prints its result
@@ -25,7 +25,10 @@ Arguments are given one by one, or together:
 
 A tool that the server runs as a task is followed to its end. Ctrl-C calls the task off. With --detach it is left to \
 run, and its id is printed; --task ID takes it up again, and prints the result as if it had been waited for. How long a \
-task and its result are kept is the server's choice.";
+task and its result are kept is the server's choice.
+
+The server is started for this one call. `mcpjoin shell` keeps it for several, as `mcpjoin bridge --listen` does \
+(docs/sessions.md).";
 
 #[derive(Debug, Args)]
 #[command(
@@ -63,6 +66,8 @@ pub(crate) struct Call {
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "json")]
     pub(crate) spill: Option<usize>,
     #[command(flatten)]
+    pub(crate) questions: Questions,
+    #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) connect: Connect,
@@ -94,6 +99,8 @@ pub(crate) struct Read {
     /// Writes the bytes of the one content to a file; `-` is standard output, also when it is a terminal
     #[arg(short = 'o', long = "output", value_name = "FILE", conflicts_with = "json")]
     pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) questions: Questions,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -130,6 +137,8 @@ pub(crate) struct Prompt {
     /// The arguments as one JSON object of texts; single ones that are given beside it win
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
+    #[command(flatten)]
+    pub(crate) questions: Questions,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

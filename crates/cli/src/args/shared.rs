@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::failure::Failure;
+
 // The words that are no options. No doc comment: clap would add it to the help of a verb.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Words {
@@ -15,6 +17,18 @@ pub(crate) struct Words {
     /// The server's command
     #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl Words {
+    /// The operands of a verb in a session, which has its server already.
+    pub(crate) fn of_session(self, verb: &str) -> Result<Vec<OsString>, Failure> {
+        match self.command.first() {
+            None => Ok(self.words),
+            Some(_) => {
+                Err(Failure::usage("the session has its server already", format!("{verb} without --")))
+            }
+        }
+    }
 }
 
 // The output of results and diagnostics. No doc comment: clap would add it to the help of a verb.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::values::{count, duration};
-use super::{Connect, Output, Words};
+use super::{Connect, Output, Questions, Words};
 
 const LIST_LONG: &str = "\
 Lists the tools, resources, resource templates and prompts of a server, or of every server of the configuration
@@ -48,6 +48,8 @@ pub(crate) struct List {
     #[arg(long, value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
     pub(crate) max_pages: Option<u32>,
     #[command(flatten)]
+    pub(crate) questions: Questions,
+    #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) connect: Connect,
@@ -78,6 +80,8 @@ pub(crate) struct Info {
     /// command and its arguments
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) questions: Questions,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -132,6 +136,8 @@ With --json the result is the tool's definition exactly as the server sent it.";
 pub(crate) struct Tool {
     #[command(flatten)]
     pub(crate) words: Words,
+    #[command(flatten)]
+    pub(crate) questions: Questions,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

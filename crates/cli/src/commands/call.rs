@@ -14,7 +14,8 @@ use super::result_content::Spill;
 use super::{lists, misuse, operands, printed, request, resume_hint, unicode};
 use crate::args::Call;
 use crate::arguments::Typed;
-use crate::connect::{limits, with_tasks};
+use crate::config::ToolFilter;
+use crate::connect::{Plan, limits, with_tasks};
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
@@ -30,7 +31,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The task that is waited for, if there is one.
 #[derive(Default)]
-struct CurrentTask(RefCell<Option<TaskHandle>>);
+pub(super) struct CurrentTask(RefCell<Option<TaskHandle>>);
 
 impl CurrentTask {
     /// Shows an event, and remembers the task that it reports.
@@ -44,7 +45,7 @@ impl CurrentTask {
 
     /// Cancels the task at the server. Waits for a short time only, and does not report the outcome: the command ends.
     /// Returns the task if the server did not respond.
-    async fn cancel(&self) -> Option<TaskHandle> {
+    pub(super) async fn cancel(&self) -> Option<TaskHandle> {
         let task = self.0.borrow_mut().take()?;
         match timeout(CANCEL_TIMEOUT, task.cancel()).await {
             Ok(Ok(_)) => None,
@@ -58,43 +59,99 @@ impl CurrentTask {
 pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
     let words = args.words.clone();
     let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
-    let mut operands = invocation.operands.into_iter();
     let current = CurrentTask::default();
+    let limit = limits(&args.connect).message;
+    let connect = args.connect.answering(args.questions);
     if let Some(id) = args.task {
-        if let Some(word) = operands.next() {
-            let problem =
-                format!("--task takes up what was begun, and {} is one word too many", shown(&word));
-            return Err(misuse(VERB, problem));
-        }
+        no_operand(&invocation.operands)?;
         // The task was started to outlive its command: only an interrupt cancels it.
         let on_signal = async |signal| {
             if signal == Signal::Interrupt {
                 drop(current.cancel().await);
             }
         };
-        return Ok(with_tasks(ui, &invocation.target, &args.connect, None, on_signal, async |client| {
-            resume(ui, client, &current, &id, args.spill).await
-        }));
+        return Ok(with_tasks(
+            ui,
+            &invocation.target,
+            &connect,
+            |_| Ok(()),
+            on_signal,
+            async |client| resume(ui, client, &current, &id, args.spill).await,
+        ));
     }
-    let tool = match args.tool {
-        Some(tool) => tool,
-        None => unicode(VERB, "the tool's name", operands.next())?,
-    };
-    let operands: Vec<_> = operands.collect();
-    let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
-        .map_err(|problem| misuse(VERB, problem))?;
+    let (tool, arguments) = read(invocation.operands, args.tool, args.args.as_deref(), limit)?;
     let named = tool.clone();
+    let permit = |plan: &Plan| {
+        plan.tools.permit(&named)?;
+        if args.detach && plan.endpoint.child().is_some() { Err(ends_with_us(&plan.shown)) } else { Ok(()) }
+    };
     let resume_line = |id: &str| resume_hint::line(argv, &words, separated, &invocation.target, id);
     let on_signal = async |_| drop(current.cancel().await);
-    Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), on_signal, async |client| {
+    Ok(with_tasks(ui, &invocation.target, &connect, permit, on_signal, async |client| {
         let tool_name = shown(tool.as_ref());
         let prepared = prepare(ui, client, tool, arguments).await?;
         if args.detach {
-            detach(ui, client, &tool_name, prepared, args.spill, resume_line).await
+            detach(ui, client, &tool_name, prepared, args.spill, false, resume_line).await
         } else {
             call(ui, client, &current, &tool_name, prepared, args.spill, resume_line).await
         }
     }))
+}
+
+/// A server that is started for one call ends with it, and its tasks, too.
+fn ends_with_us(server: &str) -> Failure {
+    let problem =
+        format!("a task of {server} would end with this command, which starts it for this call alone");
+    let hint = "leave out --detach, use mcpjoin shell, or keep the server running: mcpjoin bridge --listen http://127.0.0.1:8080/mcp";
+    Failure::usage(problem, hint)
+}
+
+/// Calls a tool in a session, or waits for a task. `current`: remembers the task, which the shell cancels after a signal.
+pub(super) async fn in_session(
+    ui: &Ui,
+    client: &Client,
+    filter: &ToolFilter,
+    args: Call,
+    current: &CurrentTask,
+) -> Result<Exit, Failure> {
+    let limit = limits(&args.connect).message;
+    let operands = args.words.of_session(VERB)?;
+    if let Some(id) = args.task {
+        no_operand(&operands)?;
+        return resume(ui, client, current, &id, args.spill).await;
+    }
+    let (tool, arguments) = read(operands, args.tool, args.args.as_deref(), limit)?;
+    filter.permit(&tool)?;
+    let tool_name = shown(tool.as_ref());
+    let prepared = prepare(ui, client, tool, arguments).await?;
+    let resume_line = |id: &str| format!("call --task {}", shown(id.as_ref()));
+    if args.detach {
+        detach(ui, client, &tool_name, prepared, args.spill, true, resume_line).await
+    } else {
+        call(ui, client, current, &tool_name, prepared, args.spill, resume_line).await
+    }
+}
+
+/// The tool and its arguments. `limit`: the most bytes of a file.
+fn read(
+    operands: Vec<OsString>,
+    tool: Option<String>,
+    object: Option<&str>,
+    limit: usize,
+) -> Result<(String, Typed), Failure> {
+    let mut operands = operands.into_iter();
+    let tool = match tool {
+        Some(tool) => tool,
+        None => unicode(VERB, "the tool's name", operands.next())?,
+    };
+    let operands: Vec<_> = operands.collect();
+    let arguments = Typed::read(object, &operands, limit).map_err(|problem| misuse(VERB, problem))?;
+    Ok((tool, arguments))
+}
+
+fn no_operand(operands: &[OsString]) -> Result<(), Failure> {
+    let Some(word) = operands.first() else { return Ok(()) };
+    Err(misuse(VERB, format!("--task takes up what was begun, and {} is one word too many", shown(word))))
 }
 
 /// Builds the call. Reads the definition of the tool if the arguments depend on its schema.
@@ -200,14 +257,15 @@ async fn resume(
     print(ui, &format!("the task {}", shown(id.as_ref())), &result, spill).await
 }
 
-/// Starts the call as a task and prints its id, or the result if there is no task. `resume_line`: the command line that
-/// continues the task.
+/// Starts the call as a task and prints its id, or the result if there is no task. `stays`: the session goes on;
+/// `resume_line`: the command line that continues the task.
 async fn detach(
     ui: &Ui,
     client: &Client,
     tool_name: &str,
     call: ToolCall,
     spill: Option<usize>,
+    stays: bool,
     resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     let mut call = call.start();
@@ -228,9 +286,7 @@ async fn detach(
     let created = task.created().and_then(|created| Raw::from_value(created).ok());
     let exit = printed(ui, &created.unwrap_or_else(Raw::empty_object), || task.id().to_owned()).await;
     ui.remark(&format!("take it up again with: {}", resume_line(task.id())));
-    if client.child().is_some() {
-        ui.remark("this server was started for the call: the task ends with it, unless the server keeps it elsewhere");
-    } else if client.profile().core_tasks {
+    if !stays && client.profile().core_tasks {
         ui.remark("a server of this revision may keep a task for the session alone in which it began, which is over now");
     }
     Ok(exit)

@@ -1,6 +1,7 @@
 //! `mcpjoin complete`: completes an argument of a prompt or of a resource template.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use mcpjoin::client::Client;
 use mcpjoin::proto::types::{
@@ -24,7 +25,15 @@ const VERB: &str = "complete";
 /// Requests completions. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Complete, separated: bool) -> Result<Exit, Failure> {
     let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
-    let mut operands = invocation.operands.into_iter();
+    let params = params(invocation.operands, &args.context)?;
+    Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
+        complete(ui, client, &params).await
+    }))
+}
+
+/// The request that the operands describe.
+pub(super) fn params(operands: Vec<OsString>, context_words: &[String]) -> Result<CompleteParams, Failure> {
+    let mut operands = operands.into_iter();
     let reference = reference(&unicode(VERB, "prompt:NAME or URI-TEMPLATE", operands.next())?)?;
     let argument = unicode(VERB, "the argument", operands.next())?;
     if let Some(word) = operands.next() {
@@ -41,12 +50,10 @@ pub(crate) fn run(ui: &Ui, args: Complete, separated: bool) -> Result<Exit, Fail
         return Err(misuse(VERB, format!("{} has no name before the =", shown(argument.as_ref()))));
     }
     let mut params = CompleteParams::new(reference, CompleteArgument::new(name, value));
-    if !args.context.is_empty() {
-        params = params.with_context(context(&args.context)?);
+    if !context_words.is_empty() {
+        params = params.with_context(context(context_words)?);
     }
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
-        complete(ui, client, &params).await
-    }))
+    Ok(params)
 }
 
 /// The prompt or the template that has the argument.
@@ -82,7 +89,8 @@ fn context(words: &[String]) -> Result<CompleteContext, Failure> {
     Ok(CompleteContext::default().with_arguments(arguments))
 }
 
-async fn complete(ui: &Ui, client: &Client, params: &CompleteParams) -> Result<Exit, Failure> {
+/// Requests completions with a client.
+pub(super) async fn complete(ui: &Ui, client: &Client, params: &CompleteParams) -> Result<Exit, Failure> {
     let params = Raw::from_value(params).map_err(|error| misuse(VERB, error.to_string()))?;
     let request = client.send_request(Method::Complete.as_str(), Some(params));
     let result = Waiting::new(ui, "waiting").wait(request).await;

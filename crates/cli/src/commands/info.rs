@@ -20,13 +20,15 @@ use crate::visible;
 /// Shows the server. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Info, escaped: bool) -> Result<Exit, Failure> {
     let target = target_of(ui, "info", &args.connect, args.words, escaped)?;
-    Ok(with_server(ui, &target, &args.connect, async |client, about| info(ui, client, about).await))
+    let connect = args.connect.answering(args.questions);
+    Ok(with_server(ui, &target, &connect, async |client, about| info(ui, client, about).await))
 }
 
 /// The number of items of each list of [`ALL`]; `None` where the server has no such list, or it could not be read.
 type Counts = [Option<usize>; ALL.len()];
 
-async fn info(ui: &Ui, client: &Client, about: &About) -> Result<Exit, Failure> {
+/// Shows the server of a client.
+pub(super) async fn info(ui: &Ui, client: &Client, about: &About) -> Result<Exit, Failure> {
     let mut counts = Counts::default();
     let (mut errors, mut failures) = (Vec::new(), Vec::new());
     let mut read_so_far = [0_usize; ALL.len()];

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use self::output::Output;
 use super::lists::{
-    ALL, MAX_PAGES, Part, ServerFacts, ServerPart, Stopped, read, read_each, report_server_failures,
+    ALL, MAX_PAGES, Part, Section, ServerFacts, ServerPart, Stopped, read, read_each, report_server_failures,
 };
 use super::{report_failures, target_of, written};
 use crate::args::{Connect, List};
@@ -24,18 +24,21 @@ use crate::ui::Ui;
 pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
     let (describe, max_pages) = (args.describe, args.max_pages.map_or(MAX_PAGES, |pages| pages as usize));
     if args.words.is_empty() && args.connect.server.is_none() {
-        return every(ui, &args.connect, describe, max_pages);
+        return every(ui, &args.connect.answering(args.questions), describe, max_pages);
     }
     let target = target_of(ui, "list", &args.connect, args.words, escaped)?;
-    Ok(with_server(ui, &target, &args.connect, async |client, about| {
-        list(ui, client, about, describe, max_pages).await
+    let connect = args.connect.answering(args.questions);
+    Ok(with_server(ui, &target, &connect, async |client, about| {
+        list(ui, client, about, &ALL, describe, max_pages).await
     }))
 }
 
-async fn list(
+/// Lists what a server has in these lists.
+pub(super) async fn list(
     ui: &Ui,
     client: &Client,
     about: &About,
+    wanted: &[&'static Section],
     describe: bool,
     max_pages: usize,
 ) -> Result<Exit, Failure> {
@@ -53,7 +56,7 @@ async fn list(
             Ok(())
         };
         // A failure that ends the connection is received as a part, too.
-        let _ = read(ui, client, &about.tools, &ALL, max_pages, on_part).await;
+        let _ = read(ui, client, &about.tools, wanted, max_pages, on_part).await;
         drop(parts);
         std::future::pending::<Infallible>().await
     };

@@ -55,7 +55,7 @@ pub(super) static ALL: [&Section; 4] = [&TOOLS, &RESOURCES, &TEMPLATES, &PROMPTS
 
 impl Section {
     /// Whether the server declares that it has this list.
-    fn is_declared(&self, client: &Client) -> bool {
+    pub(super) fn is_declared(&self, client: &Client) -> bool {
         client.peer().server_capabilities().is_some_and(|server| match self.member {
             "tools" => server.tools.is_some(),
             "prompts" => server.prompts.is_some(),
@@ -63,7 +63,7 @@ impl Section {
         })
     }
 
-    fn pages(&self, client: &Client, max_pages: usize) -> RawPages {
+    pub(super) fn pages(&self, client: &Client, max_pages: usize) -> RawPages {
         match self.member {
             "tools" => client.list_tools().max_pages(max_pages).raw(),
             "resources" => client.list_resources().max_pages(max_pages).raw(),

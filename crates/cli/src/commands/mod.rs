@@ -21,6 +21,7 @@ mod resume_hint;
 mod search;
 mod serve;
 mod servers;
+mod shell;
 mod tool;
 mod validate;
 
@@ -89,6 +90,10 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Ping(args) => {
             let escaped = escaped(&args.words);
             run_verb(&Ui::new(&args.output), |ui| ping::run(ui, args, escaped))
+        }
+        Verb::Shell(args) => {
+            let escaped = escaped(&args.words);
+            run_verb(&Ui::new(&args.output), |ui| shell::run(ui, args, escaped))
         }
         Verb::Doctor(args) => {
             let escaped = escaped(&args.words);

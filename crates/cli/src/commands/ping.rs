@@ -22,13 +22,19 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
     let target = target_of(ui, "ping", &args.connect, args.words, escaped)?;
     refuse_orchestrator(&target, "ping")?;
-    let interval = args.interval.unwrap_or(DEFAULT_INTERVAL);
     Ok(with_server(ui, &target, &args.connect, async |client, _| {
-        ping(ui, client, args.count, interval).await
+        ping(ui, client, args.count, args.interval).await
     }))
 }
 
-async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Result<Exit, Failure> {
+/// Sends the requests to the server of a client.
+pub(super) async fn ping(
+    ui: &Ui,
+    client: &Client,
+    count: u32,
+    interval: Option<Duration>,
+) -> Result<Exit, Failure> {
+    let interval = interval.unwrap_or(DEFAULT_INTERVAL);
     // `Client::ping` sends `server/discover` in revisions without `ping`.
     let version = &client.profile().version;
     let has_ping = Method::Ping.facts().is_some_and(|facts| facts.exists_in(version));

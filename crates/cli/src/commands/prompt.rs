@@ -1,6 +1,7 @@
 //! `mcpjoin prompt`: gets one prompt with its arguments.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
@@ -22,15 +23,32 @@ const VERB: &str = "prompt";
 /// Gets the prompt. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failure> {
     let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
-    let mut operands = invocation.operands.into_iter();
-    let name = unicode(VERB, "the prompt's name", operands.next())?;
-    let operands: Vec<_> = operands.collect();
-    let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
-        .and_then(Typed::texts)
-        .map_err(|problem| misuse(VERB, problem))?;
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
+    let limit = limits(&args.connect).message;
+    let (name, arguments) = read(invocation.operands, args.args.as_deref(), limit)?;
+    let connect = args.connect.answering(args.questions);
+    Ok(with_server(ui, &invocation.target, &connect, async |client, _| {
         prompt(ui, client, name, arguments).await
     }))
+}
+
+/// Gets a prompt in a session.
+pub(super) async fn in_session(ui: &Ui, client: &Client, args: Prompt) -> Result<Exit, Failure> {
+    let limit = limits(&args.connect).message;
+    let (name, arguments) = read(args.words.of_session(VERB)?, args.args.as_deref(), limit)?;
+    prompt(ui, client, name, arguments).await
+}
+
+/// The name and the arguments. `limit`: the most bytes of a file.
+fn read(
+    operands: Vec<OsString>,
+    object: Option<&str>,
+    limit: usize,
+) -> Result<(String, BTreeMap<String, String>), Failure> {
+    let mut operands = operands.into_iter();
+    let name = unicode(VERB, "the prompt's name", operands.next())?;
+    let operands: Vec<_> = operands.collect();
+    let arguments = Typed::read(object, &operands, limit).and_then(Typed::texts);
+    Ok((name, arguments.map_err(|problem| misuse(VERB, problem))?))
 }
 
 async fn prompt(

@@ -1,5 +1,6 @@
 //! `mcpjoin read`: one resource.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,17 +22,30 @@ const VERB: &str = "read";
 /// Reads the resource. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Read, separated: bool) -> Result<Exit, Failure> {
     let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
-    let mut operands = invocation.operands.into_iter();
-    let uri = unicode(VERB, "the resource's URI", operands.next())?;
-    if let Some(word) = operands.next() {
-        return Err(misuse(VERB, format!("read takes one URI, and {} is one word more", shown(&word))));
-    }
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
+    let uri = uri(invocation.operands)?;
+    let connect = args.connect.answering(args.questions);
+    Ok(with_server(ui, &invocation.target, &connect, async |client, _| {
         read(ui, client, uri, args.file).await
     }))
 }
 
-async fn read(ui: &Ui, client: &Client, uri: String, file: Option<PathBuf>) -> Result<Exit, Failure> {
+/// The URI among the operands.
+pub(super) fn uri(operands: Vec<OsString>) -> Result<String, Failure> {
+    let mut operands = operands.into_iter();
+    let uri = unicode(VERB, "the resource's URI", operands.next())?;
+    match operands.next() {
+        Some(word) => Err(misuse(VERB, format!("read takes one URI, and {} is one word more", shown(&word)))),
+        None => Ok(uri),
+    }
+}
+
+/// Reads a resource with a client.
+pub(super) async fn read(
+    ui: &Ui,
+    client: &Client,
+    uri: String,
+    file: Option<PathBuf>,
+) -> Result<Exit, Failure> {
     request::enable_logs(ui, client).await;
     let result = request::result(ui, client.read_resource(uri.as_str()), Phase::Read).await?;
     let contents = Object::of(&result).and_then(|result| result.items("contents"));

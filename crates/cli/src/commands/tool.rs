@@ -1,5 +1,7 @@
 //! `mcpjoin tool`: one tool, with its parameters.
 
+use std::ffi::OsString;
+
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 
@@ -19,20 +21,39 @@ use crate::visible;
 /// Shows the tool. `separated`: `--` stood before the server's command.
 pub(crate) fn run(ui: &Ui, args: Tool, separated: bool) -> Result<Exit, Failure> {
     let invocation = operands(ui, "tool", &args.connect, args.words, separated)?;
-    let mut words = invocation.operands.into_iter();
-    let name = unicode("tool", "the name of the tool", words.next())?;
-    if let Some(word) = words.next() {
-        return Err(misuse("tool", format!("{} is one word too many", shown(&word))));
-    }
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client, about| {
-        about.tools.permit(&name)?;
-        let found = Waiting::new(ui, "waiting").wait(read(client, &about.tools, &name)).await?;
-        let text = object::write(found);
-        let raw =
-            Raw::parse(text).map_err(|_| Failure::bad_reply("the tool cannot be shown", Phase::List))?;
-        let text = if ui.json { visible::json(raw.as_str()) } else { items::tool(&raw) };
-        Ok(print_page(ui, text.trim_end().to_owned()).await)
+    let name = name(invocation.operands)?;
+    let connect = args.connect.answering(args.questions);
+    Ok(with_server(ui, &invocation.target, &connect, async |client, about| {
+        show_named(ui, client, &about.tools, &name).await
     }))
+}
+
+/// Shows the tool that the operands name.
+pub(super) async fn show(
+    ui: &Ui,
+    client: &Client,
+    filter: &ToolFilter,
+    operands: Vec<OsString>,
+) -> Result<Exit, Failure> {
+    show_named(ui, client, filter, &name(operands)?).await
+}
+
+fn name(operands: Vec<OsString>) -> Result<String, Failure> {
+    let mut words = operands.into_iter();
+    let name = unicode("tool", "the name of the tool", words.next())?;
+    match words.next() {
+        Some(word) => Err(misuse("tool", format!("{} is one word too many", shown(&word)))),
+        None => Ok(name),
+    }
+}
+
+async fn show_named(ui: &Ui, client: &Client, filter: &ToolFilter, name: &str) -> Result<Exit, Failure> {
+    filter.permit(name)?;
+    let found = Waiting::new(ui, "waiting").wait(read(client, filter, name)).await?;
+    let text = object::write(found);
+    let raw = Raw::parse(text).map_err(|_| Failure::bad_reply("the tool cannot be shown", Phase::List))?;
+    let text = if ui.json { visible::json(raw.as_str()) } else { items::tool(&raw) };
+    Ok(print_page(ui, text.trim_end().to_owned()).await)
 }
 
 async fn read(client: &Client, filter: &ToolFilter, name: &str) -> Result<Vec<(String, Raw)>, Failure> {

@@ -9,15 +9,17 @@ mod endpoint;
 mod environment;
 mod network;
 mod plan;
+mod session;
 mod several;
 mod signals;
 mod trace;
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use mcpjoin::client::Client;
 use mcpjoin::transport::ChildHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::args::{Configured, Connect};
 use crate::config::ToolFilter;
@@ -35,12 +37,16 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use environment::{CLIENT_SECRET, without_ours};
 pub(crate) use network::{bounded, certificates, certificates_folder, read_file, refused, unusable};
 pub(crate) use plan::{Plan, limits};
+pub(crate) use session::{Session, with_session};
 pub(crate) use several::{ServerOutput, Work, lost, with_each, with_each_server};
 pub(crate) use signals::{Signals, Stop};
 pub(crate) use trace::stamp;
 
 /// How long the supervisor of the child may take to report after everything was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a server may take to end after Ctrl-C before the user is told what to do.
+const STOP_NOTE_DELAY: Duration = Duration::from_millis(300);
 
 /// How long the runtime waits at the end for a blocking system call, such as resolving a name.
 const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
@@ -87,19 +93,19 @@ pub(crate) fn with_server(
     })
 }
 
-/// [`with_server`] for verbs that call tools, with a client that supports tasks. `tool` is the one to call: when the
-/// configuration does not allow it, nothing is started. When a signal ends the work, `farewell` runs before the connection is
+/// [`with_server`] for verbs that call tools, with a client that supports tasks. When `permit` refuses the plan, nothing
+/// is started. When a signal ends the work, `farewell` runs before the connection is
 /// closed. A second signal ends `farewell`, too.
 pub(crate) fn with_tasks(
     ui: &Ui,
     target: &Target,
     connect: &Connect,
-    tool: Option<&str>,
+    permit: impl FnOnce(&Plan) -> Result<(), Failure>,
     farewell: impl AsyncFnOnce(Signal),
     work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
 ) -> Exit {
     with_plan(ui, target, connect, async |plan, signals| {
-        if let Err(failure) = tool.map_or(Ok(()), |tool| plan.tools.permit(tool)) {
+        if let Err(failure) = permit(&plan) {
             return failed(ui, &failure);
         }
         let about = About::of(target, &plan);
@@ -243,7 +249,13 @@ async fn run(
         Err(exit) => {
             // The failure has been printed. The child may need time to exit.
             let Some(child) = endpoint.child() else { return exit };
-            return match signals.until(child.ended()).await {
+            let ending = async {
+                match exit {
+                    Exit::Signal(signal) => stopping(ui, signal, child.ended()).await,
+                    _ => child.ended().await,
+                }
+            };
+            return match signals.until(ending).await {
                 Err(signal) if !matches!(exit, Exit::Signal(_)) => Exit::Signal(signal),
                 _ => exit,
             };
@@ -267,7 +279,28 @@ async fn run(
             Exit::Signal(signal)
         }
     };
-    signals.until(client.close()).await.map_or_else(Exit::Signal, |_| exit)
+    let closing = async {
+        match exit {
+            Exit::Signal(signal) => stopping(ui, signal, client.close()).await,
+            _ => client.close().await,
+        }
+    };
+    signals.until(closing).await.map_or_else(Exit::Signal, |_| exit)
+}
+
+/// Waits for the end of a server after a signal. Where that takes long, says how it goes faster.
+async fn stopping<T>(ui: &Ui, signal: Signal, closing: impl Future<Output = T>) -> T {
+    let noted = async {
+        sleep(STOP_NOTE_DELAY).await;
+        if signal == Signal::Interrupt && ui.is_watched() {
+            ui.note("stopping the server ... (Ctrl-C again: now)");
+        }
+        std::future::pending::<Infallible>().await
+    };
+    tokio::select! {
+        outcome = closing => outcome,
+        never = noted => match never {},
+    }
 }
 
 /// A warning for each process of the server that is still running: normally there is none.

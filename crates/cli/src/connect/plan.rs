@@ -24,9 +24,11 @@ use crate::era_cache::CachedEra;
 use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::found;
+use crate::questions::Answering;
 use crate::secret;
 use crate::target::{Http, Quic, Socket, Target, exact, shown, words_shown};
 use crate::ui::{Secrets, Ui};
+use crate::visible;
 
 /// How to reach a server, and the client for it.
 pub(crate) struct Plan {
@@ -225,12 +227,18 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         Kind::Http(_) => limits_over_http(&connect),
         _ => limits(&connect),
     };
+    let answering = match &connect.questions {
+        Some(questions) => Some(Answering::new(ui, questions, &asking(target, &shown))?),
+        None => None,
+    };
+    let answering = |client| answering.iter().fold(client, |client, answering| answering.declare(client));
     let (client, first) = client(ui, &connect, limits.clone())?;
+    let client = answering(client);
     let trace = trace(ui, &connect)?;
     let remembered = match cached {
         Some(era) if era.is_legacy() => {
             let (legacy, _) = self::client(ui, &connect, self::limits(&connect))?;
-            Some(Remembered { era, legacy: Some(legacy.era(EraChoice::Only(Era::Legacy))) })
+            Some(Remembered { era, legacy: Some(answering(legacy.era(EraChoice::Only(Era::Legacy)))) })
         }
         era => era.map(|era| Remembered { era, legacy: None }),
     };
@@ -399,6 +407,18 @@ fn regular(path: &Path) -> Result<PathBuf, Failure> {
         let problem = format!("{}, which the entry names, cannot be read: {why}", shown(path.as_os_str()));
         Failure::usage(problem, "name a file in PEM with `ca`, `cert` and `key` of the entry")
     })
+}
+
+/// The server that asks something, in words that the user has typed.
+fn asking(target: &Target, shown: &str) -> String {
+    /// A line of a terminal.
+    const MAX_CHARS: usize = 70;
+    let shown = match target {
+        Target::Entry(named) if named.name != shown => format!("{} ({shown})", named.name),
+        Target::Demo => "demo:".into(),
+        _ => shown.to_owned(),
+    };
+    visible::cut_chars(&shown, MAX_CHARS)
 }
 
 /// An entry as the user would type it.

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ pub(super) const PRINT_TIMEOUT: Duration = Duration::from_millis(500);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 /// The number of signals to which commands have reacted.
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+/// An interrupt ends only what the command does at this moment. Set by the shell.
+static SPARES_COMMAND: AtomicBool = AtomicBool::new(false);
 
 /// The signals that end us, for a command that reacts to them.
 pub(crate) struct Signals(Streams);
@@ -53,6 +56,12 @@ impl Signals {
         watched?;
         LISTENERS.fetch_add(1, Ordering::Relaxed);
         Ok(Self(streams))
+    }
+
+    /// From now on an interrupt ends only what the command does at this moment (`true`), or the command. However often it comes, it
+    /// does not end the process then.
+    pub(crate) fn spare_command(&self, spares: bool) {
+        SPARES_COMMAND.store(spares, Ordering::Relaxed);
     }
 
     /// The next signal. Cancel-safe.
@@ -103,9 +112,16 @@ fn watch() -> std::io::Result<()> {
     thread::Builder::new().name("signals".into()).stack_size(256 * 1024).spawn(move || {
         let Ok(runtime) = runtime::Builder::new_current_thread().enable_io().build() else { return };
         let first = runtime.block_on(async {
-            let first = signals.next().await;
-            signals.next().await;
-            first
+            let ends_us = |signal| signal != Signal::Interrupt || !SPARES_COMMAND.load(Ordering::Relaxed);
+            let mut first = None;
+            loop {
+                let signal = signals.next().await;
+                match first {
+                    _ if !ends_us(signal) => {}
+                    None => first = Some(signal),
+                    Some(first) => break first,
+                }
+            }
         });
         thread::sleep(REACTION_TIMEOUT);
         let has_reacted = HANDLED.load(Ordering::Relaxed) > 1 || LISTENERS.load(Ordering::Relaxed) == 0;

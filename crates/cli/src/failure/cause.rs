@@ -443,9 +443,17 @@ impl Failure {
         match error {
             ClientError::Call(error) => Self::call(error, phase),
             ClientError::BadParams { .. } => new("E_USAGE", Exit::Usage, "check the arguments"),
-            ClientError::UndeclaredInput { .. } | ClientError::InputFailed { .. } => {
-                Self::needs_input(error.to_string(), phase)
+            ClientError::UndeclaredInput { asked, .. } => {
+                new("E_NEEDS_INPUT", Exit::ServerError, answered_by(asked.as_str()))
             }
+            ClientError::InputFailed { asked, .. } => new(
+                "E_NEEDS_INPUT",
+                Exit::ServerError,
+                match asked {
+                    Method::CreateMessage => "run the command of --sampler by itself: it gets the request on standard input",
+                    _ => "change what --answer says, or leave it out and answer on the terminal",
+                },
+            ),
             ClientError::UnknownTask { error: remote, .. } => new(
                 "E_UNKNOWN_TASK",
                 Exit::ServerError,
@@ -467,12 +475,6 @@ impl Failure {
     /// The response of the server is invalid.
     pub(crate) fn bad_reply(message: impl Into<String>, phase: Phase) -> Self {
         Self::new("E_BAD_REPLY", Exit::ServerError, phase, message).hint(TELL)
-    }
-
-    /// The server asked for input that this program does not provide.
-    pub(crate) fn needs_input(message: impl Into<String>, phase: Phase) -> Self {
-        Self::new("E_NEEDS_INPUT", Exit::ServerError, phase, message)
-            .hint("this needs a client that can answer questions; mcpjoin asks nobody")
     }
 
     /// A request failed.
@@ -536,13 +538,35 @@ impl Failure {
             }
             (code::METHOD_NOT_FOUND, _) => "mcpjoin list shows what this server offers",
             (code::MISSING_REQUIRED_CLIENT_CAPABILITY, _) => {
-                "this asks its client for something that this command does not do"
+                let required = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
+                let needs =
+                    |name: &str| required.as_ref().is_some_and(|required| required.member(name).is_some());
+                let asked = [
+                    ("elicitation", "elicitation/create"),
+                    ("sampling", "sampling/createMessage"),
+                    ("roots", "roots/list"),
+                ]
+                .into_iter()
+                .find(|(capability, _)| needs(capability));
+                answered_by(asked.map_or("", |(_, method)| method))
             }
             _ => "-v shows what the server says about it",
         };
         Self::new("E_SERVER_ERROR", Exit::ServerError, phase, error.to_string())
             .hint(hint)
             .remote_error(error)
+    }
+}
+
+/// The hint for a request of the server that nothing answers here.
+fn answered_by(method: &str) -> &'static str {
+    match method {
+        "elicitation/create" => {
+            "the server asks the user something: answer on a terminal, or with --answer FILE (--no-input declines)"
+        }
+        "sampling/createMessage" => "the server asks a language model: --sampler COMMAND answers for one",
+        "roots/list" => "the server asks which folders it may use: --root DIR names one",
+        _ => "the server asks its client for something that mcpjoin does not do",
     }
 }
 

@@ -20,6 +20,7 @@ fn the_reference_is_what_is_checked_in() {
         "prompt --help",
         "complete --help",
         "ping --help",
+        "shell --help",
         "doctor --help",
         "auth --help",
         "auth login --help",

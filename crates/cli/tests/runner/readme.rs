@@ -117,6 +117,11 @@ fn what_the_page_on_stdio_on_http_shows_is_printed() {
     printed(&page("docs/stdio-on-http.md"), 9);
 }
 
+#[test]
+fn what_the_page_on_sessions_shows_is_printed() {
+    printed(&page("docs/sessions.md"), 6);
+}
+
 /// The use of a stored login by a bridge is tested in `auth.rs`.
 #[test]
 fn the_page_on_stdio_on_http_and_the_one_on_authorization_agree() {
@@ -234,7 +239,7 @@ fn printed_in(working: &Path, commands: Vec<(String, String)>, least: usize) {
     assert!(commands.len() >= least, "the page shows {} commands with their output", commands.len());
     let mut ports = Ports::default();
     for (line, expected) in commands {
-        assert!(line.starts_with("mcpjoin "), "{line} is none of ours");
+        assert!(line.starts_with("mcpjoin ") || line.contains(" | mcpjoin "), "{line} is none of ours");
         let printed = if line.ends_with(" &") {
             ports.listen(&line, expected.lines().count())
         } else {

@@ -104,22 +104,19 @@ fn a_header_that_is_a_secret_is_not_in_the_line() {
 
 #[test]
 fn what_is_answered_at_once_is_no_task() {
-    let ran = line("call --detach demo: greet name=Ada").exits(0);
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let ran = line(&format!("call --detach {url} greet name=Ada")).exits(0);
     assert_eq!(ran.stdout, "Hello, Ada!\n");
     assert_eq!(ran.stderr, "greet was answered at once: there is no task\n");
+    server.ends("TERM", 143);
 }
 
 #[test]
-fn a_task_of_a_child_ends_with_it() {
-    let ran = line("call --detach demo: slow_compute seconds=60").exits(0);
-    let id = ran.stdout.trim_end().to_owned();
-    ran.says(&[&format!("mcpjoin call --task {id} demo:\n"), "the task ends with it"]);
-    line(&format!("call --task {id} demo:")).exits(5).says(&[
-        "(E_UNKNOWN_TASK)",
-        "unknown task",
-        &id,
-        "try ",
-    ]);
+fn a_task_of_a_child_would_end_with_it_and_is_not_begun() {
+    let ran = line("call --detach demo: slow_compute seconds=60").exits(2);
+    assert_eq!(ran.stdout, "");
+    ran.says(&["(E_USAGE)", "would end with this command", "mcpjoin bridge --listen", "mcpjoin shell"]);
+    line("call --task 1 demo:").exits(5).says(&["(E_UNKNOWN_TASK)", "unknown task", "try "]);
 }
 
 #[test]

@@ -46,6 +46,12 @@ pub(super) fn seen(variables: &[(&str, &str)], marker: &str, keys: &str, words: 
     }
 }
 
+/// [`seen`] with several markers, each with its keys.
+#[track_caller]
+pub(super) fn seen_in_steps(variables: &[(&str, &str)], steps: &[(&str, &str)], words: &[&str]) -> Seen {
+    seen(variables, "steps", &serde_json::to_string(steps).unwrap(), words)
+}
+
 /// The final content of a terminal, without the cleared lines.
 pub(super) fn remaining(shown: &str) -> String {
     let lines = shown.split("\r\n").map(|line| line.rsplit(TAKEN_AWAY).next().unwrap_or_default());
@@ -109,6 +115,7 @@ fn i170_ctrl_c_twice_ends_at_once_what_does_not_want_to_go() {
     let call = ["call", "-v", "--era", "legacy", "x", "--", "sh", "-c", &script];
     let once = seen(&[], "ready", "^C", &call);
     assert_eq!(once.exit, 130, "{:?}", once.shown);
+    assert!(once.shown.contains("stopping the server ... (Ctrl-C again: now)"), "{:?}", once.shown);
     assert!((2.0..6.0).contains(&once.seconds), "{}", once.seconds);
     let twice = seen(&[], "ready", "+^C", &call);
     assert_eq!(twice.exit, 130, "{:?}", twice.shown);

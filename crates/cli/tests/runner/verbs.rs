@@ -27,9 +27,9 @@ const VERBS: [Verb; 9] = [
     Verb { name: "ping", operands: &[], same: false },
 ];
 
-/// These verbs do not print a server's response: they report on a server, are placed in front of it, or ask every server of
-/// a configuration. They have tests of their own.
-const OTHERS: [&str; 4] = ["bridge", "doctor", "search", "validate"];
+/// These verbs do not print a server's response: they report on a server, are placed in front of it, ask every server of
+/// a configuration, or run other verbs. They have tests of their own.
+const OTHERS: [&str; 5] = ["bridge", "doctor", "search", "shell", "validate"];
 
 impl Verb {
     /// The command line for the demonstration server.

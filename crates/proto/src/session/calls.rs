@@ -1,10 +1,11 @@
 //! Our pending requests and their deadlines.
 //!
 //! Ids count up from 1 and are never reused, so a late response cannot match another request. Each call has two
-//! deadlines: progress extends the first, nothing extends the second
+//! deadlines: progress, and a question of the server that we have not answered, extend the first, nothing extends the second
 //! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts>).
 
 use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::ring_map::RingMap;
@@ -203,6 +204,20 @@ impl Calls {
         true
     }
 
+    /// Restarts the timeouts that are over, as far as the total allows.
+    pub(super) fn postpone(&mut self, now: Time) {
+        let over: Vec<i64> = self.deadlines.range(..=(now, i64::MAX)).map(|(_, id)| *id).collect();
+        for id in over {
+            let Some(pending) = self.pending.get_mut(id).filter(|pending| pending.purpose == Purpose::Owner)
+            else {
+                continue;
+            };
+            self.deadlines.remove(&(pending.deadline, id));
+            pending.deadline = (now + pending.timeout).min(pending.total_deadline);
+            self.deadlines.insert((pending.deadline, id));
+        }
+    }
+
     /// Limits the remaining time of a call.
     pub(super) fn shorten_deadline(&mut self, now: Time, id: i64, timeout: Duration) {
         let Some(pending) = self.pending.get_mut(id) else { return };
@@ -319,6 +334,24 @@ mod tests {
         assert_eq!(expired.after, SECOND * 25);
         assert_eq!(calls.len(), 0);
         assert_eq!(calls.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_call_that_is_postponed_still_ends_at_its_total() {
+        let mut calls = Calls::default();
+        let id = calls.insert(Time::ZERO, Method::CallTool, Purpose::Owner, SECOND * 10, SECOND * 25);
+        let opening =
+            calls.insert(Time::ZERO, Method::Initialize, Purpose::Opening, SECOND * 10, SECOND * 25);
+        calls.postpone(at(9));
+        assert_eq!(calls.next_deadline(), Some(at(10)), "nothing is over");
+        calls.postpone(at(10));
+        assert_eq!(calls.expire(at(10)).map(|expired| expired.id), Some(opening));
+        assert!(calls.expire(at(19)).is_none());
+        calls.postpone(at(20));
+        assert_eq!(calls.next_deadline(), Some(at(25)));
+        calls.postpone(at(25));
+        let expired = calls.expire(at(25)).expect("expired");
+        assert_eq!((expired.id, expired.after), (id, SECOND * 25));
     }
 
     #[test]

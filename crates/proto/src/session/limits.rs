@@ -25,7 +25,8 @@ pub struct Limits {
     pub message: usize,
     /// The limits of the decoder: depth 128, ids of 4 KiB, batches of 100.
     pub decode: DecodeLimits,
-    /// Timeout of a request since its start or its last progress: 60 s.
+    /// Timeout of a request since its start or its last progress: 60 s. A client whose server waits for an answer (a sampling
+    /// or an elicitation) waits longer, up to [`Limits::request_total`]: a person may be typing it.
     pub request: Duration,
     /// Timeout of a request since its start: 10 min.
     pub request_total: Duration,

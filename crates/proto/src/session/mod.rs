@@ -457,6 +457,10 @@ impl Session {
 
     /// Handles expired timers. Call it at the time of [`Session::poll_timeout`]; an earlier call does nothing.
     pub fn handle_timeout(&mut self, now: Time) {
+        // While the server waits for an answer of the user, it cannot answer us.
+        if !self.shared.is_server() && self.shared.requests.len() > 0 {
+            self.shared.calls.postpone(now);
+        }
         while let Some(expired) = self.shared.calls.expire(now) {
             self.expired(now, expired);
         }

@@ -1,6 +1,7 @@
 //! Tests of group E of the catalogue: many requests at once, races, floods, and an end in the middle of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcpjoin_proto::session::{
     Call, CallRefused, Event, Inbound, Limits, NotifyRefused, Origin, Reply, Route, State, TransportEnd,
@@ -350,4 +351,34 @@ fn a_session_that_gives_its_room_back_forgets_nothing_that_is_under_way() {
 
 fn changed() -> Notification {
     Notification { method: Method::RootsListChanged, params: None }
+}
+
+#[test]
+fn a_request_does_not_time_out_while_the_server_waits_for_an_answer() {
+    let mut limits = Limits::default();
+    limits.request = Duration::from_secs(10);
+    limits.request_total = Duration::from_secs(35);
+    let mut client = opened_client(limits);
+    let id = call(&mut client, Method::CallTool);
+    say(&mut client, r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?"}}"#);
+    assert_eq!(requests(&mut client).len(), 1);
+    for seconds in [10, 20, 30] {
+        client.handle_timeout(at(seconds));
+        assert!(outcomes(&mut client).is_empty(), "after {seconds} s");
+    }
+    // Nobody answers for ever.
+    client.handle_timeout(at(35));
+    assert_eq!(
+        outcomes(&mut client).first().map(|(id, outcome)| (id.clone(), outcome.is_err())),
+        Some((id, true))
+    );
+
+    let mut client = opened_client(Limits::default().with_request(Duration::from_secs(10)));
+    call(&mut client, Method::CallTool);
+    say(&mut client, r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?"}}"#);
+    let question = requests(&mut client).remove(0);
+    client.handle_timeout(at(10));
+    client.respond(&question, Ok(Reply::Complete(raw("{}"))));
+    client.handle_timeout(at(20));
+    assert_eq!(outcomes(&mut client).len(), 1, "after the answer the server has its time again, and no more");
 }

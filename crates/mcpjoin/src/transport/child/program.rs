@@ -1,6 +1,7 @@
 //! Runs a program that is no server to its end, and collects what it writes.
 //!
-//! Used by `doctor` for runtimes and login shells, and by callers of [`ChildCommand::run`].
+//! Used by `doctor` for runtimes and login shells, by the binary for the program that samples, and by callers of
+//! [`ChildCommand::run`].
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
@@ -29,30 +31,43 @@ impl ChildCommand {
     /// # Panics
     /// Outside a tokio runtime, and on one without time.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<ShutdownReport, SpawnError> {
-        Ok(self.run_to_end(end).await?.report)
+        Ok(self.run_to_end(Bytes::new(), end).await?.report)
     }
 
     /// Runs a program as [`run`](Self::run) does, for at most `time`, and returns what it wrote.
     #[doc(hidden)]
     pub async fn output(self, timeout: Duration) -> Result<ProgramOutput, SpawnError> {
-        let timed_out = AtomicBool::new(false);
-        let timer = async {
-            sleep(timeout).await;
-            timed_out.store(true, Ordering::Relaxed);
-        };
-        let output = self.run_to_end(timer).await?;
-        Ok(ProgramOutput { timed_out: timed_out.into_inner(), ..output })
+        self.output_for(Bytes::new(), sleep(timeout)).await
     }
 
-    async fn run_to_end(self, end: impl Future<Output = ()>) -> Result<ProgramOutput, SpawnError> {
+    /// [`output`](Self::output) of a program that gets these bytes on its standard input, which it need not read, and that is
+    /// ended when `end` is ready.
+    #[doc(hidden)]
+    pub async fn output_for(
+        self,
+        input: Bytes,
+        end: impl Future<Output = ()>,
+    ) -> Result<ProgramOutput, SpawnError> {
+        let was_ended = AtomicBool::new(false);
+        let end = async {
+            end.await;
+            was_ended.store(true, Ordering::Relaxed);
+        };
+        let output = self.run_to_end(input, end).await?;
+        Ok(ProgramOutput { timed_out: was_ended.into_inner(), ..output })
+    }
+
+    async fn run_to_end(
+        self,
+        input: Bytes,
+        end: impl Future<Output = ()>,
+    ) -> Result<ProgramOutput, SpawnError> {
         let process::Spawned { process, stdin, stdout, stderr } =
             process::spawn(Arc::new(self.spec.clone())).await?;
-        drop(stdin);
+        let failed = |error| self.spec.error(SpawnErrorKind::System(error));
         // If this fails, dropping the process ends it.
-        let reading = |output| {
-            let opened = pipe::Receiver::from_owned_fd(output);
-            opened.map_err(|error| self.spec.error(SpawnErrorKind::System(error)))
-        };
+        let sender = pipe::Sender::from_owned_fd(stdin).map_err(failed)?;
+        let reading = |output| pipe::Receiver::from_owned_fd(output).map_err(failed);
         let (stdout, stderr) = (reading(stdout)?, reading(stderr)?);
         let (printed, tail) = (StderrTail::default(), StderrTail::default());
         *self.handle.0.lock() =
@@ -70,7 +85,14 @@ impl ChildCommand {
         };
         let stdout = process::drain(stdout, printed.clone(), self.lines.clone(), process.observe());
         let stderr = process::drain(stderr, tail.clone(), self.lines.clone(), process.observe());
-        let (report, (), ()) = tokio::join!(over, stdout, stderr);
+        let stdin = async {
+            tokio::select! {
+                // A program that exits without reading has no reader left.
+                _ = process::reported(process.observe()) => {}
+                () = feed(sender, &input) => {}
+            }
+        };
+        let (report, (), (), ()) = tokio::join!(over, stdout, stderr, stdin);
         Ok(ProgramOutput {
             report: report.unwrap_or_default(),
             timed_out: false,
@@ -78,6 +100,11 @@ impl ChildCommand {
             stderr: tail.bytes(),
         })
     }
+}
+
+/// Writes the input, and closes it. A program that does not want all of it is no error.
+async fn feed(mut stdin: pipe::Sender, input: &[u8]) {
+    let _ = stdin.write_all(input).await;
 }
 
 /// The result of a program that is no server.
