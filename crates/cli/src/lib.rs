@@ -23,6 +23,7 @@ mod found;
 mod guard;
 mod object;
 mod progress;
+mod schema;
 mod secret;
 mod target;
 mod ui;

@@ -18,12 +18,16 @@ folder (below TMPDIR), and the line in its place says which. Into a pipe or a fi
 another limit, for both; with --spill 1 each part goes to a file, pictures and sounds decoded.
 
 Arguments are given one by one, or together:
-  name=value    a value of the type that the tool's input schema asks for
-  name:=JSON    a value in JSON
+  name=value    a value of the type in the tool's input schema; repeat it for the items of an array
+  name=@FILE    the content of a file (name=@@x is the text @x)
+  name:=JSON    a value in JSON; name:=@FILE reads it from a file
+  '{...}'       an object in JSON
   @FILE         an object in JSON, read from a file
   -             an object in JSON, read from standard input
 
-A tool that the server runs as a task is followed to its end. Ctrl-C calls the task off. With --detach it is left to \
+Arguments that break the tool's schema (a wrong type, a value outside its enumeration or bounds, a missing required argument, or one that the schema does not allow) are refused, and nothing is sent: exit code 2. --force sends them all the same. An argument that the schema does not declare, but allows, is sent with a note. Where the schema cannot be decided, the server decides.
+
+A tool that the server runs as a task is followed to its end. Ctrl-C cancels the task. With --detach it is left to \
 run, and its id is printed; --task ID takes it up again, and prints the result as if it had been waited for. How long a \
 task and its result are kept is the server's choice.";
 
@@ -36,7 +40,9 @@ task and its result are kept is the server's choice.";
     after_help = "Examples:\n  \
         mcpjoin call demo: echo message=hi\n  \
         mcpjoin call get-sum a=2 b=40 -- npx -y @modelcontextprotocol/server-everything\n  \
-        mcpjoin call --json ./my-server search 'filter:={\"lang\":\"en\"}'\n  \
+        mcpjoin call files read_multiple_files paths=a.txt paths=b.txt\n  \
+        mcpjoin call files write_file path=notes.md content=@notes.md\n  \
+        mcpjoin call --json ./my-server search '{\"filter\":{\"lang\":\"en\"}}'\n  \
         mcpjoin call --args '{\"message\":\"hi\"}' demo: echo\n  \
         mcpjoin call --spill 1 demo: test_image_content\n  \
         mcpjoin call ./my-server import @rows.json\n  \
@@ -46,9 +52,12 @@ task and its result are kept is the server's choice.";
 pub(crate) struct Call {
     #[command(flatten)]
     pub(crate) words: Words,
-    /// The arguments as one JSON object; single ones that are given beside it win
+    /// The arguments as one JSON object; arguments given as name=value override it
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
+    /// Sends the call although its arguments break the tool's schema
+    #[arg(long)]
+    pub(crate) force: bool,
     /// The tool, in place of the operand TOOL: for a name that begins with a dash (`--tool=--x`)
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Option<String>,
@@ -109,7 +118,9 @@ the prompt requires, it is not asked for at all.
 
 Arguments are texts, given one by one, or together:
   name=value    a text
+  name=@FILE    the content of a file (name=@@x is the text @x)
   name:=JSON    a text in JSON (\"two\\nlines\")
+  '{...}'       an object in JSON
   @FILE         an object in JSON, read from a file
   -             an object in JSON, read from standard input";
 
@@ -127,7 +138,7 @@ Arguments are texts, given one by one, or together:
 pub(crate) struct Prompt {
     #[command(flatten)]
     pub(crate) words: Words,
-    /// The arguments as one JSON object of texts; single ones that are given beside it win
+    /// The arguments as one JSON object of texts; arguments given as name=value override it
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
     #[command(flatten)]

@@ -10,8 +10,9 @@ use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw, code};
 use tokio::time::timeout;
 
+use super::command_line::CommandLine;
 use super::result_content::Spill;
-use super::{lists, misuse, operands, printed, request, resume_hint, unicode};
+use super::{lists, misuse, operands, printed, request, unicode};
 use crate::args::Call;
 use crate::arguments::Typed;
 use crate::connect::{limits, with_tasks};
@@ -84,11 +85,14 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .map_err(|problem| misuse(VERB, problem))?;
     let named = tool.clone();
-    let resume_line = |id: &str| resume_hint::line(argv, &words, separated, &invocation.target, id);
+    let typed =
+        CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
+    let resume_line = |id: &str| typed.resuming(id);
     let on_signal = async |_| drop(current.cancel().await);
     Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), on_signal, async |client| {
         let tool_name = shown(tool.as_ref());
-        let prepared = prepare(ui, client, tool, arguments).await?;
+        let tool_line = || typed.of_verb("tool", &tool_name);
+        let prepared = prepare(ui, client, tool, arguments, args.force, tool_line).await?;
         if args.detach {
             detach(ui, client, &tool_name, prepared, args.spill, resume_line).await
         } else {
@@ -97,33 +101,25 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     }))
 }
 
-/// Builds the call. Reads the definition of the tool if the arguments depend on its schema.
-async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<ToolCall, Failure> {
-    let listed = if arguments.need_schema() {
-        match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, &tool)).await? {
-            Ok(listed) => Some(listed),
-            Err(absent) => {
-                request::note_absent(ui, "tool", &tool, absent);
-                None
-            }
-        }
-    } else {
-        None
-    };
-    let schema: Option<serde_json::Value> = listed
-        .as_ref()
-        .and_then(|listed| listed.value("inputSchema"))
-        .and_then(|schema| serde_json::from_str(schema.as_str()).ok());
-    for (name, meant) in schema.as_ref().map(|schema| arguments.mistyped(schema)).unwrap_or_default() {
-        let (name, meant) = (shown(name.as_ref()), shown(meant.as_ref()));
-        ui.note(&format!("the tool has no argument {name}; did you mean {meant}?"));
-    }
-    let arguments = arguments.object_for(schema.as_ref()).map_err(|problem| {
-        Failure::usage(problem, "mcpjoin tool shows what a tool takes, list --json what each does")
+/// Builds the call. Reads the definition of the tool, with which the arguments are checked, unless `force` and nothing depends on
+/// it. `tool_line`: the command line that shows the parameters of the tool.
+async fn prepare(
+    ui: &Ui,
+    client: &Client,
+    tool: String,
+    arguments: Typed,
+    force: bool,
+    tool_line: impl FnOnce() -> String,
+) -> Result<ToolCall, Failure> {
+    let listed = if force && !arguments.need_schema() { None } else { definition(ui, client, &tool).await? };
+    let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
+    let checked = arguments.checked(schema, force).map_err(|problem| {
+        Failure::usage(problem, format!("{} shows the parameters; --force sends the call all the same", tool_line()))
     })?;
+    checked.notes.iter().for_each(|note| ui.note(note));
     request::enable_logs(ui, client).await;
     let mut params = CallToolParams::new(tool);
-    params.arguments = Some(arguments);
+    params.arguments = Some(checked.object);
     let call = client.call_tool_with(params);
     // The library does not need to read the definition again.
     Ok(match listed.map(|listed| listed.value("execution").and_then(|said| said.decode().ok())) {
@@ -133,6 +129,19 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
         }
         None => call,
     })
+}
+
+/// The definition of the tool. `None` where the server does not list it, or cannot: then the server decides about the call.
+async fn definition(ui: &Ui, client: &Client, tool: &str) -> Result<Option<Object>, Failure> {
+    match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, tool)).await {
+        Ok(Ok(listed)) => Ok(Some(listed)),
+        Ok(Err(absent)) => {
+            request::note_absent(ui, "tool", tool, absent);
+            Ok(None)
+        }
+        Err(failure) if failure.is_of_one_request() => Ok(None),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Waits for the result, also if the call becomes a task. `resume_line`: the command line that continues the task.
@@ -152,7 +161,7 @@ async fn call(
     )
     .await;
     match call.raw().await {
-        Ok(result) => print(ui, tool_name, &result, spill).await,
+        Ok(result) => print(ui, &named_tool(tool_name), &result, spill).await,
         Err(error) => {
             let failure = Failure::client(&error, Phase::Call);
             // Only this command knows the task. A task that the server has ended is not cancelled.
@@ -168,6 +177,11 @@ async fn call(
             Err(failure)
         }
     }
+}
+
+/// The tool in a message.
+fn named_tool(name: &str) -> String {
+    format!("tool `{name}`")
 }
 
 /// Waits for the result of a task.
@@ -192,12 +206,12 @@ async fn resume(
         let failure = Failure::client(&error, Phase::Call);
         match error.remote() {
             Some(remote) if remote.code == code::METHOD_NOT_FOUND => {
-                failure.hint("this server has no tasks: begin it again, without --task")
+                failure.hint("this server has no tasks: call the tool again, without --task")
             }
             _ => failure,
         }
     })?;
-    print(ui, &format!("the task {}", shown(id.as_ref())), &result, spill).await
+    print(ui, &format!("task `{}`", visible::line(id)), &result, spill).await
 }
 
 /// Starts the call as a task and prints its id, or the result if there is no task. `resume_line`: the command line that
@@ -221,7 +235,7 @@ async fn detach(
         TaskOutcome::Task(task) => task,
         TaskOutcome::Result(result) => {
             ui.remark(&format!("{tool_name} was answered at once: there is no task"));
-            return print(ui, tool_name, &result, spill).await;
+            return print(ui, &named_tool(tool_name), &result, spill).await;
         }
         _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
     };
@@ -251,7 +265,7 @@ async fn print(ui: &Ui, what: &str, result: &Raw, spill: Option<usize>) -> Resul
         return Err(failure);
     }
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
-        ui.remark(&format!("{what} says that it has failed"));
+        ui.remark(&format!("{what} returned an error"));
         return Ok(Exit::ServerError);
     }
     Ok(exit)

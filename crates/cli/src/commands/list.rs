@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use mcpjoin::client::Client;
 use tokio::sync::{Semaphore, mpsc};
 
-use self::output::Output;
+use self::output::{Detail, Output};
 use super::lists::{
     ALL, MAX_PAGES, Part, ServerFacts, ServerPart, Stopped, read, read_each, report_server_failures,
 };
@@ -22,13 +22,18 @@ use crate::ui::Ui;
 
 /// Lists what the server has, or every server of the configuration. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
-    let (describe, max_pages) = (args.describe, args.max_pages.map_or(MAX_PAGES, |pages| pages as usize));
+    let max_pages = args.max_pages.map_or(MAX_PAGES, |pages| pages as usize);
+    let detail = match (args.describe, args.signatures) {
+        (true, _) => Detail::Whole,
+        (false, true) => Detail::Signatures,
+        (false, false) => Detail::Rows,
+    };
     if args.words.is_empty() && args.connect.server.is_none() {
-        return every(ui, &args.connect, describe, max_pages);
+        return every(ui, &args.connect, detail, max_pages);
     }
     let target = target_of(ui, "list", args.connect.server.as_deref(), args.words, escaped)?;
     Ok(with_server(ui, &target, &args.connect, async |client, about| {
-        list(ui, client, about, describe, max_pages).await
+        list(ui, client, about, detail, max_pages).await
     }))
 }
 
@@ -36,12 +41,12 @@ async fn list(
     ui: &Ui,
     client: &Client,
     about: &About,
-    describe: bool,
+    detail: Detail,
     max_pages: usize,
 ) -> Result<Exit, Failure> {
     let facts = ServerFacts::of(client);
     ui.styled_remark(&facts.header);
-    let mut output = Output::new(ui, describe, false);
+    let mut output = Output::new(ui, detail, false);
     output.begin_server(None, facts);
     // Reading and writing take turns: the line of progress would mix with the output, and a second page would be in memory.
     let (parts, mut received) = mpsc::channel(1);
@@ -93,9 +98,9 @@ async fn list(
     }
 }
 
-fn every(ui: &Ui, connect: &Connect, describe: bool, max_pages: usize) -> Result<Exit, Failure> {
+fn every(ui: &Ui, connect: &Connect, detail: Detail, max_pages: usize) -> Result<Exit, Failure> {
     read_each(ui, connect, &ALL, max_pages, async |servers, stop| {
-        let mut output = Output::new(ui, describe, true);
+        let mut output = Output::new(ui, detail, true);
         let mut failures = Vec::new();
         for server in servers {
             if let Err(Stopped) = one_of_several(ui, &mut output, server, &mut failures, stop).await {

@@ -3,6 +3,7 @@
 mod auth;
 mod bridge;
 mod call;
+mod command_line;
 mod complete;
 mod diff;
 mod doctor;
@@ -17,7 +18,6 @@ mod prompt;
 mod read;
 mod request;
 mod result_content;
-mod resume_hint;
 mod search;
 mod serve;
 mod servers;
@@ -87,7 +87,7 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         }
         Verb::Diff(args) => run_verb(&Ui::new(&args.output), |ui| diff::run(ui, args, separated)),
         Verb::Search(args) => run_verb(&Ui::new(&args.output), |ui| search::run(ui, &args)),
-        Verb::Tool(args) => run_verb(&Ui::new(&args.output), |ui| tool::run(ui, args, separated)),
+        Verb::Tool(args) => run_verb(&Ui::new(&args.output), |ui| tool::run(ui, args, &argv, separated)),
         Verb::Call(args) => run_verb(&Ui::new(&args.output), |ui| call::run(ui, args, &argv, separated)),
         Verb::Read(args) => run_verb(&Ui::new(&args.output), |ui| read::run(ui, args, separated)),
         Verb::Prompt(args) => run_verb(&Ui::new(&args.output), |ui| prompt::run(ui, args, separated)),

@@ -1,38 +1,73 @@
-//! `mcpjoin tool`: one tool, with its parameters.
+//! `mcpjoin tool`: one tool, with its parameters and a call that works when it is pasted.
+//!
+//! Calls no tool.
+
+use std::ffi::OsString;
 
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 
+use super::command_line::CommandLine;
 use super::lists::{TOOLS, find};
-use super::{items, misuse, operands, print_page, unicode};
+use super::{items, misuse, operands, print_page, unicode, written};
 use crate::args::Tool;
+use crate::arguments;
 use crate::config::ToolFilter;
 use crate::connect::with_server;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::object;
+use crate::object::{self, Object};
 use crate::progress::Waiting;
-use crate::target::shown;
-use crate::ui::Ui;
+use crate::schema::Schema;
+use crate::target::{exact, shown};
+use crate::ui::{HEADING, Ui};
 use crate::visible;
 
-/// Shows the tool. `separated`: `--` stood before the server's command.
-pub(crate) fn run(ui: &Ui, args: Tool, separated: bool) -> Result<Exit, Failure> {
+/// A longer example is not shown.
+const MAX_EXAMPLE_CHARS: usize = 2_000;
+
+/// Shows the tool. `argv`: the command line; `separated`: `--` stood before the server's command.
+pub(crate) fn run(ui: &Ui, args: Tool, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
+    let typed_words = args.words.clone();
     let invocation = operands(ui, "tool", args.connect.server.as_deref(), args.words, separated)?;
     let mut words = invocation.operands.into_iter();
     let name = unicode("tool", "the name of the tool", words.next())?;
     if let Some(word) = words.next() {
         return Err(misuse("tool", format!("{} is one word too many", shown(&word))));
     }
+    let typed =
+        CommandLine { argv, verb: "tool", words: &typed_words, separated, target: &invocation.target };
     Ok(with_server(ui, &invocation.target, &args.connect, async |client, about| {
         about.tools.permit(&name)?;
         let found = Waiting::new(ui, "waiting").wait(read(client, &about.tools, &name)).await?;
         let text = object::write(found);
         let raw =
             Raw::parse(text).map_err(|_| Failure::bad_reply("the tool cannot be shown", Phase::List))?;
-        let text = if ui.json { visible::json(raw.as_str()) } else { items::tool(&raw) };
-        Ok(print_page(ui, text.trim_end().to_owned()).await)
+        if ui.json {
+            return Ok(print_page(ui, visible::json(raw.as_str())).await);
+        }
+        let text = items::tool(&raw);
+        let example = example(&typed, &name, &raw).map(|line| ui.hidden_whole(&line).into_owned());
+        let print = move |ui: &Ui| {
+            ui.page(text.trim_end())?;
+            // A line that is broken cannot be pasted.
+            example.map_or(Ok(()), |line| ui.result(&format!("{HEADING}Example{HEADING:#}\n  {line}")))
+        };
+        Ok(written(ui, ui.aside(print).await))
     }))
+}
+
+/// A call of the tool for the same server, quoted for a shell.
+fn example(typed: &CommandLine<'_>, name: &str, tool: &Raw) -> Option<String> {
+    let tool = Object::of(tool)?;
+    let schema = tool.value("inputSchema")?;
+    let mut words = vec![match name.starts_with('-') {
+        true => shown(format!("--tool={name}").as_ref()),
+        false => shown(name.as_ref()),
+    }];
+    words.extend(arguments::words(schema, &Schema::read(schema)?.example()).iter().map(|word| exact(word)));
+    let line = typed.of_verb("call", &words.join(" "));
+    (line.chars().count() <= MAX_EXAMPLE_CHARS).then_some(line)
 }
 
 async fn read(client: &Client, filter: &ToolFilter, name: &str) -> Result<Vec<(String, Raw)>, Failure> {
