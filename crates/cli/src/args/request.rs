@@ -4,14 +4,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::values::size;
+use mcpjoin::proto::types::LoggingLevel;
+
+use super::values::{log_level, size};
 use super::{Connect, Output, Words};
 
 const CALL_LONG: &str = "\
 Calls a tool of a server and prints its result
 
-Text is printed as it is; a picture, a sound or a resource as one line that describes it. On a terminal control \
-characters in a text are made visible. With --json the result is the object that the server sent.
+Text is printed as it is, also that of an embedded resource; a picture, a sound or a link as one line that describes it. On a \
+terminal control characters in a text are made visible. With --json the result is the object that the server sent.
 
 A part of a result that is larger than a MiB is not printed on a terminal: its bytes are written to a file in a new \
 folder (below TMPDIR), and the line in its place says which. Into a pipe or a file everything is printed. --spill SIZE is \
@@ -44,7 +46,7 @@ task and its result are kept is the server's choice.";
         mcpjoin call files write_file path=notes.md content=@notes.md\n  \
         mcpjoin call --json ./my-server search '{\"filter\":{\"lang\":\"en\"}}'\n  \
         mcpjoin call --args '{\"message\":\"hi\"}' demo: echo\n  \
-        mcpjoin call --spill 1 demo: test_image_content\n  \
+        mcpjoin call --output pictures demo: test_image_content\n  \
         mcpjoin call ./my-server import @rows.json\n  \
         mcpjoin call --detach http://127.0.0.1:8080/mcp slow_compute seconds=600\n  \
         mcpjoin call --task 0f6e http://127.0.0.1:8080/mcp"
@@ -71,6 +73,14 @@ pub(crate) struct Call {
     /// with KiB, MiB, GiB [default: 1MiB on a terminal, otherwise none]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "json")]
     pub(crate) spill: Option<usize>,
+    /// Writes pictures, sounds and other binary parts of the result to files in this folder (1.png, 2.wav), which is created
+    /// where it is missing
+    #[arg(short = 'o', long = "output", value_name = "DIR", conflicts_with = "json")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Asks the server for log messages from this level on, and shows them: debug, info, notice, warning, error, critical, alert
+    /// or emergency [default: info with -v, otherwise none]
+    #[arg(long, value_name = "LEVEL", value_parser = log_level)]
+    pub(crate) log_level: Option<LoggingLevel>,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -112,8 +122,8 @@ pub(crate) struct Read {
 const PROMPT_LONG: &str = "\
 Has a server fill in a prompt, and prints its messages
 
-Each message begins with a line that names its role. Text is printed as it is; a picture, a sound or a resource as one \
-line that describes it. On a terminal control characters in a text are made visible. With --json the result is the object that the server sent. When an argument is missing that \
+Each message begins with a line that names its role. Text is printed as it is, also that of an embedded resource; a picture, a \
+sound or a link as one line that describes it. On a terminal control characters in a text are made visible. With --json the result is the object that the server sent. When an argument is missing that \
 the prompt requires, it is not asked for at all.
 
 Arguments are texts, given one by one, or together:
@@ -141,6 +151,9 @@ pub(crate) struct Prompt {
     /// The arguments as one JSON object of texts; arguments given as name=value override it
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
+    /// Asks for the prompt although a required argument is missing
+    #[arg(long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

@@ -212,7 +212,7 @@ fn the_words_of_an_example_mean_the_example() {
         ("text", r#""5""#, "text=5"),
         ("real", "1.5", "real=1.5"),
         ("list", r#"["a"]"#, "list=a"),
-        ("list", r#"["a","b"]"#, r#"list:=["a","b"]"#),
+        ("list", r#"["a","b"]"#, r#"list=["a","b"]"#),
         ("list", r#"["@a"]"#, r#"list:=["@a"]"#),
         ("text", r#""@a""#, r#"text:="@a""#),
         ("mixed", r#""5""#, r#"mixed:="5""#),

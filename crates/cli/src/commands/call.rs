@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpjoin::client::{Client, ClientError, TaskHandle, TaskOutcome, ToolCall};
 use mcpjoin::connection::CallEvent;
-use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
+use mcpjoin::proto::types::{CallToolParams, LoggingLevel, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw, code};
 use tokio::time::timeout;
 
@@ -28,6 +29,16 @@ const VERB: &str = "call";
 
 /// How long cancelling a task may take: as long as a server has to exit by itself.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How the result and the log messages are shown.
+struct Shape {
+    /// The size from which a content is written to a file.
+    spill: Option<usize>,
+    /// The folder for contents that are not text.
+    folder: Option<PathBuf>,
+    /// The level of log messages.
+    log_level: Option<LoggingLevel>,
+}
 
 /// The task that is waited for, if there is one.
 #[derive(Default)]
@@ -61,6 +72,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
     let current = CurrentTask::default();
+    let shape = Shape { spill: args.spill, folder: args.folder, log_level: args.log_level };
     if let Some(id) = args.task {
         if let Some(word) = operands.next() {
             let problem =
@@ -74,7 +86,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
             }
         };
         return Ok(with_tasks(ui, &invocation.target, &args.connect, None, on_signal, async |client| {
-            resume(ui, client, &current, &id, args.spill).await
+            resume(ui, client, &current, &id, &shape).await
         }));
     }
     let tool = match args.tool {
@@ -92,11 +104,11 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), on_signal, async |client| {
         let tool_name = shown(tool.as_ref());
         let tool_line = || typed.of_verb("tool", &tool_name);
-        let prepared = prepare(ui, client, tool, arguments, args.force, tool_line).await?;
+        let prepared = prepare(ui, client, tool, arguments, args.force, shape.log_level, tool_line).await?;
         if args.detach {
-            detach(ui, client, &tool_name, prepared, args.spill, resume_line).await
+            detach(ui, client, &tool_name, prepared, &shape, resume_line).await
         } else {
-            call(ui, client, &current, &tool_name, prepared, args.spill, resume_line).await
+            call(ui, client, &current, &tool_name, prepared, &shape, resume_line).await
         }
     }))
 }
@@ -109,6 +121,7 @@ async fn prepare(
     tool: String,
     arguments: Typed,
     force: bool,
+    log_level: Option<LoggingLevel>,
     tool_line: impl FnOnce() -> String,
 ) -> Result<ToolCall, Failure> {
     let listed = if force && !arguments.need_schema() { None } else { definition(ui, client, &tool).await? };
@@ -117,7 +130,7 @@ async fn prepare(
         Failure::usage(problem, format!("{} shows the parameters; --force sends the call all the same", tool_line()))
     })?;
     checked.notes.iter().for_each(|note| ui.note(note));
-    request::enable_logs(ui, client).await;
+    request::enable_logs(ui, client, log_level).await;
     let mut params = CallToolParams::new(tool);
     params.arguments = Some(checked.object);
     let call = client.call_tool_with(params);
@@ -151,7 +164,7 @@ async fn call(
     current: &CurrentTask,
     tool_name: &str,
     mut call: ToolCall,
-    spill: Option<usize>,
+    shape: &Shape,
     resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     request::show_events(
@@ -161,7 +174,7 @@ async fn call(
     )
     .await;
     match call.raw().await {
-        Ok(result) => print(ui, &named_tool(tool_name), &result, spill).await,
+        Ok(result) => print(ui, &named_tool(tool_name), &result, shape).await,
         Err(error) => {
             let failure = Failure::client(&error, Phase::Call);
             // Only this command knows the task. A task that the server has ended is not cancelled.
@@ -190,11 +203,11 @@ async fn resume(
     client: &Client,
     current: &CurrentTask,
     id: &str,
-    spill: Option<usize>,
+    shape: &Shape,
 ) -> Result<Exit, Failure> {
     // The task is assumed to exist before the server has responded: a signal may come earlier.
     *current.0.borrow_mut() = Some(client.task(id));
-    request::enable_logs(ui, client).await;
+    request::enable_logs(ui, client, shape.log_level).await;
     let mut result = client.task(id).result();
     request::show_events(
         ui,
@@ -211,7 +224,7 @@ async fn resume(
             _ => failure,
         }
     })?;
-    print(ui, &format!("task `{}`", visible::line(id)), &result, spill).await
+    print(ui, &format!("task `{}`", visible::line(id)), &result, shape).await
 }
 
 /// Starts the call as a task and prints its id, or the result if there is no task. `resume_line`: the command line that
@@ -221,7 +234,7 @@ async fn detach(
     client: &Client,
     tool_name: &str,
     call: ToolCall,
-    spill: Option<usize>,
+    shape: &Shape,
     resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     let mut call = call.start();
@@ -235,7 +248,7 @@ async fn detach(
         TaskOutcome::Task(task) => task,
         TaskOutcome::Result(result) => {
             ui.remark(&format!("{tool_name} was answered at once: there is no task"));
-            return print(ui, &named_tool(tool_name), &result, spill).await;
+            return print(ui, &named_tool(tool_name), &result, shape).await;
         }
         _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
     };
@@ -250,16 +263,15 @@ async fn detach(
     Ok(exit)
 }
 
-/// Prints the result. The exit code says whether the tool has failed. `what`: the tool or the task for messages;
-/// `spill`: the size from which a content is written to a file.
-async fn print(ui: &Ui, what: &str, result: &Raw, spill: Option<usize>) -> Result<Exit, Failure> {
+/// Prints the result. The exit code says whether the tool has failed. `what`: the tool or the task for messages.
+async fn print(ui: &Ui, what: &str, result: &Raw, shape: &Shape) -> Result<Exit, Failure> {
     let Some(members) = Object::of(result) else {
         return Err(Failure::bad_reply("the result is no object", Phase::Call));
     };
     if members.value("content").is_some_and(|content| content.kind() != Kind::Array) {
         return Err(Failure::bad_reply("the result has no array content", Phase::Call));
     }
-    let mut spill = Spill::new(ui, spill);
+    let mut spill = Spill::new(ui, shape.spill, shape.folder.clone());
     let exit = printed(ui, result, || page(&members, &mut spill)).await;
     if let Some(failure) = spill.broken().filter(|_| exit == Exit::Done) {
         return Err(failure);

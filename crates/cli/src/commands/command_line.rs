@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn the_line_of_another_verb_has_only_the_options_that_it_knows() {
         for (typed, line) in [
-            (&["-v", "--json", "--spill=1", "http://h/mcp", "t", "a=1"][..], "http://h/mcp t"),
+            (&["-v", "--spill=1", "http://h/mcp", "t", "a=1"][..], "http://h/mcp t"),
             (&["--era", "legacy", "-H", "A: b", "t", "a=1", "--", "sh", "-c", "x y"], "--era legacy -H 'A: b' t -- sh -c 'x y'"),
             (&["-c", "a.json", "name/t", "a=1"], "-c a.json name t"),
             (&["--server", "a b", "t"], "--server 'a b' t"),

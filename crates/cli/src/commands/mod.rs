@@ -165,6 +165,10 @@ fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
             let tip = ContextValue::StyledStrs(vec!["options stand after the verb".into()]);
             error.insert(ContextKind::Suggested, tip);
         }
+        if let (Some("call" | "prompt"), Some(name)) = (verb, unknown_option(argv, &error)) {
+            let tip = format!("an argument is written without dashes: {name}=VALUE");
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        }
     }
     if argv.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
         let text = error.render().to_string();
@@ -182,6 +186,14 @@ fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
         let _ = ui.clap(&error);
     }
     Exit::Usage
+}
+
+/// The name that an unknown long option would have as an argument of a tool.
+fn unknown_option(argv: &[OsString], error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = option.strip_prefix("--")?.split('=').next()?;
+    let is_typed = argv.iter().any(|word| word.to_string_lossy().starts_with(option.as_str()));
+    (is_typed && !name.is_empty()).then(|| shown(name.as_ref()))
 }
 
 /// Runs a verb.

@@ -29,7 +29,7 @@ pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failur
         .and_then(Typed::texts)
         .map_err(|problem| misuse(VERB, problem))?;
     Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
-        prompt(ui, client, name, arguments).await
+        prompt(ui, client, name, arguments, args.force).await
     }))
 }
 
@@ -38,6 +38,7 @@ async fn prompt(
     client: &Client,
     name: String,
     arguments: BTreeMap<String, String>,
+    force: bool,
 ) -> Result<Exit, Failure> {
     // A prompt that is not listed, or cannot be, is requested all the same: the server decides.
     let listed = match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::PROMPTS, &name)).await {
@@ -53,14 +54,14 @@ async fn prompt(
         let known = Argument::all_of(listed);
         let missing: Vec<&Argument> =
             known.iter().filter(|known| known.required && !arguments.contains_key(&known.name)).collect();
-        if !missing.is_empty() {
+        if !missing.is_empty() && !force {
             return Err(missing_arguments(&name, &missing, !arguments.is_empty()));
         }
         for given in arguments.keys().filter(|given| !known.iter().any(|known| known.name == **given)) {
             ui.note(&format!("{} lists no argument {}", shown(name.as_ref()), shown(given.as_ref())));
         }
     }
-    request::enable_logs(ui, client).await;
+    request::enable_logs(ui, client, None).await;
     let arguments = Some(arguments).filter(|arguments| !arguments.is_empty());
     let result = request::result(ui, client.get_prompt(name, arguments), Phase::Prompt).await?;
     let messages = Object::of(&result).and_then(|result| result.items("messages"));

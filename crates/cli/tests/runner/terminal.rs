@@ -97,7 +97,7 @@ fn busy(server: &str) -> String {
 #[test]
 fn i170_ctrl_c_ends_a_call_and_restores_the_terminal() {
     let script = busy("cat >/dev/null");
-    let call = ["call", "-v", "--era", "legacy", "x", "--", "sh", "-c", &script];
+    let call = ["call", "-v", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script];
     let seen = seen(&[], "ready", "^C", &call);
     assert_eq!(seen.exit, 130, "{:?}", seen.shown);
     assert!(seen.seconds < 5.0, "{}", seen.seconds);
@@ -106,7 +106,7 @@ fn i170_ctrl_c_ends_a_call_and_restores_the_terminal() {
 #[test]
 fn i170_ctrl_c_twice_ends_at_once_what_does_not_want_to_go() {
     let script = busy("trap '' TERM; while :; do sleep 1000 & wait; done");
-    let call = ["call", "-v", "--era", "legacy", "x", "--", "sh", "-c", &script];
+    let call = ["call", "-v", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script];
     let once = seen(&[], "ready", "^C", &call);
     assert_eq!(once.exit, 130, "{:?}", once.shown);
     assert!((2.0..6.0).contains(&once.seconds), "{}", once.seconds);
@@ -120,7 +120,7 @@ fn i170_ctrl_c_during_progress_leaves_no_line_behind() {
     let script = legacy(
         r#"read -r line; while :; do printf '%s\n' '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":'"$((n=n+1))"',"message":"working"}}'; sleep 0.02; done"#,
     );
-    let call = ["call", "--era", "legacy", "x", "--", "sh", "-c", &script];
+    let call = ["call", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script];
     let seen = seen(&[], "working", "+^C", &call);
     assert_eq!(seen.exit, 130, "{:?}", seen.shown);
     let last = remaining(&seen.shown);
