@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 
-use mcpjoin::proto::Raw;
+use mcpjoin::proto::{Kind, Raw};
 use serde_json::Value;
 
 use crate::config::similar;
@@ -243,7 +243,10 @@ fn typed_value(name: &str, values: &[Named], declared: Declared) -> Result<Strin
         },
         _ if !takes_array => {
             let proposed = propose(name, &as_typed(values));
-            return Err(format!("{} is given twice, and is not declared as an array{proposed}", quoted(name)));
+            return Err(format!(
+                "{} is given twice, and is not declared as an array{proposed}",
+                quoted(name)
+            ));
         }
         _ => values.iter().map(item).collect::<Option<Vec<Raw>>>().map(|items| array(&items)),
     };
@@ -310,12 +313,14 @@ pub(crate) fn words(schema: &Raw, arguments: &[(String, String)]) -> Vec<String>
     }
     let word = |(name, json): &(String, String)| {
         let declared = input.declared(name).unwrap_or(Declared::NOTHING);
-        // The value, or the one item of an array.
+        // The value, or the one item of an array. Objects show their form as JSON.
         let item = Raw::parse(json.clone()).ok().map(|value| match value.decode::<Vec<Raw>>() {
             Ok(items) if items.len() == 1 => items[0].clone(),
             _ => value,
         });
-        let text = item.map(|item| item.to_string_value().map_or_else(|| item.to_string(), |text| text.into_owned()));
+        let item = item.filter(|item| !matches!(item.kind(), Kind::Object | Kind::Array));
+        let text = item
+            .map(|item| item.to_string_value().map_or_else(|| item.to_string(), |text| text.into_owned()));
         let text = text.filter(|text| {
             let value = typed_value(name, &[Named::Word(text.clone())], declared);
             !text.starts_with('@') && value.as_ref() == Ok(json)
@@ -334,9 +339,8 @@ fn undeclared(schema: &Value, names: &[&str], is_valid: bool) -> Vec<String> {
     // A schema that describes other members expects them.
     let is_open = schema.get("additionalProperties").is_some_and(|open| open != false)
         || schema.get("patternProperties").is_some();
-    let unknown = names.iter().filter(|name| {
-        input.declared(name).is_some_and(|declared| !declared.is_property)
-    });
+    let unknown =
+        names.iter().filter(|name| input.declared(name).is_some_and(|declared| !declared.is_property));
     unknown
         .take(MAX_NOTED_NAMES)
         .filter_map(|name| {

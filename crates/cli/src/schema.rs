@@ -42,9 +42,9 @@ impl Node {
     fn read(raw: &Raw) -> Self {
         match raw.kind() {
             Kind::Object => match raw.decode::<Members<Raw>>() {
-                Ok(members) => {
-                    Self::Object(members.into_iter().map(|(name, member)| (name, Self::read(&member))).collect())
-                }
+                Ok(members) => Self::Object(
+                    members.into_iter().map(|(name, member)| (name, Self::read(&member))).collect(),
+                ),
                 Err(_) => Self::Leaf(raw.clone()),
             },
             Kind::Array => match raw.decode::<Vec<Raw>>() {

@@ -209,7 +209,8 @@ mod tests {
     /// The kinds of the argument `x`, and the steps that this took.
     fn said(root: &Value) -> (Option<String>, usize) {
         let mut schema = InputSchema::new(root);
-        let kinds = schema.declared("x").map(|declared| declared.kinds.names()).filter(|said| !said.is_empty());
+        let kinds =
+            schema.declared("x").map(|declared| declared.kinds.names()).filter(|said| !said.is_empty());
         (kinds, MAX_STEPS - schema.steps_left)
     }
 

@@ -98,7 +98,10 @@ fn a_repeated_name_is_an_array() {
     let problem = arguments(None, &["text=a", "text=b"]).unwrap_err();
     assert!(problem.contains("`text` is given twice"), "{problem}");
     let problem = arguments(None, &["numbers=1", "numbers=two"]).unwrap_err();
-    assert!(problem.starts_with("`numbers` must be an array, each item a number, got \"two\". Pass JSON: "), "{problem}");
+    assert!(
+        problem.starts_with("`numbers` must be an array, each item a number, got \"two\". Pass JSON: "),
+        "{problem}"
+    );
     let typed = Typed::read(None, &["a=1".into(), "a=2".into()], 1024).unwrap();
     assert!(typed.texts().unwrap_err().contains("`a` is given twice"));
 }
@@ -109,7 +112,10 @@ fn words_that_cannot_be_meant_are_refused_with_what_to_type() {
         ("real=two", "`real` must be a number, got \"two\""),
         ("whole=1.5", "`whole` must be an integer, got \"1.5\""),
         ("flag=yes", "`flag` must be true or false, got \"yes\""),
-        ("objects=a", r#"`objects` must be an array, each item an object, got "a". Pass JSON: 'objects:=[{"id":1}]'"#),
+        (
+            "objects=a",
+            r#"`objects` must be an array, each item an object, got "a". Pass JSON: 'objects:=[{"id":1}]'"#,
+        ),
         ("list:=\"a\"", r#"`list` must be an array, got "a". Pass JSON: 'list:=["text"]'"#),
         ("text", "`text` is not an argument; write text=VALUE, text:=JSON, @FILE or -"),
         ("text:1", "`text:1` is not an argument; write text=1"),
@@ -156,14 +162,23 @@ fn arguments_that_break_the_schema_are_refused_in_its_words() {
         (&["message=a", "count=1"], "`message` must have at least 2 characters, got \"a\""),
         (&["message=abcde", "count=1"], "`message` must have at most 4 characters, got \"abcde\""),
         (&["message=AB", "count=1"], "`message` must match the pattern \"^[a-z]*$\", got \"AB\""),
-        (&["message=ab", "count=1", "level=inf"], r#"`level` must be one of "debug","info", got "inf"; did you mean "info"?"#),
+        (
+            &["message=ab", "count=1", "level=inf"],
+            r#"`level` must be one of "debug","info", got "inf"; did you mean "info"?"#,
+        ),
         (&["message=ab", "count=1", "ids=1"], "`ids` must have at least 2 items, got [1]"),
         (&["message=ab", "count=1", "ids=1", "ids=1"], "`ids` must not have the same item twice, got [1,1]"),
         (&["message:=7", "count=1"], "`message` must be a string, got 7"),
-        (&["mesage=ab", "count=1"], "`message` is required; `mesage` is not an argument of this tool; did you mean `message`?"),
+        (
+            &["mesage=ab", "count=1"],
+            "`message` is required; `mesage` is not an argument of this tool; did you mean `message`?",
+        ),
         (&["message=ab", "count=1", "other=1"], "`other` is not an argument of this tool"),
         (&["message=ab", "count=1", "who={}"], "`who.name` is required"),
-        (&["message=ab", "count=1", "who:=1"], r#"`who` must be an object, got 1. Pass JSON: 'who:={"name":"example"}'"#),
+        (
+            &["message=ab", "count=1", "who:=1"],
+            r#"`who` must be an object, got 1. Pass JSON: 'who:={"name":"example"}'"#,
+        ),
     ] {
         let refused = checked(STRICT, None, words, false).unwrap_err();
         assert_eq!(refused, problem, "{words:?}");
@@ -198,7 +213,8 @@ fn arguments_are_sent_where_it_is_not_known_whether_they_fit() {
         (r#"{"allOf":[{"properties":{"a":{}}}]}"#, false),
     ] {
         let sent = checked(schema, None, &["a=1"], false).unwrap();
-        let notes = if noted { vec!["the tool declares no argument `a`; it is sent".to_owned()] } else { vec![] };
+        let notes =
+            if noted { vec!["the tool declares no argument `a`; it is sent".to_owned()] } else { vec![] };
         assert_eq!(sent.notes, notes, "{schema}");
     }
     let many: Vec<String> = (0..20).map(|number| format!("a{number}=1")).collect();
@@ -212,12 +228,12 @@ fn the_words_of_an_example_mean_the_example() {
         ("text", r#""5""#, "text=5"),
         ("real", "1.5", "real=1.5"),
         ("list", r#"["a"]"#, "list=a"),
-        ("list", r#"["a","b"]"#, r#"list=["a","b"]"#),
+        ("list", r#"["a","b"]"#, r#"list:=["a","b"]"#),
         ("list", r#"["@a"]"#, r#"list:=["@a"]"#),
         ("text", r#""@a""#, r#"text:="@a""#),
         ("mixed", r#""5""#, r#"mixed:="5""#),
-        ("map", "{}", "map={}"),
-        ("objects", r#"[{"id":1}]"#, r#"objects={"id":1}"#),
+        ("map", "{}", "map:={}"),
+        ("objects", r#"[{"id":1}]"#, r#"objects:=[{"id":1}]"#),
     ];
     let schema = Raw::parse(SCHEMA.to_owned()).unwrap();
     for (name, json, word) in given {
@@ -247,9 +263,8 @@ fn a_name_that_is_mistyped_is_known_by_what_was_not_given() {
         "additionalProperties": true
     }"#;
     let notes = |words: &[&str]| checked(schema, None, words, false).unwrap().notes;
-    let note = |name: &str, meant: &str| {
-        format!("the tool declares no argument `{name}`; did you mean `{meant}`?")
-    };
+    let note =
+        |name: &str, meant: &str| format!("the tool declares no argument `{name}`; did you mean `{meant}`?");
     assert_eq!(notes(&["mesage=a"]), [note("mesage", "message")]);
     assert_eq!(notes(&["mesage=a", "message=b", "messages=c"]), [""; 0]);
     assert_eq!(notes(&["count=1", "other=2"]), [""; 0]);

@@ -68,6 +68,8 @@ impl CurrentTask {
 
 /// Calls the tool, or waits for a task. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
+    let with_logs = args.log_level.map(|_| ui.with_logs());
+    let ui = with_logs.as_ref().unwrap_or(ui);
     let words = args.words.clone();
     let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
@@ -97,8 +99,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .map_err(|problem| misuse(VERB, problem))?;
     let named = tool.clone();
-    let typed =
-        CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
+    let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
     let resume_line = |id: &str| typed.resuming(id);
     let on_signal = async |_| drop(current.cancel().await);
     Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), on_signal, async |client| {
@@ -127,7 +128,10 @@ async fn prepare(
     let listed = if force && !arguments.need_schema() { None } else { definition(ui, client, &tool).await? };
     let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
     let checked = arguments.checked(schema, force).map_err(|problem| {
-        Failure::usage(problem, format!("{} shows the parameters; --force sends the call all the same", tool_line()))
+        Failure::usage(
+            problem,
+            format!("{} shows the parameters; --force sends the call all the same", tool_line()),
+        )
     })?;
     checked.notes.iter().for_each(|note| ui.note(note));
     request::enable_logs(ui, client, log_level).await;
@@ -152,7 +156,8 @@ async fn definition(ui: &Ui, client: &Client, tool: &str) -> Result<Option<Objec
             request::note_absent(ui, "tool", tool, absent);
             Ok(None)
         }
-        Err(failure) if failure.is_of_one_request() => Ok(None),
+        // A list above a limit is a failure of ours.
+        Err(failure) if failure.exit == Exit::ServerError => Ok(None),
         Err(failure) => Err(failure),
     }
 }

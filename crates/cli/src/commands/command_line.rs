@@ -86,7 +86,9 @@ impl CommandLine<'_> {
         };
         let is_kept = |name: &str| {
             let is_known = other_verb.get_arguments().any(|option| option.get_id() == name);
-            is_known && !CALL_OPTIONS.contains(&name) && (other == self.verb || !OUTPUT_OPTIONS.contains(&name))
+            is_known
+                && !CALL_OPTIONS.contains(&name)
+                && (other == self.verb || !OUTPUT_OPTIONS.contains(&name))
         };
         let mut words = self.argv.iter().skip(2).take_while(|word| *word != "--");
         while let Some(word) = words.next() {
@@ -164,7 +166,10 @@ mod tests {
     fn the_line_of_another_verb_has_only_the_options_that_it_knows() {
         for (typed, line) in [
             (&["-v", "--spill=1", "http://h/mcp", "t", "a=1"][..], "http://h/mcp t"),
-            (&["--era", "legacy", "-H", "A: b", "t", "a=1", "--", "sh", "-c", "x y"], "--era legacy -H 'A: b' t -- sh -c 'x y'"),
+            (
+                &["--era", "legacy", "-H", "A: b", "t", "a=1", "--", "sh", "-c", "x y"],
+                "--era legacy -H 'A: b' t -- sh -c 'x y'",
+            ),
             (&["-c", "a.json", "name/t", "a=1"], "-c a.json name t"),
             (&["--server", "a b", "t"], "--server 'a b' t"),
         ] {

@@ -95,8 +95,7 @@ pub(super) fn tool(tool: &Raw) -> String {
     }
     out.push('\n');
     lines(&mut out, "  ", &text(&tool, "description").unwrap_or_default());
-    for (heading, member, none) in
-        [("Parameters", "inputSchema", "  none\n"), ("Result", "outputSchema", "")]
+    for (heading, member, none) in [("Parameters", "inputSchema", "  none\n"), ("Result", "outputSchema", "")]
     {
         if let Some(schema) = tool.value(member) {
             properties(&mut out, heading, schema, none);

@@ -30,7 +30,9 @@ pub(super) fn page(contents: &[Raw]) -> String {
     page_of(contents, |content| {
         let text = match content.text("type").as_deref() {
             Some("text") => content.text("text"),
-            Some("resource") => content.value("resource").and_then(Object::of).and_then(|inner| inner.text("text")),
+            Some("resource") => {
+                content.value("resource").and_then(Object::of).and_then(|inner| inner.text("text"))
+            }
             _ => None,
         };
         text.unwrap_or_else(|| line(content))

@@ -11,6 +11,8 @@ use super::{MAX_DEPTH, MAX_STEPS, Node, Schema, View};
 const MAX_ITEMS: usize = 3;
 /// The longest text.
 const MAX_TEXT_CHARS: usize = 200;
+/// The alternatives that are tried.
+const MAX_CHOICES: usize = 4;
 /// The patterns for which a matching text is searched.
 const MAX_PATTERNS: usize = 20;
 
@@ -49,7 +51,21 @@ const NAMES: [(&str, &str); 14] = [
 const TEXT: &str = "text";
 /// Texts that are tried where a pattern must match.
 const CANDIDATES: [&str; 16] = [
-    TEXT, "a", "A", "abc", "ABC", "1", "example", "a-b", "a_b", "a1", "A1", "1.0.0", "/a", "a/b", "#aabbcc",
+    TEXT,
+    "a",
+    "A",
+    "abc",
+    "ABC",
+    "1",
+    "example",
+    "a-b",
+    "a_b",
+    "a1",
+    "A1",
+    "1.0.0",
+    "/a",
+    "a/b",
+    "#aabbcc",
     "2026-01-31",
 ];
 
@@ -57,12 +73,31 @@ struct Example<'a> {
     schema: &'a Schema,
     walk: Walk,
     patterns: usize,
+    /// Which of the alternatives that only require members is chosen.
+    choice: usize,
 }
 
 impl Schema {
     /// The required arguments with values as JSON, or the first argument whose value the schema names, where none is required.
     pub(crate) fn example(&self) -> Vec<(String, String)> {
-        let mut example = Example { schema: self, walk: Walk::new(MAX_STEPS), patterns: 0 };
+        let schema: Option<Value> = serde_json::from_str(&self.root.json()).ok();
+        let is_refused = |members: &[(String, String)]| {
+            let object = crate::object::write(members.iter().map(|(name, value)| (name, value)));
+            let object = serde_json::from_str(&object).ok();
+            let decided = schema.as_ref().zip(object).map(|(schema, object)| conforms(schema, &object));
+            matches!(decided, Some(Conformance::No(_)))
+        };
+        let first = self.example_with(0);
+        if !is_refused(&first) {
+            return first;
+        }
+        // Of alternatives that only require members another one may be meant.
+        let other = (1..MAX_CHOICES).map(|choice| self.example_with(choice)).find(|other| !is_refused(other));
+        other.unwrap_or(first)
+    }
+
+    fn example_with(&self, choice: usize) -> Vec<(String, String)> {
+        let mut example = Example { schema: self, walk: Walk::new(MAX_STEPS), patterns: 0, choice };
         let view = self.view(&self.root, &mut example.walk);
         let members = example.members(&view, 0);
         if !members.is_empty() || view.properties().is_empty() {
@@ -77,7 +112,7 @@ impl Schema {
 
     /// An example for one argument, as JSON.
     pub(crate) fn example_of(&self, name: &str) -> Option<String> {
-        let mut example = Example { schema: self, walk: Walk::new(MAX_STEPS), patterns: 0 };
+        let mut example = Example { schema: self, walk: Walk::new(MAX_STEPS), patterns: 0, choice: 0 };
         let view = self.view(&self.root, &mut example.walk);
         let (name, node) = view.properties().into_iter().find(|(known, _)| *known == name)?;
         Some(example.value(name, node, 1))
@@ -95,7 +130,8 @@ impl<'a> Example<'a> {
     /// The required members of an object.
     fn members(&mut self, view: &View<'a>, depth: usize) -> Vec<(String, String)> {
         let mut required = view.required();
-        required.extend(view.choices.iter().filter_map(|choice| choice.first()).flatten().cloned());
+        required
+            .extend(view.choices.iter().filter_map(|choices| choices.get(self.choice)).flatten().cloned());
         let mut members: Vec<(String, String)> = Vec::new();
         for (name, node) in view.properties() {
             if required.contains(name) {

@@ -57,7 +57,8 @@ impl<'a> Signature<'a> {
     }
 
     fn kind(&mut self, view: &View<'a>, depth: usize) -> String {
-        let mut kinds: Vec<String> = view.values().iter().take(MAX_VALUES).map(|value| value.shown()).collect();
+        let mut kinds: Vec<String> =
+            view.values().iter().take(MAX_VALUES).map(|value| value.shown()).collect();
         if view.values().len() > MAX_VALUES {
             kinds.push("…".into());
         }
@@ -109,6 +110,10 @@ impl<'a> Signature<'a> {
         let Some(items) = view.items() else { return "any[]".into() };
         let items = self.schema.view(items, &mut self.walk);
         let kind = self.kind(&items, depth);
-        if kind.contains(" | ") && !kind.starts_with('{') { format!("({kind})[]") } else { format!("{kind}[]") }
+        if kind.contains(" | ") && !kind.starts_with('{') {
+            format!("({kind})[]")
+        } else {
+            format!("{kind}[]")
+        }
     }
 }

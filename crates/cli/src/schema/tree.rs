@@ -234,7 +234,9 @@ fn facts(view: &View<'_>) -> Vec<String> {
             facts.push(format!("one of {}", shown.join(", ")));
         }
     }
-    if let Some(format) = view.text("format") {
+    // Of a number it is the width in the memory of the server.
+    let is_number = view.types().iter().any(|name| matches!(name.as_str(), "number" | "integer"));
+    if let Some(format) = view.text("format").filter(|_| !is_number) {
         facts.push(format!("format {}", named(&format)));
     }
     facts.extend(bounds(view, "minimum", "maximum", ""));
@@ -242,12 +244,14 @@ fn facts(view: &View<'_>) -> Vec<String> {
     facts.extend(number("exclusiveMinimum").map(|least| format!("more than {least}")));
     facts.extend(number("exclusiveMaximum").map(|most| format!("less than {most}")));
     facts.extend(number("multipleOf").map(|step| format!("a multiple of {step}")));
-    facts.extend(bounds(view, "minLength", "maxLength", " characters"));
-    facts.extend(view.text("pattern").map(|pattern| {
-        format!("matches {}", visible::cut_chars(&visible::line(&pattern), MAX_VALUE_CHARS))
-    }));
-    facts.extend(bounds(view, "minItems", "maxItems", " items"));
-    facts.extend(bounds(view, "minProperties", "maxProperties", " members"));
+    facts.extend(bounds(view, "minLength", "maxLength", "character"));
+    facts.extend(
+        view.text("pattern").map(|pattern| {
+            format!("matches {}", visible::cut_chars(&visible::line(&pattern), MAX_VALUE_CHARS))
+        }),
+    );
+    facts.extend(bounds(view, "minItems", "maxItems", "item"));
+    facts.extend(bounds(view, "minProperties", "maxProperties", "member"));
     if view.get("uniqueItems").is_some_and(|unique| unique.is("true")) {
         facts.push("no item twice".into());
     }
@@ -259,10 +263,16 @@ fn facts(view: &View<'_>) -> Vec<String> {
     facts
 }
 
-/// A range, of which one end may be missing.
-fn bounds(view: &View<'_>, least: &str, most: &str, unit: &str) -> Option<String> {
+/// A range, of which one end may be missing. `noun`: what is counted.
+fn bounds(view: &View<'_>, least: &str, most: &str, noun: &str) -> Option<String> {
     let number = |name: &str| view.get(name).filter(|node| node.number().is_some()).map(Node::shown);
-    Some(match (number(least), number(most)) {
+    let (least, most) = (number(least), number(most));
+    let unit = match most.as_ref().or(least.as_ref()) {
+        _ if noun.is_empty() => String::new(),
+        Some(count) if count == "1" => format!(" {noun}"),
+        _ => format!(" {noun}s"),
+    };
+    Some(match (least, most) {
         (Some(least), Some(most)) if least == most => format!("exactly {least}{unit}"),
         (Some(least), Some(most)) => format!("{least} to {most}{unit}"),
         (Some(least), None) => format!("at least {least}{unit}"),

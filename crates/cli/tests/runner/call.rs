@@ -27,7 +27,10 @@ fn words_take_the_type_that_the_tool_asks_for() {
     line("call demo: add a=two b=1").exits(2).says(&["(E_USAGE)", "`a` must be a number, got \"two\""]);
     line(r#"call demo: add a:="two" b:=1"#).exits(2).says(&["`a` must be a number, got \"two\""]);
     // With --force the server decides.
-    line(r#"call --force demo: add a:="two" b:=1"#).exits(5).says(&["sent because of --force: `a` must be a number"]);
+    line(r#"call --force demo: add a:="two" b:=1"#).exits(5);
+    line("call --force demo: add a=two b=1")
+        .exits(5)
+        .says(&["sent because of --force: `a` must be a number"]);
 }
 
 #[test]
@@ -178,15 +181,20 @@ fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() 
         ("call demo: echo --message hi", "an argument is written without dashes: message=VALUE"),
         ("call demo: echo message=@/nowhere/x", "for the text @/nowhere/x write message=@@/nowhere/x"),
         ("call demo: json_schema_2020_12_tool email=a other=1", "`other` is not an argument of this tool"),
-        ("call demo: json_schema_2020_12_tool email=a address=x",
-            "`address` must be an object, got \"x\". Pass JSON: 'address:={}'"),
+        (
+            "call demo: json_schema_2020_12_tool email=a address=x",
+            "`address` must be an object, got \"x\". Pass JSON: 'address:={}'",
+        ),
     ] {
         let ran = line(words).exits(2);
         assert_eq!(ran.stdout, "", "{words}");
         ran.says(&[said]);
     }
     let ran = line("call demo: echo message=hi other=1").exits(0);
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("hi\n", "the tool declares no argument `other`; it is sent\n"));
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("hi\n", "the tool declares no argument `other`; it is sent\n")
+    );
     assert_eq!(run(["call", "demo:", "echo", r#"{"message":"whole"}"#]).exits(0).stdout, "whole\n");
     assert_eq!(line("call demo: echo message=@@x").exits(0).stdout, "@x\n");
 }
@@ -201,7 +209,10 @@ fn the_example_of_every_tool_can_be_called() {
         let example = page.split("Example\n  mcpjoin ").nth(1).unwrap_or_else(|| panic!("{page}")).trim_end();
         assert!(example.starts_with("call demo: "), "{example}");
         // As a shell reads it. The server decides about what is no matter of its arguments.
-        let words = std::process::Command::new("sh").args(["-c", &format!("printf '%s\\n' {example}")]).output().unwrap();
+        let words = std::process::Command::new("sh")
+            .args(["-c", &format!("printf '%s\\n' {example}")])
+            .output()
+            .unwrap();
         let words = String::from_utf8(words.stdout).unwrap();
         if !matches!(name, "echo" | "add" | "json_schema_2020_12_tool" | "test_custom_header") {
             continue;
@@ -228,7 +239,11 @@ fn pictures_go_to_the_folder_that_is_named() {
     for number in [1, 2] {
         let path = folder.join(format!("{number}.png"));
         let ran = run(words).exits(0);
-        assert!(ran.stdout.contains(&format!("[image, image/png, 69 bytes, in {}]\n{{", path.display())), "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains(&format!("[image, image/png, 69 bytes, in {}]\n{{", path.display())),
+            "{}",
+            ran.stdout
+        );
         assert!(std::fs::read(&path).unwrap().starts_with(b"\x89PNG"));
     }
     std::fs::remove_dir_all(&folder).unwrap();
@@ -237,6 +252,10 @@ fn pictures_go_to_the_folder_that_is_named() {
 #[test]
 fn signatures_are_a_line_for_each_tool() {
     let ran = line("list --signatures demo:").exits(0);
-    assert!(ran.stdout.contains("\n  echo(message: string)\n  add(a: number, b: number)\n"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("\n  echo(message: string)\n  add(a: number, b: number)\n"),
+        "{}",
+        ran.stdout
+    );
     line("list --signatures --json demo:").exits(2);
 }

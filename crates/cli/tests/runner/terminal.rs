@@ -158,10 +158,10 @@ fn i167_nothing_that_a_server_says_drives_a_terminal() {
 printf '%s\n' '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":2,"progress":1,"message":"{HOSTILE}"}}}}' '{{"jsonrpc":"2.0","id":2,"result":{{"content":[{{"type":"text","text":"{HOSTILE}"}},{{"type":"{HOSTILE}"}}]}}}}'
 cat >/dev/null"#
     ));
-    let ran = with("call", &[], &["x"], &script);
+    let ran = with("call", &["--force"], &["x"], &script);
     assert_eq!(ran.exit, 0, "{:?}", ran.shown);
     harmless(&ran.shown);
-    let ran = with("call", &["--json"], &["x"], &script);
+    let ran = with("call", &["--force", "--json"], &["x"], &script);
     assert_eq!(ran.exit, 0, "{:?}", ran.shown);
     let json: Value = serde_json::from_str(&remaining(&ran.shown).replace('\n', "")).unwrap();
     let text: String = serde_json::from_str(&format!("\"{HOSTILE}\"")).unwrap();
@@ -174,7 +174,7 @@ read -r line; printf '%s\n' '{{"jsonrpc":"2.0","id":2,"result":{{}}}}' '{{"jsonr
 read -r line; printf '%s\n' '{{"jsonrpc":"2.0","id":3,"error":{{"code":1,"message":"{HOSTILE}","data":"{HOSTILE}"}}}}'
 cat >/dev/null"#
     ));
-    let ran = with("call", &["-vv"], &["x"], &script);
+    let ran = with("call", &["-vv", "--force"], &["x"], &script);
     assert_eq!(ran.exit, 5, "{:?}", ran.shown);
     harmless(&ran.shown);
 
