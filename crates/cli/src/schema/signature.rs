@@ -8,7 +8,7 @@ use crate::visible;
 /// The most characters of a signature.
 pub(super) const MAX_CHARS: usize = 2_000;
 /// Objects in objects below this depth are `object`.
-const MAX_SIGNATURE_DEPTH: usize = 3;
+const MAX_SIGNATURE_DEPTH: usize = 2;
 /// The most characters of a default.
 const MAX_DEFAULT_CHARS: usize = 40;
 
@@ -96,7 +96,7 @@ impl<'a> Signature<'a> {
 
     fn array(&mut self, view: &View<'a>, depth: usize) -> String {
         let tuple = view.get("prefixItems").map_or(&[][..], Node::items);
-        if depth >= MAX_SIGNATURE_DEPTH {
+        if depth > MAX_SIGNATURE_DEPTH {
             return "array".into();
         }
         if !tuple.is_empty() {
@@ -109,7 +109,9 @@ impl<'a> Signature<'a> {
         }
         let Some(items) = view.items() else { return "any[]".into() };
         let items = self.schema.view(items, &mut self.walk);
-        let kind = self.kind(&items, depth);
+        // The items may be such arrays again.
+        let is_array = items.types().iter().any(|name| name == "array");
+        let kind = self.kind(&items, depth + usize::from(is_array));
         if kind.contains(" | ") && !kind.starts_with('{') {
             format!("({kind})[]")
         } else {

@@ -122,6 +122,9 @@ fn a_schema_that_contains_itself_is_shown_once() {
         "node?: {value?: string, next?: {value?: string, next?: object, all?: object[]}, \
                                           all?: {value?: string, next?: object, all?: object[]}[]}"
     );
+    let arrays = r##"{"properties":{"x":{"type":"array","items":{"$ref":"#/properties/x"}}}}"##;
+    assert_eq!(schema(arrays).signature(), "x?: array[][][]");
+    assert_eq!(tree(arrays).lines().count(), 1);
     for own in [r##"{"$ref":"#"}"##, r##"{"allOf":[{"$ref":"#"}],"properties":{"a":{"$ref":"#"}}}"##] {
         assert!(tree(own).lines().count() <= 1, "{}", tree(own));
     }
