@@ -27,6 +27,7 @@ mod keyboard;
 mod object;
 mod progress;
 mod questions;
+mod schema;
 mod secret;
 mod target;
 mod ui;

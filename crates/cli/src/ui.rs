@@ -35,6 +35,8 @@ pub(crate) struct Ui {
     pub(crate) json: bool,
     quiet: bool,
     verbose: u8,
+    /// Log messages of the server are shown.
+    logs: bool,
     color: ColorChoice,
     /// Shared by all clones, so that a text that one of them hides is shown by none.
     hiding: Arc<RwLock<Hiding>>,
@@ -85,6 +87,7 @@ impl Ui {
             json: output.json,
             quiet: output.quiet,
             verbose: output.verbose,
+            logs: output.verbose > 0,
             color: match output.color {
                 When::Auto => automatic(),
                 When::Always => ColorChoice::Always,
@@ -401,6 +404,17 @@ impl Ui {
         if self.drawn.swap(false, Ordering::Relaxed) {
             let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
         }
+    }
+
+    /// Whether log messages of the server are shown: with `-v`, and where they were asked for.
+    pub(crate) const fn shows_logs(&self) -> bool {
+        self.logs
+    }
+
+    /// The same with log messages of the server.
+    #[must_use]
+    pub(crate) fn with_logs(&self) -> Self {
+        Self { logs: true, ..self.clone() }
     }
 
     pub(crate) const fn verbosity(&self) -> u8 {

@@ -4,26 +4,32 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::values::size;
+use mcpjoin::proto::types::LoggingLevel;
+
+use super::values::{log_level, size};
 use super::{Connect, Output, Questions, Words};
 
 const CALL_LONG: &str = "\
 Calls a tool of a server and prints its result
 
-Text is printed as it is; a picture, a sound or a resource as one line that describes it. On a terminal control \
-characters in a text are made visible. With --json the result is the object that the server sent.
+Text is printed as it is, also that of an embedded resource; a picture, a sound or a link as one line that describes it. On a \
+terminal control characters in a text are made visible. With --json the result is the object that the server sent.
 
 A part of a result that is larger than a MiB is not printed on a terminal: its bytes are written to a file in a new \
 folder (below TMPDIR), and the line in its place says which. Into a pipe or a file everything is printed. --spill SIZE is \
 another limit, for both; with --spill 1 each part goes to a file, pictures and sounds decoded.
 
 Arguments are given one by one, or together:
-  name=value    a value of the type that the tool's input schema asks for
-  name:=JSON    a value in JSON
+  name=value    a value of the type in the tool's input schema; repeat it for the items of an array
+  name=@FILE    the content of a file (name=@@x is the text @x)
+  name:=JSON    a value in JSON; name:=@FILE reads it from a file
+  '{...}'       an object in JSON
   @FILE         an object in JSON, read from a file
   -             an object in JSON, read from standard input
 
-A tool that the server runs as a task is followed to its end. Ctrl-C calls the task off. With --detach it is left to \
+Arguments that break the tool's schema (a wrong type, a value outside its enumeration or bounds, a missing required argument, or one that the schema does not allow) are refused, and nothing is sent: exit code 2. --force sends them all the same. An argument that the schema does not declare, but allows, is sent with a note. Where the schema cannot be decided, the server decides.
+
+A tool that the server runs as a task is followed to its end. Ctrl-C cancels the task. With --detach it is left to \
 run, and its id is printed; --task ID takes it up again, and prints the result as if it had been waited for. How long a \
 task and its result are kept is the server's choice.
 
@@ -39,9 +45,11 @@ The server is started for this one call. `mcpjoin shell` keeps it for several, a
     after_help = "Examples:\n  \
         mcpjoin call demo: echo message=hi\n  \
         mcpjoin call get-sum a=2 b=40 -- npx -y @modelcontextprotocol/server-everything\n  \
-        mcpjoin call --json ./my-server search 'filter:={\"lang\":\"en\"}'\n  \
+        mcpjoin call files read_multiple_files paths=a.txt paths=b.txt\n  \
+        mcpjoin call files write_file path=notes.md content=@notes.md\n  \
+        mcpjoin call --json ./my-server search '{\"filter\":{\"lang\":\"en\"}}'\n  \
         mcpjoin call --args '{\"message\":\"hi\"}' demo: echo\n  \
-        mcpjoin call --spill 1 demo: test_image_content\n  \
+        mcpjoin call --output pictures demo: test_image_content\n  \
         mcpjoin call ./my-server import @rows.json\n  \
         mcpjoin call --detach http://127.0.0.1:8080/mcp slow_compute seconds=600\n  \
         mcpjoin call --task 0f6e http://127.0.0.1:8080/mcp"
@@ -49,9 +57,12 @@ The server is started for this one call. `mcpjoin shell` keeps it for several, a
 pub(crate) struct Call {
     #[command(flatten)]
     pub(crate) words: Words,
-    /// The arguments as one JSON object; single ones that are given beside it win
+    /// The arguments as one JSON object; arguments given as name=value override it
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
+    /// Sends the call although its arguments break the tool's schema
+    #[arg(long)]
+    pub(crate) force: bool,
     /// The tool, in place of the operand TOOL: for a name that begins with a dash (`--tool=--x`)
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Option<String>,
@@ -65,6 +76,14 @@ pub(crate) struct Call {
     /// with KiB, MiB, GiB [default: 1MiB on a terminal, otherwise none]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "json")]
     pub(crate) spill: Option<usize>,
+    /// Writes pictures, sounds and other binary parts of the result to files in this folder (1.png, 2.wav), which is created
+    /// where it is missing
+    #[arg(short = 'o', long = "output", value_name = "DIR", conflicts_with = "json")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Asks the server for log messages from this level on, and shows them: debug, info, notice, warning, error, critical, alert
+    /// or emergency [default: info with -v, otherwise none]
+    #[arg(long, value_name = "LEVEL", value_parser = log_level)]
+    pub(crate) log_level: Option<LoggingLevel>,
     #[command(flatten)]
     pub(crate) questions: Questions,
     #[command(flatten)]
@@ -110,13 +129,15 @@ pub(crate) struct Read {
 const PROMPT_LONG: &str = "\
 Has a server fill in a prompt, and prints its messages
 
-Each message begins with a line that names its role. Text is printed as it is; a picture, a sound or a resource as one \
-line that describes it. On a terminal control characters in a text are made visible. With --json the result is the object that the server sent. When an argument is missing that \
+Each message begins with a line that names its role. Text is printed as it is, also that of an embedded resource; a picture, a \
+sound or a link as one line that describes it. On a terminal control characters in a text are made visible. With --json the result is the object that the server sent. When an argument is missing that \
 the prompt requires, it is not asked for at all.
 
 Arguments are texts, given one by one, or together:
   name=value    a text
+  name=@FILE    the content of a file (name=@@x is the text @x)
   name:=JSON    a text in JSON (\"two\\nlines\")
+  '{...}'       an object in JSON
   @FILE         an object in JSON, read from a file
   -             an object in JSON, read from standard input";
 
@@ -134,9 +155,12 @@ Arguments are texts, given one by one, or together:
 pub(crate) struct Prompt {
     #[command(flatten)]
     pub(crate) words: Words,
-    /// The arguments as one JSON object of texts; single ones that are given beside it win
+    /// The arguments as one JSON object of texts; arguments given as name=value override it
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
+    /// Asks for the prompt although a required argument is missing
+    #[arg(long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) questions: Questions,
     #[command(flatten)]

@@ -31,6 +31,7 @@ else is known. Without a server it is an object with servers: name, and server (
         mcpjoin list\n  \
         mcpjoin list --config .cursor/mcp.json --json\n  \
         mcpjoin list --describe files\n  \
+        mcpjoin list --signatures demo:\n  \
         mcpjoin list -v ./my-server\n  \
         mcpjoin list --json npx -y @modelcontextprotocol/server-everything\n\n\
         Options stand before the server's command: what follows its first word is its own."
@@ -44,6 +45,9 @@ pub(crate) struct List {
     /// description
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) describe: bool,
+    /// Shows each tool as one line with the types of its parameters, in place of its description
+    #[arg(long, conflicts_with_all = ["json", "describe"])]
+    pub(crate) signatures: bool,
     /// How many pages a list may have [default: 1000]
     #[arg(long, value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
     pub(crate) max_pages: Option<u32>,
@@ -119,7 +123,9 @@ pub(crate) struct Search {
 }
 
 const TOOL_LONG: &str = "\
-Shows a tool of a server: what it says of itself, and its parameters
+Shows a tool of a server: what it says of itself, its parameters, and a call of it
+
+The parameters are a tree: the members of an object and of the items of an array are below it. The example has a value for each required argument, which the schema allows as far as such a value is found.
 
 With --json the result is the tool's definition exactly as the server sent it.";
 

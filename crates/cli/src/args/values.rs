@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mcpjoin::proto::Version;
+use mcpjoin::proto::types::LoggingLevel;
 
 /// The maximum of a time: a day. A longer time is a typing error.
 const MAX_SECONDS: f64 = 86_400.0;
@@ -19,6 +20,14 @@ pub(super) fn version(word: &str) -> Result<Version, String> {
     }
     let known: Vec<&str> = Version::ALL.iter().map(Version::as_str).collect();
     Err(format!("the versions are {}", known.join(", ")))
+}
+
+/// Parses the level of log messages.
+pub(super) fn log_level(word: &str) -> Result<LoggingLevel, String> {
+    LoggingLevel::parse(word).ok_or_else(|| {
+        let known: Vec<&str> = LoggingLevel::ALL.into_iter().map(LoggingLevel::as_str).collect();
+        format!("the levels are {}", known.join(", "))
+    })
 }
 
 /// Parses a time above zero and up to a day.

@@ -2,16 +2,18 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpjoin::client::{Client, ClientError, TaskHandle, TaskOutcome, ToolCall};
 use mcpjoin::connection::CallEvent;
-use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
+use mcpjoin::proto::types::{CallToolParams, LoggingLevel, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw, code};
 use tokio::time::timeout;
 
+use super::next_command::CommandLine;
 use super::result_content::Spill;
-use super::{lists, misuse, operands, printed, request, resume_hint, unicode};
+use super::{lists, misuse, operands, printed, request, unicode};
 use crate::args::Call;
 use crate::arguments::Typed;
 use crate::config::ToolFilter;
@@ -28,6 +30,16 @@ const VERB: &str = "call";
 
 /// How long cancelling a task may take: as long as a server has to exit by itself.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How the result and the log messages are shown.
+struct Shape {
+    /// The size from which a content is written to a file.
+    spill: Option<usize>,
+    /// The folder for contents that are not text.
+    folder: Option<PathBuf>,
+    /// The level of log messages.
+    log_level: Option<LoggingLevel>,
+}
 
 /// The task that is waited for, if there is one.
 #[derive(Default)]
@@ -57,11 +69,14 @@ impl CurrentTask {
 
 /// Calls the tool, or waits for a task. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
+    let with_logs = args.log_level.map(|_| ui.with_logs());
+    let ui = with_logs.as_ref().unwrap_or(ui);
     let words = args.words.clone();
     let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
     let current = CurrentTask::default();
     let limit = limits(&args.connect).message;
     let connect = args.connect.answering(args.questions);
+    let shape = Shape { spill: args.spill, folder: args.folder, log_level: args.log_level };
     if let Some(id) = args.task {
         no_operand(&invocation.operands)?;
         // The task was started to outlive its command: only an interrupt cancels it.
@@ -76,7 +91,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
             &connect,
             |_| Ok(()),
             on_signal,
-            async |client| resume(ui, client, &current, &id, args.spill).await,
+            async |client| resume(ui, client, &current, &id, &shape).await,
         ));
     }
     let (tool, arguments) = read(invocation.operands, args.tool, args.args.as_deref(), limit)?;
@@ -85,15 +100,17 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
         plan.tools.permit(&named)?;
         if args.detach && plan.endpoint.child().is_some() { Err(ends_with_us(&plan.shown)) } else { Ok(()) }
     };
-    let resume_line = |id: &str| resume_hint::line(argv, &words, separated, &invocation.target, id);
+    let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
+    let resume_line = |id: &str| typed.resuming(id);
     let on_signal = async |_| drop(current.cancel().await);
     Ok(with_tasks(ui, &invocation.target, &connect, permit, on_signal, async |client| {
         let tool_name = shown(tool.as_ref());
-        let prepared = prepare(ui, client, tool, arguments).await?;
+        let tool_line = || typed.of_verb("tool", &tool_name);
+        let prepared = prepare(ui, client, tool, arguments, args.force, shape.log_level, tool_line).await?;
         if args.detach {
-            detach(ui, client, &tool_name, prepared, args.spill, false, resume_line).await
+            detach(ui, client, &tool_name, prepared, &shape, false, resume_line).await
         } else {
-            call(ui, client, &current, &tool_name, prepared, args.spill, resume_line).await
+            call(ui, client, &current, &tool_name, prepared, &shape, resume_line).await
         }
     }))
 }
@@ -116,19 +133,21 @@ pub(super) async fn in_session(
 ) -> Result<Exit, Failure> {
     let limit = limits(&args.connect).message;
     let operands = args.words.of_session(VERB)?;
+    let shape = Shape { spill: args.spill, folder: args.folder, log_level: args.log_level };
     if let Some(id) = args.task {
         no_operand(&operands)?;
-        return resume(ui, client, current, &id, args.spill).await;
+        return resume(ui, client, current, &id, &shape).await;
     }
     let (tool, arguments) = read(operands, args.tool, args.args.as_deref(), limit)?;
     filter.permit(&tool)?;
     let tool_name = shown(tool.as_ref());
-    let prepared = prepare(ui, client, tool, arguments).await?;
+    let tool_line = || format!("tool {tool_name}");
+    let prepared = prepare(ui, client, tool, arguments, args.force, shape.log_level, tool_line).await?;
     let resume_line = |id: &str| format!("call --task {}", shown(id.as_ref()));
     if args.detach {
-        detach(ui, client, &tool_name, prepared, args.spill, true, resume_line).await
+        detach(ui, client, &tool_name, prepared, &shape, true, resume_line).await
     } else {
-        call(ui, client, current, &tool_name, prepared, args.spill, resume_line).await
+        call(ui, client, current, &tool_name, prepared, &shape, resume_line).await
     }
 }
 
@@ -154,33 +173,29 @@ fn no_operand(operands: &[OsString]) -> Result<(), Failure> {
     Err(misuse(VERB, format!("--task takes up what was begun, and {} is one word too many", shown(word))))
 }
 
-/// Builds the call. Reads the definition of the tool if the arguments depend on its schema.
-async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<ToolCall, Failure> {
-    let listed = if arguments.need_schema() {
-        match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, &tool)).await? {
-            Ok(listed) => Some(listed),
-            Err(absent) => {
-                request::note_absent(ui, "tool", &tool, absent);
-                None
-            }
-        }
-    } else {
-        None
-    };
-    let schema: Option<serde_json::Value> = listed
-        .as_ref()
-        .and_then(|listed| listed.value("inputSchema"))
-        .and_then(|schema| serde_json::from_str(schema.as_str()).ok());
-    for (name, meant) in schema.as_ref().map(|schema| arguments.mistyped(schema)).unwrap_or_default() {
-        let (name, meant) = (shown(name.as_ref()), shown(meant.as_ref()));
-        ui.note(&format!("the tool has no argument {name}; did you mean {meant}?"));
-    }
-    let arguments = arguments.object_for(schema.as_ref()).map_err(|problem| {
-        Failure::usage(problem, "mcpjoin tool shows what a tool takes, list --json what each does")
+/// Builds the call. Reads the definition of the tool, with which the arguments are checked, unless `force` and nothing depends on
+/// it. `tool_line`: the command line that shows the parameters of the tool.
+async fn prepare(
+    ui: &Ui,
+    client: &Client,
+    tool: String,
+    arguments: Typed,
+    force: bool,
+    log_level: Option<LoggingLevel>,
+    tool_line: impl FnOnce() -> String,
+) -> Result<ToolCall, Failure> {
+    let listed = if force && !arguments.need_schema() { None } else { definition(ui, client, &tool).await? };
+    let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
+    let checked = arguments.checked(schema, force).map_err(|problem| {
+        Failure::usage(
+            problem,
+            format!("{} shows the parameters; --force sends the call all the same", tool_line()),
+        )
     })?;
-    request::enable_logs(ui, client).await;
+    checked.notes.iter().for_each(|note| ui.note(note));
+    request::enable_logs(ui, client, log_level).await;
     let mut params = CallToolParams::new(tool);
-    params.arguments = Some(arguments);
+    params.arguments = Some(checked.object);
     let call = client.call_tool_with(params);
     // The library does not need to read the definition again.
     Ok(match listed.map(|listed| listed.value("execution").and_then(|said| said.decode().ok())) {
@@ -192,6 +207,20 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
     })
 }
 
+/// The definition of the tool. `None` where the server does not list it, or cannot: then the server decides about the call.
+async fn definition(ui: &Ui, client: &Client, tool: &str) -> Result<Option<Object>, Failure> {
+    match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, tool)).await {
+        Ok(Ok(listed)) => Ok(Some(listed)),
+        Ok(Err(absent)) => {
+            request::note_absent(ui, "tool", tool, absent);
+            Ok(None)
+        }
+        // A list above a limit is a failure of ours.
+        Err(failure) if failure.exit == Exit::ServerError => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
 /// Waits for the result, also if the call becomes a task. `resume_line`: the command line that continues the task.
 async fn call(
     ui: &Ui,
@@ -199,7 +228,7 @@ async fn call(
     current: &CurrentTask,
     tool_name: &str,
     mut call: ToolCall,
-    spill: Option<usize>,
+    shape: &Shape,
     resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     request::show_events(
@@ -209,7 +238,7 @@ async fn call(
     )
     .await;
     match call.raw().await {
-        Ok(result) => print(ui, tool_name, &result, spill).await,
+        Ok(result) => print(ui, &named_tool(tool_name), &result, shape).await,
         Err(error) => {
             let failure = Failure::client(&error, Phase::Call);
             // Only this command knows the task. A task that the server has ended is not cancelled.
@@ -227,17 +256,22 @@ async fn call(
     }
 }
 
+/// The tool in a message.
+fn named_tool(name: &str) -> String {
+    format!("tool `{name}`")
+}
+
 /// Waits for the result of a task.
 async fn resume(
     ui: &Ui,
     client: &Client,
     current: &CurrentTask,
     id: &str,
-    spill: Option<usize>,
+    shape: &Shape,
 ) -> Result<Exit, Failure> {
     // The task is assumed to exist before the server has responded: a signal may come earlier.
     *current.0.borrow_mut() = Some(client.task(id));
-    request::enable_logs(ui, client).await;
+    request::enable_logs(ui, client, shape.log_level).await;
     let mut result = client.task(id).result();
     request::show_events(
         ui,
@@ -249,12 +283,12 @@ async fn resume(
         let failure = Failure::client(&error, Phase::Call);
         match error.remote() {
             Some(remote) if remote.code == code::METHOD_NOT_FOUND => {
-                failure.hint("this server has no tasks: begin it again, without --task")
+                failure.hint("this server has no tasks: call the tool again, without --task")
             }
             _ => failure,
         }
     })?;
-    print(ui, &format!("the task {}", shown(id.as_ref())), &result, spill).await
+    print(ui, &format!("task `{}`", visible::line(id)), &result, shape).await
 }
 
 /// Starts the call as a task and prints its id, or the result if there is no task. `stays`: the session goes on;
@@ -264,7 +298,7 @@ async fn detach(
     client: &Client,
     tool_name: &str,
     call: ToolCall,
-    spill: Option<usize>,
+    shape: &Shape,
     stays: bool,
     resume_line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
@@ -279,7 +313,7 @@ async fn detach(
         TaskOutcome::Task(task) => task,
         TaskOutcome::Result(result) => {
             ui.remark(&format!("{tool_name} was answered at once: there is no task"));
-            return print(ui, tool_name, &result, spill).await;
+            return print(ui, &named_tool(tool_name), &result, shape).await;
         }
         _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
     };
@@ -292,22 +326,21 @@ async fn detach(
     Ok(exit)
 }
 
-/// Prints the result. The exit code says whether the tool has failed. `what`: the tool or the task for messages;
-/// `spill`: the size from which a content is written to a file.
-async fn print(ui: &Ui, what: &str, result: &Raw, spill: Option<usize>) -> Result<Exit, Failure> {
+/// Prints the result. The exit code says whether the tool has failed. `what`: the tool or the task for messages.
+async fn print(ui: &Ui, what: &str, result: &Raw, shape: &Shape) -> Result<Exit, Failure> {
     let Some(members) = Object::of(result) else {
         return Err(Failure::bad_reply("the result is no object", Phase::Call));
     };
     if members.value("content").is_some_and(|content| content.kind() != Kind::Array) {
         return Err(Failure::bad_reply("the result has no array content", Phase::Call));
     }
-    let mut spill = Spill::new(ui, spill);
+    let mut spill = Spill::new(ui, shape.spill, shape.folder.clone());
     let exit = printed(ui, result, || page(&members, &mut spill)).await;
     if let Some(failure) = spill.broken().filter(|_| exit == Exit::Done) {
         return Err(failure);
     }
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
-        ui.remark(&format!("{what} says that it has failed"));
+        ui.remark(&format!("{what} returned an error"));
         return Ok(Exit::ServerError);
     }
     Ok(exit)

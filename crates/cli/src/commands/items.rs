@@ -1,17 +1,15 @@
-//! An item of a list for a person: in a row, or in full. Escapes all texts of a server.
+//! An item of a list for a person: in a row, as a signature, or in full. Escapes all texts of a server.
 //!
 //! Used by `list`, `search` and `tool`.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 
 use mcpjoin::proto::Raw;
-use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
 use super::lists::{Section, TOOLS};
-use crate::arguments::Schema;
 use crate::object::Object;
+use crate::schema::Schema;
 use crate::ui::{HEADING, NAME};
 use crate::visible;
 
@@ -88,7 +86,7 @@ fn lines(out: &mut String, indent: &str, text: &str) {
     }
 }
 
-/// A tool: its name and its description, then a line for each parameter.
+/// A tool: its name and its description, then its parameters as a tree.
 pub(super) fn tool(tool: &Raw) -> String {
     let Some(tool) = Object::of(tool) else { return String::new() };
     let mut out = format!("{HEADING}{}{HEADING:#}", visible::line(&text(&tool, "name").unwrap_or_default()));
@@ -97,9 +95,10 @@ pub(super) fn tool(tool: &Raw) -> String {
     }
     out.push('\n');
     lines(&mut out, "  ", &text(&tool, "description").unwrap_or_default());
-    for (heading, member) in [("Parameters", "inputSchema"), ("Result", "outputSchema")] {
+    for (heading, member, none) in [("Parameters", "inputSchema", "  none\n"), ("Result", "outputSchema", "")]
+    {
         if let Some(schema) = tool.value(member) {
-            properties(&mut out, heading, schema);
+            properties(&mut out, heading, schema, none);
         }
     }
     if let Some(annotations) = tool.value("annotations").and_then(Object::of) {
@@ -115,33 +114,28 @@ pub(super) fn tool(tool: &Raw) -> String {
     out
 }
 
-/// Writes a line for each property of a schema, in its order, and its description below.
-fn properties(out: &mut String, heading: &str, raw: &Raw) {
-    let properties = Object::of(raw).and_then(|schema| Object::of(schema.value("properties")?));
-    let Some(properties) = properties else { return };
-    let schema: Value = serde_json::from_str(raw.as_str()).unwrap_or_default();
-    let required = schema.get("required").and_then(Value::as_array);
-    let required: HashSet<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
-    let mut kinds = Schema::new(&schema);
-    let mut text = String::new();
-    for (name, property) in properties {
-        let mut about = kinds.said(&name).unwrap_or_else(|| "anything".into());
-        about.push_str(if required.contains(name.as_str()) { ", required" } else { "" });
-        let property = Object::of(&property);
-        let value = |member: &str| property.as_ref().and_then(|property| property.value(member));
-        if let Some(values) = value("enum") {
-            let _ = write!(about, ", one of {}", values.as_str());
-        }
-        if let Some(default) = value("default") {
-            let _ = write!(about, ", default {}", default.as_str());
-        }
-        let _ = writeln!(text, "  {NAME}{}{NAME:#}  {}", visible::line(&name), visible::line(&about));
-        let description = property.as_ref().and_then(|property| property.text("description"));
-        lines(&mut text, "      ", &description.unwrap_or_default());
+/// Writes the properties of a schema as a tree.
+fn properties(out: &mut String, heading: &str, raw: &Raw, none: &str) {
+    let tree = match Schema::read(raw) {
+        Some(schema) => schema.tree(2),
+        None => "  (the schema is too large to be shown: --json shows it)\n".into(),
+    };
+    let tree = if tree.is_empty() { none } else { &tree };
+    if !tree.is_empty() {
+        let _ = write!(out, "{HEADING}{heading}{HEADING:#}\n{tree}");
     }
-    if !text.is_empty() {
-        let _ = write!(out, "{HEADING}{heading}{HEADING:#}\n{text}");
-    }
+}
+
+/// A tool as one line: its name with the types of its parameters.
+pub(super) fn signature(tool: &Raw) -> String {
+    let Some(tool) = Object::of(tool) else { return "(not an object)".into() };
+    let schema = tool.value("inputSchema").map(Schema::read);
+    let parameters = match schema {
+        Some(Some(schema)) => schema.signature(),
+        Some(None) => "…".into(),
+        None => String::new(),
+    };
+    format!("{NAME}{}{NAME:#}({parameters})", name(&TOOLS, &tool))
 }
 
 /// The width of the widest name that is aligned.

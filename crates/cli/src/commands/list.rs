@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use mcpjoin::client::Client;
 use tokio::sync::{Semaphore, mpsc};
 
+pub(super) use self::output::Detail;
 use self::output::Output;
 use super::lists::{
     ALL, MAX_PAGES, Part, Section, ServerFacts, ServerPart, Stopped, read, read_each, report_server_failures,
@@ -20,16 +21,26 @@ use crate::failure::Failure;
 use crate::progress::Waiting;
 use crate::ui::Ui;
 
+/// How much of each item is shown.
+pub(super) const fn detail(args: &List) -> Detail {
+    match (args.describe, args.signatures) {
+        (true, _) => Detail::Whole,
+        (false, true) => Detail::Signatures,
+        (false, false) => Detail::Rows,
+    }
+}
+
 /// Lists what the server has, or every server of the configuration. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
-    let (describe, max_pages) = (args.describe, args.max_pages.map_or(MAX_PAGES, |pages| pages as usize));
+    let max_pages = args.max_pages.map_or(MAX_PAGES, |pages| pages as usize);
+    let detail = detail(&args);
     if args.words.is_empty() && args.connect.server.is_none() {
-        return every(ui, &args.connect.answering(args.questions), describe, max_pages);
+        return every(ui, &args.connect.answering(args.questions), detail, max_pages);
     }
     let target = target_of(ui, "list", &args.connect, args.words, escaped)?;
     let connect = args.connect.answering(args.questions);
     Ok(with_server(ui, &target, &connect, async |client, about| {
-        list(ui, client, about, &ALL, describe, max_pages).await
+        list(ui, client, about, &ALL, detail, max_pages).await
     }))
 }
 
@@ -39,12 +50,12 @@ pub(super) async fn list(
     client: &Client,
     about: &About,
     wanted: &[&'static Section],
-    describe: bool,
+    detail: Detail,
     max_pages: usize,
 ) -> Result<Exit, Failure> {
     let facts = ServerFacts::of(client);
     ui.styled_remark(&facts.header);
-    let mut output = Output::new(ui, describe, false);
+    let mut output = Output::new(ui, detail, false);
     output.begin_server(None, facts);
     // Reading and writing take turns: the line of progress would mix with the output, and a second page would be in memory.
     let (parts, mut received) = mpsc::channel(1);
@@ -96,9 +107,9 @@ pub(super) async fn list(
     }
 }
 
-fn every(ui: &Ui, connect: &Connect, describe: bool, max_pages: usize) -> Result<Exit, Failure> {
+fn every(ui: &Ui, connect: &Connect, detail: Detail, max_pages: usize) -> Result<Exit, Failure> {
     read_each(ui, connect, &ALL, max_pages, async |servers, stop| {
-        let mut output = Output::new(ui, describe, true);
+        let mut output = Output::new(ui, detail, true);
         let mut failures = Vec::new();
         for server in servers {
             if let Err(Stopped) = one_of_several(ui, &mut output, server, &mut failures, stop).await {

@@ -12,12 +12,12 @@ mod items;
 mod list;
 mod listening;
 mod lists;
+mod next_command;
 mod ping;
 mod prompt;
 mod read;
 mod request;
 mod result_content;
-mod resume_hint;
 mod search;
 mod serve;
 mod servers;
@@ -29,7 +29,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use mcpjoin::proto::Raw;
 use serde::Serialize;
@@ -105,7 +105,7 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         }
         Verb::Diff(args) => run_verb(&Ui::new(&args.output), |ui| diff::run(ui, args, separated)),
         Verb::Search(args) => run_verb(&Ui::new(&args.output), |ui| search::run(ui, &args)),
-        Verb::Tool(args) => run_verb(&Ui::new(&args.output), |ui| tool::run(ui, args, separated)),
+        Verb::Tool(args) => run_verb(&Ui::new(&args.output), |ui| tool::run(ui, args, &argv, separated)),
         Verb::Call(args) => run_verb(&Ui::new(&args.output), |ui| call::run(ui, args, &argv, separated)),
         Verb::Read(args) => run_verb(&Ui::new(&args.output), |ui| read::run(ui, args, separated)),
         Verb::Prompt(args) => run_verb(&Ui::new(&args.output), |ui| prompt::run(ui, args, separated)),
@@ -180,16 +180,20 @@ fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
     if let Some(failure) = command_line::answer(argv, error.kind()) {
         return report_refused(argv, &failure);
     }
+    let verb = argv.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
     if error.kind() == ErrorKind::UnknownArgument {
         // clap suggests to write it behind `--`, where it would be part of the server's command.
         error.remove(ContextKind::Suggested);
+        if let (Some("call" | "prompt"), Some(name)) = (verb, unknown_option(argv, &error)) {
+            let tip = format!("an argument is written without dashes: {name}=VALUE");
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        }
     }
     if wants_json(argv) {
         let text = error.render().to_string();
         let words: Vec<&str> =
             text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
         let message = words.join(" ");
-        let verb = argv.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
         let hint = match verb.filter(|verb| Cli::command().find_subcommand(verb).is_some()) {
             Some(verb) => format!("mcpjoin help {verb}"),
             None => "mcpjoin help".into(),
@@ -213,6 +217,14 @@ fn wants_json(argv: &[OsString]) -> bool {
 fn report_refused(argv: &[OsString], failure: &Failure) -> Exit {
     let output = Output { json: wants_json(argv), verbose: 0, quiet: false, color: When::Auto };
     exit_of(&Ui::new(&output), Err(failure.clone()))
+}
+
+/// The name that an unknown long option would have as an argument of a tool.
+fn unknown_option(argv: &[OsString], error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = option.strip_prefix("--")?.split('=').next()?;
+    let is_typed = argv.iter().any(|word| word.to_string_lossy().starts_with(option.as_str()));
+    (is_typed && !name.is_empty()).then(|| shown(name.as_ref()))
 }
 
 /// Runs a verb.

@@ -27,7 +27,7 @@ pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failur
     let (name, arguments) = read(invocation.operands, args.args.as_deref(), limit)?;
     let connect = args.connect.answering(args.questions);
     Ok(with_server(ui, &invocation.target, &connect, async |client, _| {
-        prompt(ui, client, name, arguments).await
+        prompt(ui, client, name, arguments, args.force).await
     }))
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failur
 pub(super) async fn in_session(ui: &Ui, client: &Client, args: Prompt) -> Result<Exit, Failure> {
     let limit = limits(&args.connect).message;
     let (name, arguments) = read(args.words.of_session(VERB)?, args.args.as_deref(), limit)?;
-    prompt(ui, client, name, arguments).await
+    prompt(ui, client, name, arguments, args.force).await
 }
 
 /// The name and the arguments. `limit`: the most bytes of a file.
@@ -56,6 +56,7 @@ async fn prompt(
     client: &Client,
     name: String,
     arguments: BTreeMap<String, String>,
+    force: bool,
 ) -> Result<Exit, Failure> {
     // A prompt that is not listed, or cannot be, is requested all the same: the server decides.
     let listed = match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::PROMPTS, &name)).await {
@@ -71,14 +72,14 @@ async fn prompt(
         let known = Argument::all_of(listed);
         let missing: Vec<&Argument> =
             known.iter().filter(|known| known.required && !arguments.contains_key(&known.name)).collect();
-        if !missing.is_empty() {
+        if !missing.is_empty() && !force {
             return Err(missing_arguments(&name, &missing, !arguments.is_empty()));
         }
         for given in arguments.keys().filter(|given| !known.iter().any(|known| known.name == **given)) {
             ui.note(&format!("{} lists no argument {}", shown(name.as_ref()), shown(given.as_ref())));
         }
     }
-    request::enable_logs(ui, client).await;
+    request::enable_logs(ui, client, None).await;
     let arguments = Some(arguments).filter(|arguments| !arguments.is_empty());
     let result = request::result(ui, client.get_prompt(name, arguments), Phase::Prompt).await?;
     let messages = Object::of(&result).and_then(|result| result.items("messages"));

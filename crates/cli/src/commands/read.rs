@@ -46,7 +46,7 @@ pub(super) async fn read(
     uri: String,
     file: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
-    request::enable_logs(ui, client).await;
+    request::enable_logs(ui, client, None).await;
     let result = request::result(ui, client.read_resource(uri.as_str()), Phase::Read).await?;
     let contents = Object::of(&result).and_then(|result| result.items("contents"));
     let Some(contents) = contents else {

@@ -17,14 +17,17 @@ use crate::ui::Ui;
 /// The lowest level of the log messages that `-v` shows.
 const LOG_LEVEL: LoggingLevel = LoggingLevel::Info;
 
-/// Asks for log messages if they are shown and the server has them.
-pub(super) async fn enable_logs(ui: &Ui, client: &Client) {
-    if ui.verbosity() == 0
-        || client.peer().server_capabilities().is_none_or(|server| server.logging.is_none())
-    {
+/// Asks for log messages if they are shown and the server has them. `asked`: the level that the user has chosen, with which they
+/// are shown without `-v`, too.
+pub(super) async fn enable_logs(ui: &Ui, client: &Client, asked: Option<LoggingLevel>) {
+    let Some(level) = asked.or_else(|| (ui.verbosity() > 0).then_some(LOG_LEVEL)) else { return };
+    if client.peer().server_capabilities().is_none_or(|server| server.logging.is_none()) {
+        if asked.is_some() {
+            ui.note("this server declares no log messages: --log-level has no effect");
+        }
         return;
     }
-    if let Err(error) = client.set_level(LOG_LEVEL).await {
+    if let Err(error) = client.set_level(level).await {
         ui.note(&format!("there will be no log messages: {error}"));
     }
 }

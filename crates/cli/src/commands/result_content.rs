@@ -25,11 +25,17 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Each content on its own lines: a text as it is, and one line for each other content.
+/// Each content on its own lines: a text as it is, also that of an embedded resource, and one line for each other content.
 pub(super) fn page(contents: &[Raw]) -> String {
-    page_of(contents, |content| match (content.text("type").as_deref(), content.text("text")) {
-        (Some("text"), Some(text)) => text,
-        _ => line(content),
+    page_of(contents, |content| {
+        let text = match content.text("type").as_deref() {
+            Some("text") => content.text("text"),
+            Some("resource") => {
+                content.value("resource").and_then(Object::of).and_then(|inner| inner.text("text"))
+            }
+            _ => None,
+        };
+        text.unwrap_or_else(|| line(content))
     })
 }
 
@@ -121,16 +127,19 @@ pub(super) struct Spill<'a> {
     limit: Option<usize>,
     /// Created for the first file.
     folder: Option<PathBuf>,
+    /// The user has named the folder: every content that is not text goes there.
+    is_named: bool,
     count: usize,
     /// The last content that is not valid base64.
     broken: Option<Failure>,
 }
 
 impl<'a> Spill<'a> {
-    /// `asked`: the limit that the user has given. Without it only a terminal has a limit.
-    pub(super) fn new(ui: &'a Ui, asked: Option<usize>) -> Self {
+    /// `asked`: the limit that the user has given. Without it only a terminal has a limit. `folder`: the folder that the user has
+    /// named, which is created where it is missing.
+    pub(super) fn new(ui: &'a Ui, asked: Option<usize>, folder: Option<PathBuf>) -> Self {
         let limit = asked.or_else(|| ui.shows_results().then_some(ON_A_TERMINAL));
-        Self { ui, limit, folder: None, count: 0, broken: None }
+        Self { ui, limit, is_named: folder.is_some(), folder, count: 0, broken: None }
     }
 
     /// The contents of a result as [`page`] has them. Contents above the limit are written to files.
@@ -169,11 +178,12 @@ impl<'a> Spill<'a> {
         // Base64 is longer than its data.
         let longest =
             ["text", "data", "blob"].iter().filter_map(|name| Some(facts.value(name)?.len())).max()?;
-        if !self.is_over(longest) {
+        let is_wanted = self.is_named && facts.value("text").is_none();
+        if !is_wanted && !self.is_over(longest) {
             return None;
         }
         let bytes = match bytes(facts)? {
-            Ok(bytes) if self.is_over(bytes.len()) => bytes,
+            Ok(bytes) if is_wanted || self.is_over(bytes.len()) => bytes,
             Ok(_) => return None,
             Err(error) => return self.undecoded(piece, facts, &error.to_string()),
         };
@@ -218,9 +228,12 @@ impl<'a> Spill<'a> {
                 Some(path)
             }
             Err(error) => {
-                let folder = std::env::temp_dir();
+                let (folder, other) = match &self.folder {
+                    Some(folder) if self.is_named => (folder.clone(), "--output"),
+                    _ => (std::env::temp_dir(), "TMPDIR"),
+                };
                 self.ui.warning(&format!(
-                    "what is too large to be shown cannot be written to {}: {error}; TMPDIR names another folder",
+                    "a part of the result cannot be written to {}: {error}; {other} names another folder",
                     shown(folder.as_os_str())
                 ));
                 None
@@ -233,12 +246,23 @@ impl<'a> Spill<'a> {
             Some(folder) => folder.clone(),
             None => self.folder.insert(new_folder(&std::env::temp_dir())?).clone(),
         };
-        self.count += 1;
-        let path = folder.join(format!("{}.{extension}", self.count));
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-        file.write_all(bytes)?;
-        file.flush()?;
-        Ok(path)
+        if self.is_named && self.count == 0 {
+            std::fs::create_dir_all(&folder)?;
+        }
+        loop {
+            self.count += 1;
+            let path = folder.join(format!("{}.{extension}", self.count));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(mut file) => {
+                    file.write_all(bytes)?;
+                    file.flush()?;
+                    return Ok(path);
+                }
+                // A file of the user stays as it is.
+                Err(error) if self.is_named && error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

@@ -169,7 +169,9 @@ impl Running<'_> {
             match input {
                 Input::Watch(uri) => watch(&ui, &client, uri).await,
                 Input::Log(level) => log(&client, level).await,
-                Input::List(wanted) => list::list(&ui, &client, about, &wanted, false, MAX_PAGES).await,
+                Input::List(wanted) => {
+                    list::list(&ui, &client, about, &wanted, list::Detail::Rows, MAX_PAGES).await
+                }
                 Input::Verb(verb) => verb_in_session(&ui, &client, about, *verb, &current).await,
                 _ => Ok(Exit::Done),
             }
@@ -318,7 +320,7 @@ async fn verb_in_session(
         Verb::List(args) => {
             no_words("list", &args.words)?;
             let max_pages = args.max_pages.map_or(MAX_PAGES, |pages| pages as usize);
-            list::list(ui, client, about, &ALL, args.describe, max_pages).await
+            list::list(ui, client, about, &ALL, list::detail(&args), max_pages).await
         }
         Verb::Info(args) => {
             no_words("info", &args.words)?;

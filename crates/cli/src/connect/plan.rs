@@ -476,7 +476,7 @@ fn client(ui: &Ui, connect: &Connect, limits: Limits) -> Result<(ClientBuilder, 
     if let Some(version) = &connect.protocol_version {
         client = client.protocol_version(version.clone());
     }
-    if ui.verbosity() > 0 {
+    if ui.shows_logs() {
         let ui = ui.clone();
         client = client.on_notification(move |notification| events::show_log_message(&ui, &notification));
     }

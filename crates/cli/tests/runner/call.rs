@@ -24,9 +24,13 @@ fn words_take_the_type_that_the_tool_asks_for() {
     assert_eq!(result["structuredContent"], json!({"sum": 42.0}));
     // The schema of `echo` requires a string, so the value stays a string.
     assert_eq!(line("call demo: echo message=5").exits(0).stdout, "5\n");
-    line("call demo: add a=two b=1").exits(2).says(&["(E_USAGE)", "a number", "a:=JSON"]);
-    // A JSON value is passed on unchanged, and the server validates it.
-    line(r#"call demo: add a:="two" b:=1"#).exits(5);
+    line("call demo: add a=two b=1").exits(2).says(&["(E_USAGE)", "`a` must be a number, got \"two\""]);
+    line(r#"call demo: add a:="two" b:=1"#).exits(2).says(&["`a` must be a number, got \"two\""]);
+    // With --force the server decides.
+    line(r#"call --force demo: add a:="two" b:=1"#).exits(5);
+    line("call --force demo: add a=two b=1")
+        .exits(5)
+        .says(&["sent because of --force: `a` must be a number"]);
 }
 
 #[test]
@@ -54,12 +58,12 @@ fn every_kind_of_content_is_shown() {
         ("test_simple_text", "This is a simple text response for testing.\n"),
         ("test_image_content", "[image, image/png, 69 bytes]\n"),
         ("test_audio_content", "[audio, audio/wav, 52 bytes]\n"),
-        ("test_embedded_resource", "[resource, test://embedded-resource, text/plain, 37 characters]\n"),
+        ("test_embedded_resource", "This is an embedded resource content.\n"),
         ("test_resource_link", "[resource_link, test://static-text, static-text, text/plain]\n"),
         (
             "test_multiple_content_types",
             "Multiple content types test:\n[image, image/png, 69 bytes]\n\
-             [resource, test://mixed-content-resource, application/json, 27 characters]\n",
+             {\"test\":\"data\",\"value\":123}\n",
         ),
         ("test_tool_with_logging", "Tool with logging executed successfully\n"),
         ("test_tool_with_progress", "Tool with progress executed successfully\n"),
@@ -76,7 +80,7 @@ fn every_kind_of_content_is_shown() {
 fn f22_a_result_that_is_an_error_is_exit_5() {
     let ran = line("call demo: test_error_handling").exits(5);
     assert_eq!(ran.stdout, "This tool intentionally returns an error for testing\n");
-    assert_eq!(ran.stderr, "test_error_handling says that it has failed\n");
+    assert_eq!(ran.stderr, "tool `test_error_handling` returned an error\n");
     assert_eq!(line("call -q demo: test_error_handling").exits(5).stderr, "");
     assert_eq!(line("call --json demo: test_error_handling").exits(5).json()["isError"], true);
 }
@@ -157,8 +161,101 @@ fn a_name_that_is_mistyped_is_told_with_what_may_be_meant() {
     line("tool demo: nothing-like-it").exits(5).says(&["try      mcpjoin list shows its tools"]);
     // The call is sent although the tool is not listed, and the server refuses it.
     line("call demo: ech message=hi").exits(5).says(&["the server lists no tool ech; did you mean echo?"]);
-    let said = "the tool has no argument mesage; did you mean message?";
-    let ran = line("call demo: echo mesage=hi").exits(5).says(&[said]);
+    let said = "the tool declares no argument `mesage`; did you mean `message`?";
+    let ran = line("call --force demo: echo mesage=hi").exits(5).says(&[said]);
     assert!(ran.stdout.contains("missing field `message`"), "{}", ran.stdout);
     line("prompt demo: test_simple_promt").exits(5).says(&["did you mean test_simple_prompt?"]);
+}
+
+#[test]
+fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() {
+    let program = env!("CARGO_BIN_EXE_mcpjoin");
+    let shows = format!("mcpjoin tool --era legacy add -- {program} serve demo shows the parameters");
+    let ran = run(["call", "--era", "legacy", "add", "a=1", "--", program, "serve", "demo"]).exits(2);
+    ran.says(&["error: `b` is required (E_USAGE)", &shows, "--force sends the call all the same"]);
+    for (words, said) in [
+        ("call demo: echo", "`message` is required"),
+        ("call demo: echo message=a message=b", "`message` is given twice"),
+        ("call demo: echo hi", "`hi` is not an argument; write hi=VALUE"),
+        ("call demo: echo message:hi", "`message:hi` is not an argument; write message=hi"),
+        ("call demo: echo --message hi", "an argument is written without dashes: message=VALUE"),
+        ("call demo: echo message=@/nowhere/x", "for the text @/nowhere/x write message=@@/nowhere/x"),
+        ("call demo: json_schema_2020_12_tool email=a other=1", "`other` is not an argument of this tool"),
+        (
+            "call demo: json_schema_2020_12_tool email=a address=x",
+            "`address` must be an object, got \"x\". Pass JSON: 'address:={}'",
+        ),
+    ] {
+        let ran = line(words).exits(2);
+        assert_eq!(ran.stdout, "", "{words}");
+        ran.says(&[said]);
+    }
+    let ran = line("call demo: echo message=hi other=1").exits(0);
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("hi\n", "the tool declares no argument `other`; it is sent\n")
+    );
+    assert_eq!(run(["call", "demo:", "echo", r#"{"message":"whole"}"#]).exits(0).stdout, "whole\n");
+    assert_eq!(line("call demo: echo message=@@x").exits(0).stdout, "@x\n");
+}
+
+#[test]
+fn the_example_of_every_tool_can_be_called() {
+    let listed = line("list --json demo:").exits(0).json();
+    let mut shown = 0;
+    for tool in listed["tools"].as_array().unwrap() {
+        let name = tool["name"].as_str().unwrap();
+        let page = run(["tool", "demo:", name]).exits(0).stdout;
+        let example = page.split("Example\n  mcpjoin ").nth(1).unwrap_or_else(|| panic!("{page}")).trim_end();
+        assert!(example.starts_with("call demo: "), "{example}");
+        // As a shell reads it. The server decides about what is no matter of its arguments.
+        let words = std::process::Command::new("sh")
+            .args(["-c", &format!("printf '%s\\n' {example}")])
+            .output()
+            .unwrap();
+        let words = String::from_utf8(words.stdout).unwrap();
+        if !matches!(name, "echo" | "add" | "json_schema_2020_12_tool" | "test_custom_header") {
+            continue;
+        }
+        run(words.lines()).exits(0);
+        shown += 1;
+    }
+    assert_eq!(shown, 4);
+}
+
+#[test]
+fn log_messages_have_the_level_that_is_asked_for() {
+    for era in ["legacy", "modern"] {
+        let ran = line(&format!("call --log-level warning --era {era} demo: test_logging_tool")).exits(0);
+        assert_eq!(ran.stderr, "server: [warning] A message of the level warning\n", "{era}");
+    }
+    line("call --log-level loud demo: test_logging_tool").exits(2).says(&["the levels are debug, info"]);
+}
+
+#[test]
+fn pictures_go_to_the_folder_that_is_named() {
+    let folder = super::support::scratch("call-output");
+    let words = ["call", "--output", folder.to_str().unwrap(), "demo:", "test_multiple_content_types"];
+    for number in [1, 2] {
+        let path = folder.join(format!("{number}.png"));
+        let ran = run(words).exits(0);
+        assert!(
+            ran.stdout.contains(&format!("[image, image/png, 69 bytes, in {}]\n{{", path.display())),
+            "{}",
+            ran.stdout
+        );
+        assert!(std::fs::read(&path).unwrap().starts_with(b"\x89PNG"));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn signatures_are_a_line_for_each_tool() {
+    let ran = line("list --signatures demo:").exits(0);
+    assert!(
+        ran.stdout.contains("\n  echo(message: string)\n  add(a: number, b: number)\n"),
+        "{}",
+        ran.stdout
+    );
+    line("list --signatures --json demo:").exits(2);
 }

@@ -11,7 +11,7 @@ const MIB: usize = 1024 * 1024;
 /// Calls a tool in this case of `fixtures/bytes.py`.
 fn bytes(options: &[&str], case: &str) -> Ran {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../test-support/fixtures/bytes.py");
-    let mut call = command(["call", "--era", "legacy"]);
+    let mut call = command(["call", "--era", "legacy", "--force"]);
     call.args(options).args([case, "--", "python3"]).arg(path);
     start(call).finish()
 }

@@ -290,7 +290,7 @@ fn all_that_is_said_of_an_entry_can_be_asked_for() {
     let text = run(["list", "--describe", "demo:"]).exits(0).stdout;
     for part in [
         "  add\n    ",
-        "    Parameters\n      a  a number, required\n",
+        "    Parameters\n      a  number, required\n",
         "\nPrompts\n",
         "  test_prompt_with_arguments\n",
         "    arg1  required\n",
@@ -305,7 +305,7 @@ fn all_that_is_said_of_an_entry_can_be_asked_for() {
     );
     let ran = folder.run(&["search", "-d", "add"]).exits(0);
     assert!(
-        ran.stdout.starts_with("one/add\n  ") && ran.stdout.contains("  a  a number, required\n"),
+        ran.stdout.starts_with("one/add\n  ") && ran.stdout.contains("  a  number, required\n"),
         "{}",
         ran.stdout
     );

@@ -97,8 +97,3 @@ fn what_is_for_an_orchestrator_is_for_nobody_else() {
     }
     std::fs::remove_file(file).unwrap();
 }
-
-#[test]
-fn an_object_as_an_operand_is_told_where_it_goes() {
-    run(["call", "demo:", "echo", r#"{"message":"hi"}"#]).exits(2).says(&["--args '{...}'"]);
-}

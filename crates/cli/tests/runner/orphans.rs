@@ -26,7 +26,7 @@ struct Call {
 impl Call {
     /// Starts a call to a shell server of the legacy era, in a process group of its own.
     fn begin(server: &str) -> Self {
-        let words = ["call", "-v", "--timeout", "1h", "--era", "legacy", "x", "--", "sh", "-c"];
+        let words = ["call", "-v", "--timeout", "1h", "--era", "legacy", "--force", "x", "--", "sh", "-c"];
         let mut command = command(words);
         command.arg(legacy(server)).process_group(0);
         let mut running = start(command);

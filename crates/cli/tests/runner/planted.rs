@@ -381,7 +381,7 @@ fn i166_the_result_of_a_call_is_the_users_data_and_stays_as_it_is() {
     for json in [false, true] {
         let mut words = vec!["call", "-vv", "--era", "legacy", "-e", &variable];
         words.extend(json.then_some("--json"));
-        words.extend(["--trace", trace.to_str().unwrap(), "x", "--", "sh", "-c", &script]);
+        words.extend(["--trace", trace.to_str().unwrap(), "--force", "x", "--", "sh", "-c", &script]);
         let ran = folder.run(&words).exits(5);
         assert!(ran.stdout.contains(&format!("has {planted}")), "{}", ran.stdout);
         let traced = std::fs::read_to_string(&trace).unwrap();

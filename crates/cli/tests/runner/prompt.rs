@@ -69,7 +69,7 @@ fn arguments_that_are_no_texts_are_refused_before_anything_is_started() {
         ran.says(&["(E_USAGE)", "must be a text"]);
     }
     let ran = run(["prompt", "--args", r#"{"a":true}"#, "p", "--", "mcpjoin-no-such-program"]).exits(2);
-    ran.says(&["must be a text, which true is not"]);
+    ran.says(&["`a` must be a text, got true. a=VALUE sends VALUE as it is"]);
 }
 
 #[test]

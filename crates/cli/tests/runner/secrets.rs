@@ -54,8 +54,20 @@ fn i166_secrets_in_variables_are_shown_nowhere_whatever_becomes_of_the_call() {
     }
     // An inherited variable that is named on the command line.
     let script = legacy("read -r line; echo \"has $INHERITED\" >&2; exit 3");
-    let mut call =
-        command(["call", "-vv", "--env-clean", "-e", "INHERITED", "--era", "legacy", "x", "--", "sh", "-c"]);
+    let mut call = command([
+        "call",
+        "-vv",
+        "--env-clean",
+        "-e",
+        "INHERITED",
+        "--era",
+        "legacy",
+        "--force",
+        "x",
+        "--",
+        "sh",
+        "-c",
+    ]);
     call.arg(&script).env("INHERITED", planted);
     let ran = start(call).finish().exits(4);
     assert!(!ran.stderr.contains(planted) && ran.stderr.contains("has ***"), "{}", ran.stderr);

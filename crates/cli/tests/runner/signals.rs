@@ -103,7 +103,7 @@ fn i170_a_call_under_way_is_cancelled() {
     // The server records what it receives after the call.
     let script =
         legacy("read -r line; echo ready >&2; read -r line; echo \"heard $line\" >&2; cat >/dev/null");
-    let running = ready(&["call", "-v", "--era", "legacy", "x", "--", "sh", "-c", &script]);
+    let running = ready(&["call", "-v", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script]);
     running.signal("INT");
     running.finish().exits(130).says(&["notifications/cancelled"]);
 }
@@ -111,7 +111,7 @@ fn i170_a_call_under_way_is_cancelled() {
 #[test]
 fn f10_a_grandchild_that_outlives_its_parent_is_ended() {
     let script = legacy("setsid sleep 1000 >/dev/null 2>&1 & read -r line; echo ready >&2; cat >/dev/null");
-    let running = ready(&["call", "-v", "--era", "legacy", "x", "--", "sh", "-c", &script]);
+    let running = ready(&["call", "-v", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script]);
     running.signal("TERM");
     running.finish().exits(143);
 }
@@ -122,7 +122,7 @@ fn i170_a_reader_that_does_not_read_holds_nothing_up() {
     let script = legacy(
         r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%0200000d"}]}}\n' 1; cat >/dev/null"#,
     );
-    let mut running = start(command(["call", "--era", "legacy", "x", "--", "sh", "-c", &script]));
+    let mut running = start(command(["call", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script]));
     let mut stdout = running.child.stdout.take().unwrap();
     stdout.read_exact(&mut [0]).unwrap();
     running.signal("TERM");

@@ -61,7 +61,7 @@ fn what_is_no_base64_is_kept_as_it_came_and_told() {
     let script = legacy(&answering(&format!(
         r#"{{"content":[{{"type":"text","text":"seen"}},{{"type":"image","mimeType":"image/png","data":"{data}"}}]}}"#
     )));
-    let words = ["call", "--spill", "20", "--era", "legacy", "x", "--", "sh", "-c", &script];
+    let words = ["call", "--spill", "20", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script];
     let mut call = command(words);
     call.env("TMPDIR", &place.0);
     let ran = start(call).finish().exits(5);

@@ -239,7 +239,8 @@ pub(crate) fn scratch(name: &str) -> std::path::PathBuf {
 #[track_caller]
 pub(crate) fn call_legacy(options: &[&str], body: &str) -> Ran {
     let script = legacy(body);
-    let mut words = vec!["call", "--era", "legacy"];
+    // The script answers the call: nothing is asked before it.
+    let mut words = vec!["call", "--era", "legacy", "--force"];
     words.extend(options);
     words.extend(["x", "--", "sh", "-c", &script]);
     run(words)

@@ -201,7 +201,7 @@ fn i169_a_reader_that_goes_away_ends_it_quietly() {
     let script = legacy(
         r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%0200000d"}]}}\n' 1; cat >/dev/null"#,
     );
-    let mut running = start(command(["call", "--era", "legacy", "x", "--", "sh", "-c", &script]));
+    let mut running = start(command(["call", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script]));
     let mut first = [0; 10];
     let mut stdout = running.child.stdout.take().unwrap();
     stdout.read_exact(&mut first).unwrap();

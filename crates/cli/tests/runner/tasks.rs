@@ -49,7 +49,7 @@ fn a_tool_that_only_runs_as_a_task_ends_as_it_does() {
     for era in ["modern", "legacy"] {
         let ran = line(&format!("call --era {era} demo: failing_job")).exits(5);
         assert_eq!(ran.stdout, "This job fails, as it always does\n");
-        ran.says(&["failing_job says that it has failed"]);
+        ran.says(&["tool `failing_job` returned an error"]);
     }
     let ran = line("call demo: protocol_error_job").exits(5);
     ran.says(&["(E_SERVER_ERROR)", "-32603", "This job has broken down"]);
@@ -78,7 +78,7 @@ fn a_task_is_taken_up_again_by_another_process() {
     let fails = line(&format!("call --detach {url} failing_job")).exits(0);
     let ran = line(&format!("call --task {} {url}", fails.stdout.trim_end())).exits(5);
     assert_eq!(ran.stdout, "This job fails, as it always does\n");
-    ran.says(&[&format!("the task {} says that it has failed", fails.stdout.trim_end())]);
+    ran.says(&[&format!("task `{}` returned an error", fails.stdout.trim_end())]);
     server.ends("TERM", 143);
 }
 
@@ -188,7 +188,7 @@ fn a_task_whose_question_nobody_answers_is_called_off() {
         script += &format!("read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":{id},{reply}}}'\n");
     }
     script += "read -r line; echo \"heard $line\" >&2; cat >/dev/null";
-    let ran = run(["call", "-v", "--era", "modern", "x", "--", "sh", "-c", &script]).exits(5);
+    let ran = run(["call", "-v", "--era", "modern", "--force", "x", "--", "sh", "-c", &script]).exits(5);
     ran.says(&["(E_NEEDS_INPUT)", "elicitation/create", "heard ", "tasks/cancel"]);
 }
 

@@ -103,7 +103,7 @@ fn busy(server: &str) -> String {
 #[test]
 fn i170_ctrl_c_ends_a_call_and_restores_the_terminal() {
     let script = busy("cat >/dev/null");
-    let call = ["call", "-v", "--era", "legacy", "x", "--", "sh", "-c", &script];
+    let call = ["call", "-v", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script];
     let seen = seen(&[], "ready", "^C", &call);
     assert_eq!(seen.exit, 130, "{:?}", seen.shown);
     assert!(seen.seconds < 5.0, "{}", seen.seconds);
@@ -112,7 +112,7 @@ fn i170_ctrl_c_ends_a_call_and_restores_the_terminal() {
 #[test]
 fn i170_ctrl_c_twice_ends_at_once_what_does_not_want_to_go() {
     let script = busy("trap '' TERM; while :; do sleep 1000 & wait; done");
-    let call = ["call", "-v", "--era", "legacy", "x", "--", "sh", "-c", &script];
+    let call = ["call", "-v", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script];
     let once = seen(&[], "ready", "^C", &call);
     assert_eq!(once.exit, 130, "{:?}", once.shown);
     assert!(once.shown.contains("stopping the server ... (Ctrl-C again: now)"), "{:?}", once.shown);
@@ -127,7 +127,7 @@ fn i170_ctrl_c_during_progress_leaves_no_line_behind() {
     let script = legacy(
         r#"read -r line; while :; do printf '%s\n' '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":'"$((n=n+1))"',"message":"working"}}'; sleep 0.02; done"#,
     );
-    let call = ["call", "--era", "legacy", "x", "--", "sh", "-c", &script];
+    let call = ["call", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script];
     let seen = seen(&[], "working", "+^C", &call);
     assert_eq!(seen.exit, 130, "{:?}", seen.shown);
     let last = remaining(&seen.shown);
@@ -165,10 +165,10 @@ fn i167_nothing_that_a_server_says_drives_a_terminal() {
 printf '%s\n' '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":2,"progress":1,"message":"{HOSTILE}"}}}}' '{{"jsonrpc":"2.0","id":2,"result":{{"content":[{{"type":"text","text":"{HOSTILE}"}},{{"type":"{HOSTILE}"}}]}}}}'
 cat >/dev/null"#
     ));
-    let ran = with("call", &[], &["x"], &script);
+    let ran = with("call", &["--force"], &["x"], &script);
     assert_eq!(ran.exit, 0, "{:?}", ran.shown);
     harmless(&ran.shown);
-    let ran = with("call", &["--json"], &["x"], &script);
+    let ran = with("call", &["--force", "--json"], &["x"], &script);
     assert_eq!(ran.exit, 0, "{:?}", ran.shown);
     let json: Value = serde_json::from_str(&remaining(&ran.shown).replace('\n', "")).unwrap();
     let text: String = serde_json::from_str(&format!("\"{HOSTILE}\"")).unwrap();
@@ -181,7 +181,7 @@ read -r line; printf '%s\n' '{{"jsonrpc":"2.0","id":2,"result":{{}}}}' '{{"jsonr
 read -r line; printf '%s\n' '{{"jsonrpc":"2.0","id":3,"error":{{"code":1,"message":"{HOSTILE}","data":"{HOSTILE}"}}}}'
 cat >/dev/null"#
     ));
-    let ran = with("call", &["-vv"], &["x"], &script);
+    let ran = with("call", &["-vv", "--force"], &["x"], &script);
     assert_eq!(ran.exit, 5, "{:?}", ran.shown);
     harmless(&ran.shown);
 

@@ -12,7 +12,7 @@ const AGAIN: &str = "\r\u{1b}[K";
 fn shown(options: &[&str], variables: &[(&str, &str)], body: &str, mut seen: impl FnMut(&str)) -> String {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let script = legacy(body);
-    let mut words = vec![env!("CARGO_BIN_EXE_mcpjoin"), "call", "--era", "legacy"];
+    let mut words = vec![env!("CARGO_BIN_EXE_mcpjoin"), "call", "--era", "legacy", "--force"];
     words.extend(options);
     words.extend(["x", "--", "sh", "-c", &script]);
     let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();

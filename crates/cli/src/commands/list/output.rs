@@ -6,8 +6,8 @@ use std::fmt::Write;
 use mcpjoin::proto::Raw;
 use serde_json::Value;
 
-use crate::commands::items::{described, name_columns, row, table};
-use crate::commands::lists::{Part, Section, ServerFacts, Stopped, error_of};
+use crate::commands::items::{described, name_columns, row, signature, table};
+use crate::commands::lists::{Part, Section, ServerFacts, Stopped, TOOLS, error_of};
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
 use crate::fold;
@@ -19,6 +19,18 @@ use crate::visible;
 const MAX_HELD_ROWS: usize = 256;
 /// Text is written as soon as it is longer than this.
 const CHUNK_BYTES: usize = 64 * 1024;
+
+/// How much of each item is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::commands) enum Detail {
+    /// Its name, and the first line of its description.
+    #[default]
+    Rows,
+    /// Of a tool its name and the types of its parameters.
+    Signatures,
+    /// All that is known of it.
+    Whole,
+}
 
 /// Writes lists. Nothing is written after the first failed write.
 pub(super) struct Output<'a> {
@@ -37,11 +49,10 @@ enum Form {
 }
 
 impl<'a> Output<'a> {
-    /// `describe`: with all that is known of each item.
-    pub(super) fn new(ui: &'a Ui, describe: bool, several: bool) -> Self {
+    pub(super) fn new(ui: &'a Ui, detail: Detail, several: bool) -> Self {
         let form = match ui.json {
             true => Form::Document(Document::default()),
-            false => Form::Page(Page { width: ui.width(), describe, ..Page::default() }),
+            false => Form::Page(Page { width: ui.width(), detail, ..Page::default() }),
         };
         let mut writing = Self { ui, form, out: String::new(), several, unwritten: None };
         if let Form::Document(document) = &mut writing.form
@@ -280,7 +291,7 @@ impl Document {
 struct Page {
     /// Of the terminal, in columns; `None`: nothing is truncated.
     width: Option<usize>,
-    describe: bool,
+    detail: Detail,
     section: Option<&'static Section>,
     /// The heading of the section was written.
     has_heading: bool,
@@ -308,10 +319,16 @@ impl Page {
     }
 
     fn item(&mut self, out: &mut String, section: &Section, item: &Raw) {
-        if self.describe {
+        let mut text = String::new();
+        match self.detail {
+            Detail::Whole => described(&mut text, section, item),
+            Detail::Signatures if section.member == TOOLS.member => {
+                let _ = writeln!(text, "  {}", signature(item));
+            }
+            _ => {}
+        }
+        if !text.is_empty() {
             self.heading(out);
-            let mut text = String::new();
-            described(&mut text, section, item);
             out.push_str(&self.width.map_or_else(|| text.as_str().into(), |width| fold::fold(&text, width)));
             return;
         }

@@ -1,6 +1,7 @@
-//! The kinds of JSON that a tool's input schema allows for an argument.
+//! The kinds of JSON that a tool's input schema allows for an argument, and for the items of one that is an array.
 //!
-//! Reads `type`, `enum`, `const`, `anyOf`, `oneOf`, `allOf` and references inside the document. It validates nothing.
+//! Used by `arguments` to turn a word into JSON. Reads `type`, `enum`, `const`, `items`, `anyOf`, `oneOf`, `allOf` and
+//! references inside the document. It validates nothing.
 
 use mcpjoin::proto::{Kind, Raw, Walk};
 use serde_json::Value;
@@ -21,25 +22,25 @@ impl Kinds {
     const BOOLEAN: Self = Self(1 << 3);
     const NULL: Self = Self(1 << 4);
     const OBJECT: Self = Self(1 << 5);
-    const ARRAY: Self = Self(1 << 6);
+    pub(super) const ARRAY: Self = Self(1 << 6);
     /// The schema does not say: the word is a string.
     pub(super) const UNKNOWN: Self = Self::STRING;
 
     const NAMES: [(Self, &str, &str); 7] = [
         (Self::STRING, "string", "a string"),
         (Self::NUMBER, "number", "a number"),
-        (Self::INTEGER, "integer", "a whole number"),
+        (Self::INTEGER, "integer", "an integer"),
         (Self::BOOLEAN, "boolean", "true or false"),
         (Self::NULL, "null", "null"),
-        (Self::OBJECT, "object", "a JSON object"),
-        (Self::ARRAY, "array", "a JSON array"),
+        (Self::OBJECT, "object", "an object"),
+        (Self::ARRAY, "array", "an array"),
     ];
 
     const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    const fn has(self, kind: Self) -> bool {
+    pub(super) const fn has(self, kind: Self) -> bool {
         self.0 & kind.0 != 0
     }
 
@@ -66,7 +67,8 @@ impl Kinds {
         names.join(" or ")
     }
 
-    fn named(name: &str) -> Self {
+    /// The kind that `type` of a schema names.
+    pub(super) fn named(name: &str) -> Self {
         Self::NAMES.iter().find(|(_, known, _)| *known == name).map_or(Self::NONE, |(kind, ..)| *kind)
     }
 
@@ -82,8 +84,33 @@ impl Kinds {
     }
 }
 
+/// What a schema says of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Declared {
+    /// The schema has a property of that name.
+    pub(super) is_property: bool,
+    /// The allowed kinds; none where the schema does not say.
+    kinds: Kinds,
+    /// The kinds of its items; none where the schema does not say.
+    items: Kinds,
+}
+
+impl Declared {
+    pub(super) const NOTHING: Self = Self { is_property: false, kinds: Kinds::NONE, items: Kinds::NONE };
+
+    /// The kinds that a word is turned into.
+    pub(super) fn kinds(self) -> Kinds {
+        if self.kinds == Kinds::NONE { Kinds::UNKNOWN } else { self.kinds }
+    }
+
+    /// The same for an item.
+    pub(super) fn items(self) -> Kinds {
+        if self.items == Kinds::NONE { Kinds::UNKNOWN } else { self.items }
+    }
+}
+
 /// A tool's input schema, and the steps that are left of [`MAX_STEPS`].
-pub(crate) struct Schema<'a> {
+pub(super) struct InputSchema<'a> {
     root: &'a Value,
     steps_left: usize,
 }
@@ -95,33 +122,20 @@ enum Wanted {
     Property,
     /// The kinds that the schema allows.
     Itself,
+    /// The kinds that it allows as an item.
+    Item,
 }
 
-impl<'a> Schema<'a> {
-    pub(crate) const fn new(root: &'a Value) -> Self {
+impl<'a> InputSchema<'a> {
+    pub(super) const fn new(root: &'a Value) -> Self {
         Self { root, steps_left: MAX_STEPS }
     }
 
-    /// The kinds that the schema allows for an argument.
-    pub(super) fn kinds(&mut self, name: &str) -> Kinds {
-        self.look(name).filter(|kinds| *kinds != Kinds::NONE).unwrap_or(Kinds::UNKNOWN)
-    }
-
-    /// The kinds for a message; `None` when the schema does not say.
-    pub(crate) fn said(&mut self, name: &str) -> Option<String> {
-        self.look(name).filter(|kinds| *kinds != Kinds::NONE).map(|kinds| kinds.names())
-    }
-
-    /// Whether the schema declares the argument, or is too large to find out.
-    pub(super) fn may_have(&mut self, name: &str) -> bool {
-        self.look(name).is_none_or(|kinds| kinds != Kinds::NONE)
-    }
-
-    /// Every kind that the schema names for the argument: in the schema itself, in the schemas that it refers to, and in those that it
+    /// What the schema says of an argument: in the schema itself, in the schemas that it refers to, and in those that it
     /// combines. Each place is visited once. `None` when no steps are left.
-    fn look(&mut self, name: &str) -> Option<Kinds> {
+    pub(super) fn declared(&mut self, name: &str) -> Option<Declared> {
         let mut walk = Walk::new(self.steps_left);
-        let mut found = Kinds::NONE;
+        let mut found = Declared::NOTHING;
         let mut waiting = vec![(Wanted::Property, self.root)];
         while let Some((wanted, schema)) = waiting.pop() {
             if !walk.visit((wanted, std::ptr::from_ref(schema).addr())) {
@@ -130,14 +144,27 @@ impl<'a> Schema<'a> {
                 }
                 continue;
             }
-            if wanted == Wanted::Itself {
-                if let Some(kinds) = declared(schema) {
-                    found = found.with(kinds);
-                    continue;
+            match wanted {
+                Wanted::Property => {
+                    if let Some(property) = schema.get("properties").and_then(|known| known.get(name)) {
+                        found.is_property = true;
+                        waiting.push((Wanted::Itself, property));
+                        continue;
+                    }
                 }
-            } else if let Some(property) = schema.get("properties").and_then(|known| known.get(name)) {
-                waiting.push((Wanted::Itself, property));
-                continue;
+                Wanted::Itself => {
+                    waiting.extend(schema.get("items").map(|items| (Wanted::Item, items)));
+                    if let Some(kinds) = declared(schema) {
+                        found.kinds = found.kinds.with(kinds);
+                        continue;
+                    }
+                }
+                Wanted::Item => {
+                    if let Some(kinds) = declared(schema) {
+                        found.items = found.items.with(kinds);
+                        continue;
+                    }
+                }
             }
             let reference = schema.get("$ref").and_then(|reference| follow(self.root, reference));
             waiting.extend(reference.into_iter().chain(parts(schema)).map(|part| (wanted, part)));
@@ -177,12 +204,14 @@ fn follow<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Kinds, MAX_STEPS, Schema};
+    use super::{InputSchema, Kinds, MAX_STEPS};
 
     /// The kinds of the argument `x`, and the steps that this took.
     fn said(root: &Value) -> (Option<String>, usize) {
-        let mut schema = Schema::new(root);
-        (schema.said("x"), MAX_STEPS - schema.steps_left)
+        let mut schema = InputSchema::new(root);
+        let kinds =
+            schema.declared("x").map(|declared| declared.kinds.names()).filter(|said| !said.is_empty());
+        (kinds, MAX_STEPS - schema.steps_left)
     }
 
     #[test]
@@ -217,17 +246,43 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_steps_of_a_call_nothing_is_said_and_words_are_text() {
+    fn beyond_the_steps_of_a_call_nothing_is_said() {
         let root = json!({"anyOf": vec![json!({"properties": {"x": {"type": "number"}}}); 1000]});
-        let mut schema = Schema::new(&root);
+        let mut schema = InputSchema::new(&root);
         let mut found = 0;
-        while schema.may_have("x") && schema.kinds("x") == Kinds::NUMBER {
+        while schema.declared("x").is_some_and(|declared| declared.kinds == Kinds::NUMBER) {
             found += 1;
         }
-        // The whole, its parts and their arguments for each look, and two looks for each turn.
-        assert_eq!(found, MAX_STEPS / (2 * 2001));
-        assert_eq!(schema.kinds("x"), Kinds::UNKNOWN);
-        assert_eq!(schema.said("x"), None);
-        assert!(schema.may_have("x"), "an argument that was not searched may be there");
+        // The whole, its parts and their arguments for each look.
+        assert_eq!(found, MAX_STEPS / 2001);
+        assert_eq!(schema.declared("x"), None);
+    }
+
+    #[test]
+    fn the_kinds_of_items_are_found_where_the_array_is() {
+        let strings = json!({"type": "array", "items": {"type": "string"}});
+        let root = json!({
+            "properties": {
+                "plain": strings,
+                "maybe": {"anyOf": [strings, {"type": "null"}]},
+                "far": {"$ref": "#/$defs/numbers"},
+                "untyped": {"type": "array"},
+                "none": {"type": "string"},
+            },
+            "$defs": {"numbers": {"type": "array", "items": {"$ref": "#/$defs/number"}}, "number": {"type": "number"}},
+        });
+        let mut schema = InputSchema::new(&root);
+        for (name, kinds, items) in [
+            ("plain", Kinds::ARRAY, Kinds::STRING),
+            ("maybe", Kinds::ARRAY.with(Kinds::NULL), Kinds::STRING),
+            ("far", Kinds::ARRAY, Kinds::NUMBER),
+            ("untyped", Kinds::ARRAY, Kinds::UNKNOWN),
+            ("none", Kinds::STRING, Kinds::UNKNOWN),
+        ] {
+            let declared = schema.declared(name).unwrap();
+            assert!(declared.is_property, "{name}");
+            assert_eq!((declared.kinds(), declared.items()), (kinds, items), "{name}");
+        }
+        assert!(!schema.declared("other").unwrap().is_property);
     }
 }
