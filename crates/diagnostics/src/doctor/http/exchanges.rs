@@ -106,10 +106,16 @@ impl Exchanges {
 }
 
 impl Finding {
-    /// Adds the newest exchanges to the evidence.
+    /// Adds the newest exchanges to the evidence. Equal ones in a row are one, with their number.
     pub(super) fn with_requests(mut self, all: &[Exchange]) -> Self {
         let newest = &all[all.len().saturating_sub(MAX_SHOWN_EXCHANGES)..];
-        self.evidence.requests = newest.iter().map(ToString::to_string).collect();
+        let texts: Vec<String> = newest.iter().map(ToString::to_string).collect();
+        let shown = |equal: &[String]| match equal {
+            [one] => one.clone(),
+            [one, ..] => format!("{one} ({} times)", equal.len()),
+            [] => String::new(),
+        };
+        self.evidence.requests = texts.chunk_by(|one, next| one == next).map(shown).collect();
         self
     }
 }
