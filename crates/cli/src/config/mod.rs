@@ -19,6 +19,7 @@ mod parsed_file;
 mod places;
 mod question;
 mod source;
+mod strict;
 mod survey;
 mod tree;
 mod trust;

@@ -14,6 +14,7 @@ use super::launch::{self, written_secrets};
 use super::parsed_file::Entry;
 use super::question::Untrusted;
 use super::source::Problem;
+use super::strict;
 use super::trust;
 use super::variables::{Piece, pieces};
 use crate::args::Configured;
@@ -29,6 +30,8 @@ pub(crate) struct File {
     /// Why it cannot be used.
     pub(crate) problem: Option<String>,
     pub(crate) warnings: Vec<String>,
+    /// Why the program that owns the file cannot read it.
+    pub(crate) strict: Option<String>,
     pub(crate) entries: Vec<Found>,
 }
 
@@ -88,6 +91,7 @@ impl File {
             dialect: None,
             problem: Some(broken.failure.message.clone()),
             warnings: Vec::new(),
+            strict: None,
             entries: Vec::new(),
         }
     }
@@ -117,7 +121,8 @@ impl Configuration {
             warnings.insert(0, problem.to_owned());
         }
         let (name, dialect) = (self.source.name(), Some(self.dialect.name()));
-        File { name, dialect, problem: None, warnings, entries }
+        let strict = strict::problem(&self.source).map(|problem| say(&problem));
+        File { name, dialect, problem: None, warnings, strict, entries }
     }
 
     fn found(&self, entry: &Entry) -> Found {
