@@ -1,5 +1,6 @@
-//! `mcpjoin list`: what a server has, shown as it is received.
+//! `mcpjoin list`: what a server has, shown as it is received. Without a server, `health` prints a line for each of them.
 
+mod health;
 mod output;
 
 use std::convert::Infallible;
@@ -24,7 +25,14 @@ use crate::ui::Ui;
 pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
     let (describe, max_pages) = (args.describe, args.max_pages.map_or(MAX_PAGES, |pages| pages as usize));
     if args.words.is_empty() && args.connect.server.is_none() {
-        return every(ui, &args.connect, describe, max_pages);
+        return match ui.json || describe {
+            true => every(ui, &args.connect, describe, max_pages),
+            false => health::run(ui, &args.connect, max_pages, args.watch),
+        };
+    }
+    if args.watch.is_some() {
+        let problem = "--watch is for the line of each server of the configuration, and one server is named";
+        return Err(Failure::usage(problem, "mcpjoin list --watch"));
     }
     let target = target_of(ui, "list", args.connect.server.as_deref(), args.words, escaped)?;
     Ok(with_server(ui, &target, &args.connect, async |client, about| {
