@@ -297,3 +297,24 @@ fn an_answer_of_the_proxys_own_is_told_from_one_of_the_server() {
         assert!(finding["advice"].as_str().unwrap().contains(advice), "{document}");
     }
 }
+
+#[test]
+fn where_nothing_shows_oauth_a_key_is_advised_first() {
+    let address = answering("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let url = format!("http://{address}/mcp");
+    let login = format!("mcpjoin auth login {url}");
+    let of_doctor = run(["doctor", &url]).exits(1).stdout;
+    let of_explain = run(["auth", "explain", &url]).exits(1).stdout;
+    let of_list = run(["list", &url]).exits(3).stderr;
+    for text in [of_doctor, of_explain, of_list] {
+        let says = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let places = ["no sign of OAuth", "Authorization: Bearer", &login].map(|part| says.find(part));
+        assert!(places.iter().all(Option::is_some), "{says}");
+        assert!(places[2] > places[0] && places[2] > places[1], "{says}");
+        assert!(says.contains("this server probably wants an API key or a token"), "{says}");
+        assert!(!says.contains("can log in"), "{says}");
+    }
+    let document = run(["auth", "explain", "--json", &url]).exits(1).json();
+    assert_eq!(document["canLogIn"], false, "{document}");
+    assert_eq!(document["broken"]["rung"], "server-metadata", "{document}");
+}

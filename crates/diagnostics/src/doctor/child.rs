@@ -403,3 +403,47 @@ fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
     }
     findings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ChildCommand, is_container_without_input, is_fetched};
+
+    fn command(line: &str) -> ChildCommand {
+        let mut words = line.split(' ');
+        let program = ChildCommand::new(words.next().unwrap_or_default());
+        words.fold(program, |command, word| command.arg(word))
+    }
+
+    #[test]
+    fn programs_that_fetch_a_package_are_known() {
+        for line in [
+            "npx -y pkg",
+            "/usr/bin/uvx pkg",
+            "npm exec pkg",
+            "pnpm dlx pkg",
+            "uv tool run pkg",
+            "pipx run pkg",
+        ] {
+            assert!(is_fetched(&command(line)), "{line}");
+        }
+        for line in ["node x.js", "uv run x", "npm start", "/opt/npx-server", "sh -c npx"] {
+            assert!(!is_fetched(&command(line)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_container_has_input_with_i_in_any_form() {
+        for line in ["docker run --rm x", "podman run -e A=B x", "/usr/bin/docker run x --init"] {
+            assert!(is_container_without_input(&command(line)), "{line}");
+        }
+        for line in [
+            "docker run -i x",
+            "docker run -it x",
+            "docker run --rm --interactive x",
+            "docker ps",
+            "sh run x",
+        ] {
+            assert!(!is_container_without_input(&command(line)), "{line}");
+        }
+    }
+}
