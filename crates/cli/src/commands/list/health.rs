@@ -31,8 +31,6 @@ const MAX_NAME_COLUMNS: usize = 24;
 const STATE_COLUMNS: usize = 6;
 const TIME_COLUMNS: usize = 7;
 const TOOLS_COLUMNS: usize = 9;
-/// Goes to the first place of a terminal, and clears it.
-const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// A server that has answered.
 struct Answered {
@@ -149,8 +147,8 @@ async fn show(
         }
     }
     if let Some(interval) = redrawn {
-        let page = format!("{CLEAR}{page}{FAINT}again in {}; Ctrl-C ends{FAINT:#}\n", seconds(interval));
-        ui.aside(move |ui| ui.piece(&page)).await?;
+        let page = format!("{page}{FAINT}again in {}; Ctrl-C ends{FAINT:#}\n", seconds(interval));
+        ui.aside(move |ui| ui.clear().and_then(|()| ui.piece(&page))).await?;
     }
     let is_to_do = |failure: &Failure| matches!(failure.exit, Exit::Usage | Exit::Authorization);
     let is_shortened = ui.verbosity() == 0 && failures.iter().any(|(_, failure)| !is_to_do(failure));
