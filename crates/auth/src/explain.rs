@@ -85,7 +85,10 @@ async fn climbed(
         report.outcome =
             Err(DiscoveryError { subject: StepSubject::Server, message, rule, advice, outage: None });
     }
-    if let Ok(discovered) = &report.outcome {
+    // Of endpoints that nobody has named nothing is known.
+    if let Ok(discovered) = report.outcome.as_ref()
+        && !discovered.assumed
+    {
         for step in [registration(discovered, client), scopes(discovered)] {
             if let Some(told) = on_step {
                 told(&step);

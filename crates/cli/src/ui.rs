@@ -172,6 +172,17 @@ impl Ui {
         out.write_all(self.printable(text).as_bytes()).and_then(|()| out.flush()).map_err(Unwritten::from)
     }
 
+    /// Clears the terminal, so that the next result is at its top. Prints nothing where results go elsewhere.
+    pub(crate) fn clear(&self) -> Result<(), Unwritten> {
+        /// Goes to the first place, and erases what follows (ECMA-48, 8.3.21 and 8.3.39).
+        const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
+        if !io::stdout().is_terminal() {
+            return Ok(());
+        }
+        self.line_over();
+        self.bytes(CLEAR)
+    }
+
     /// Prints a result that is data: unchanged, but escaped on a terminal.
     pub(crate) fn data(&self, text: &str) -> Result<(), Unwritten> {
         if io::stdout().is_terminal() {

@@ -9,9 +9,11 @@ use super::values::{count, duration};
 use super::{Connect, Output, Questions, Words};
 
 const LIST_LONG: &str = "\
-Lists the tools, resources, resource templates and prompts of a server, or of every server of the configuration
+Lists the tools, resources, resource templates and prompts of a server, or all servers of the configuration, a line each
 
-Without a server, all entries of the configuration are asked, eight at once, and told in their order; what goes wrong with \
+Without a server, there is one line for each server of the configuration: its state, the time until it answered, the number \
+of its tools, its version and that of the protocol, or what is wrong. -d shows all that each of them has, --watch repeats the \
+lines. All entries of the configuration are asked, eight at once (no more programs are started at once than there are processors), and told in their order; what goes wrong with \
 one hides none of the others, and the exit code is that of the first that failed. An entry that stays silent is given up \
 when the opening request has had its time: --connect-timeout 3s makes that short.
 
@@ -29,6 +31,7 @@ else is known. Without a server it is an object with servers: name, and server (
     after_help = "Examples:\n  \
         mcpjoin list demo:\n  \
         mcpjoin list\n  \
+        mcpjoin list --watch=30s\n  \
         mcpjoin list --config .cursor/mcp.json --json\n  \
         mcpjoin list --describe files\n  \
         mcpjoin list --signatures demo:\n  \
@@ -51,6 +54,17 @@ pub(crate) struct List {
     /// How many pages a list may have [default: 1000]
     #[arg(long, value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
     pub(crate) max_pages: Option<u32>,
+    /// Repeats the lines of all servers, each time this long after the last; --watch alone is --watch=10s
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10s",
+        value_parser = duration,
+        conflicts_with_all = ["json", "describe"]
+    )]
+    pub(crate) watch: Option<Duration>,
     #[command(flatten)]
     pub(crate) questions: Questions,
     #[command(flatten)]

@@ -7,6 +7,7 @@ mod sentences;
 mod side;
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
@@ -59,7 +60,11 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
         }
         sides => sides,
     };
-    let work = move |ui: Ui, client: Client, filter: ToolFilter, parts: mpsc::Sender<Snapshot>| async move {
+    let work = move |ui: Ui,
+                     client: Client,
+                     filter: ToolFilter,
+                     parts: mpsc::Sender<Snapshot>,
+                     _: Duration| async move {
         let snapshot = side::ask(&ui, &client, &filter, pages).await?;
         // The receiver is gone if the comparison was stopped.
         let _ = parts.send(snapshot).await;

@@ -1,5 +1,6 @@
-//! `mcpjoin list`: what a server has, shown as it is received.
+//! `mcpjoin list`: what a server has, shown as it is received. Without a server, `health` prints a line for each of them.
 
+mod health;
 mod output;
 
 use std::convert::Infallible;
@@ -35,7 +36,15 @@ pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
     let max_pages = args.max_pages.map_or(MAX_PAGES, |pages| pages as usize);
     let detail = detail(&args);
     if args.words.is_empty() && args.connect.server.is_none() {
-        return every(ui, &args.connect.answering(args.questions), detail, max_pages);
+        let connect = args.connect.answering(args.questions);
+        return match ui.json || detail != Detail::Rows {
+            true => every(ui, &connect, detail, max_pages),
+            false => health::run(ui, &connect, max_pages, args.watch),
+        };
+    }
+    if args.watch.is_some() {
+        let problem = "--watch is for the line of each server of the configuration, and one server is named";
+        return Err(Failure::usage(problem, "mcpjoin list --watch"));
     }
     let target = target_of(ui, "list", &args.connect, args.words, escaped)?;
     let connect = args.connect.answering(args.questions);

@@ -318,7 +318,11 @@ pub(super) fn read_each(
 ) -> Result<Exit, Failure> {
     refuse_trace(connect, "all of the configuration are meant")?;
     let targets = config::all(ui, &connect.configured)?;
-    let work = move |ui: Ui, client: Client, filter: ToolFilter, parts: mpsc::Sender<ServerPart>| async move {
+    let work = move |ui: Ui,
+                     client: Client,
+                     filter: ToolFilter,
+                     parts: mpsc::Sender<ServerPart>,
+                     _: Duration| async move {
         if parts.send(ServerPart::Facts(Box::new(ServerFacts::of(&client)))).await.is_err() {
             return Ok(());
         }

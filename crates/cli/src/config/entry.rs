@@ -10,7 +10,7 @@ use super::dialect::{COMMAND, Dialect, Format, Key, OAUTH, Rows, Transport, Type
 use super::filter::ToolFilter;
 use super::parsed_file::TOP_LEVEL;
 use super::source::Problem;
-use super::tree::{Member, Node, Text, Value, find, unknown};
+use super::tree::{Member, Node, Text, Value, find, similar, unknown};
 use super::variables::is_name;
 
 /// The content of an entry, with references unexpanded.
@@ -124,6 +124,16 @@ impl<'a> KnownMembers<'a> {
         self.found.iter().find(|(known, _)| *known == key).map(|(_, member)| *member)
     }
 
+    /// The problem of an entry without a command and a URL, or that of the member that was probably meant to be one of them.
+    fn meant(&self, problem: Problem) -> Problem {
+        let of_member = |member: &Member| {
+            let meant = similar(&member.name, ["command", "url"])?;
+            let text = format!("did you mean \"{meant}\" instead of {}?", called(&member.name));
+            Some(Problem::new(member.at, text))
+        };
+        self.members.iter().find_map(of_member).unwrap_or(problem)
+    }
+
     /// A warning for each member that is not in the tables.
     fn unknown(&self, ignored: &'static [&'static str]) -> Vec<Problem> {
         let known: Vec<&str> =
@@ -172,7 +182,9 @@ impl Reader {
             self.read.warnings.extend(program.unknown(&[]));
         }
         let url = given.get(Key::Url);
-        let kind = self.kind(given.get(Key::Type), command, url, at)?;
+        let kind = self
+            .kind(given.get(Key::Type), command, url, at)
+            .map_err(|problem| if command.or(url).is_none() { given.meant(problem) } else { problem })?;
         if kind == Type::Is(Transport::Stdio) {
             self.unused(given, NOT_OF_A_PROGRAM);
             return self.program(given, command, args, env, at);

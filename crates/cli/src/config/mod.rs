@@ -20,6 +20,7 @@ mod places;
 mod programs;
 mod question;
 mod source;
+mod strict;
 mod survey;
 mod tree;
 mod trust;

@@ -14,6 +14,7 @@ use super::launch::{self, written_secrets};
 use super::parsed_file::Entry;
 use super::question::Untrusted;
 use super::source::Problem;
+use super::strict;
 use super::trust;
 use super::variables::{Piece, pieces};
 use crate::args::Configured;
@@ -32,6 +33,8 @@ pub(crate) struct File {
     /// Why it cannot be used.
     pub(crate) problem: Option<String>,
     pub(crate) warnings: Vec<String>,
+    /// Why the program that owns the file cannot read it.
+    pub(crate) strict: Option<String>,
     pub(crate) entries: Vec<Found>,
 }
 
@@ -92,6 +95,7 @@ impl File {
             dialect: None,
             problem: Some(broken.failure.message.clone()),
             warnings: Vec::new(),
+            strict: None,
             entries: Vec::new(),
         }
     }
@@ -122,7 +126,8 @@ impl Configuration {
         }
         let (name, dialect) = (self.source.name(), Some(self.dialect.name()));
         let path = self.source.path().to_string_lossy().into_owned();
-        File { name, path, dialect, problem: None, warnings, entries }
+        let strict = strict::problem(&self.source).map(|problem| say(&problem));
+        File { name, path, dialect, problem: None, warnings, strict, entries }
     }
 
     pub(super) fn found(&self, entry: &Entry) -> Found {

@@ -207,6 +207,13 @@ impl Access {
             let seen = failure.seen;
             return Failure { seen, ..self.outage(kind, what, failure.phase) };
         }
+        if failure.id == "E_TLS" && self.0.extra_ca.is_some() {
+            return failure.hint(format!(
+                "--ca was read, and has neither the server's certificate nor that of whoever signed it: mcpjoin doctor{} {} \
+                 shows what is wrong",
+                self.0.options, self.0.named
+            ));
+        }
         if failure.id != "E_AUTH" {
             return failure;
         }
@@ -233,8 +240,17 @@ impl Access {
             )),
             Source::Stored(_) if refusal.is_some_and(Refusal::wants_something_else) => None,
             Source::Stored(_) if missing.is_some() => Some(line),
+            Source::Stored(_) if refusal.is_some_and(Refusal::shows_no_oauth) => Some(format!(
+                "no sign of OAuth: this server probably wants an API key or a token: {OWN_TOKEN}, or the header that its \
+                 documentation names; if it has logins: {line}"
+            )),
             Source::Stored(_) => Some(format!("{line} (with a token of your own: {OWN_TOKEN})")),
         }
+    }
+
+    /// The failure of a server that was not reached, which `what` names.
+    pub(crate) fn unreached(&self, kind: TransportErrorKind, what: String) -> Failure {
+        self.explain(self.outage(kind, what, Phase::Authorize))
     }
 
     /// The failure of an authorization server that was not reached, which `what` names.
@@ -329,6 +345,11 @@ impl Refusal {
         let challenge = self.challenges().filter(|_| self.status == 403).find(of_scope)?;
         let scopes = challenge.parameter("scope").unwrap_or_default();
         Some(scopes.split_whitespace().take(MAX_SCOPES).map(str::to_owned).collect())
+    }
+
+    /// Whether it says nothing about how to be authorized.
+    fn shows_no_oauth(&self) -> bool {
+        self.status == 401 && self.challenges().next().is_none()
     }
 
     /// Whether it names schemes, and none of them is of OAuth.

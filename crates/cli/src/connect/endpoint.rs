@@ -87,7 +87,9 @@ impl Endpoint {
 
     /// Adds to the finding that the program has exited that it did not get all of our variables.
     pub(crate) fn advise(&self, report: &mut Report) {
-        for finding in report.findings.iter_mut().filter(|finding| self.withheld && finding.id == "died") {
+        let may_be_of_that =
+            |id| self.withheld && ["died", "variable-missing", "command-missing"].contains(&id);
+        for finding in report.findings.iter_mut().filter(|finding| may_be_of_that(finding.id)) {
             finding.advice.push_str("; ");
             finding.advice.push_str(WITHHELD);
         }

@@ -5,10 +5,11 @@
 //! is full, so that little output is buffered.
 
 use std::future::Future;
+use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mcpjoin::client::Client;
 use mcpjoin::transport::ChildHandle;
@@ -28,6 +29,10 @@ use crate::ui::Ui;
 
 /// How many servers run at once, where the configuration says nothing else. Each may be a program with child processes.
 const MAX_RUNNING_SERVERS: usize = 8;
+/// How long the start of a program counts as one: afterwards it mostly waits.
+const START_TIME: Duration = Duration::from_secs(2);
+/// How many programs start at once at least, also on a machine with one processor.
+const MIN_STARTING_PROGRAMS: usize = 2;
 /// How many parts of a server's output are buffered until its turn.
 const MAX_BUFFERED_PARTS: usize = 1;
 
@@ -81,13 +86,13 @@ type Outcome = oneshot::Sender<Result<(), Failure>>;
 /// Work with the plan for a server.
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 
-/// Runs `work` with a limited number of servers at once, while `consume` reads their output in their order. When `consume`
+/// Runs `work` with a limited number of servers at once, and with the time that it took to open each session, while `consume` reads their output in their order. When `consume`
 /// breaks off, or after a signal, the rest is ended with everything that was started. `consume` may wait for the signal.
 pub(crate) fn with_each_server<T: 'static, F>(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
-    work: impl Fn(Ui, Client, ToolFilter, Parts<T>) -> F + Clone + 'static,
+    work: impl Fn(Ui, Client, ToolFilter, Parts<T>, Duration) -> F + Clone + 'static,
     consume: impl AsyncFnOnce(Vec<ServerOutput<T>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Exit
 where
@@ -145,8 +150,12 @@ where
         let mut running = JoinSet::new();
         let max_running = max_running.or_else(|| connect.configured.readings.at_once());
         let permits = Arc::new(Semaphore::new(max_running.unwrap_or(MAX_RUNNING_SERVERS)));
+        // Programs that start at the same time delay each other, mostly those that are loaded by Node.js or Python.
+        let processors = std::thread::available_parallelism().map_or(MIN_STARTING_PROGRAMS, NonZero::get);
+        let starts = Arc::new(Semaphore::new(processors.max(MIN_STARTING_PROGRAMS)));
         let mut outputs = Vec::new();
         for (target, plan) in targets.iter().zip(plans) {
+            let starts = starts.clone();
             let (ui, permits, work, name) = (ui.clone(), permits.clone(), work.clone(), target.label());
             let (sender, parts) = mpsc::channel(MAX_BUFFERED_PARTS);
             let (done, outcome) = oneshot::channel();
@@ -157,7 +166,15 @@ where
                     // The semaphore is fair and never closed: servers start in their order.
                     let _permit = permits.acquire().await;
                     match plan {
-                        Ok(plan) => work(ui, name, plan, sender, done).await,
+                        Ok(plan) => {
+                            let is_program = plan.endpoint.child().is_some();
+                            let start = if is_program { starts.acquire().await.ok() } else { None };
+                            let mut working = pin!(work(ui, name, plan, sender, done));
+                            if timeout(START_TIME, working.as_mut()).await.is_err() {
+                                drop(start);
+                                working.await;
+                            }
+                        }
                         Err(failure) => drop(done.send(Err(failure))),
                     }
                 },
@@ -203,7 +220,7 @@ async fn ended(local: &LocalSet, mut running: JoinSet<()>, children: &[ChildHand
 async fn one<T, F>(
     ui: &Ui,
     plan: Plan,
-    work: impl Fn(Ui, Client, ToolFilter, Parts<T>) -> F,
+    work: impl Fn(Ui, Client, ToolFilter, Parts<T>, Duration) -> F,
     parts: Parts<T>,
     done: Outcome,
 ) where
@@ -213,7 +230,7 @@ async fn one<T, F>(
     let (endpoint, shown, tools) = (plan.endpoint.clone(), plan.shown.clone(), plan.tools.clone());
     let outcome = match plan.open(ui).await {
         Ok(client) => {
-            let outcome = work(ui.clone(), client.clone(), tools, parts).await;
+            let outcome = work(ui.clone(), client.clone(), tools, parts, started.elapsed()).await;
             if outcome.is_ok() {
                 // The next server is shown while this one exits.
                 let _ = done.send(outcome);

@@ -402,18 +402,24 @@ impl Failure {
                 "E_TLS",
                 Exit::Connection,
                 "no trusted connection",
-                "--ca FILE trusts one more authority, for servers inside a company for example",
+                if says("self-signed") {
+                    "--ca FILE with exactly this certificate trusts it, once you know that it is the server's own; mcpjoin doctor shows more"
+                } else if says("not trusted here") {
+                    "--ca FILE trusts one more authority, for servers inside a company for example"
+                } else {
+                    "the server needs another certificate, or the URL another name: mcpjoin doctor says which"
+                },
             ),
             TransportErrorKind::Unauthorized => (
                 "E_AUTH",
                 Exit::Authorization,
-                "the server does not let us in",
+                "authorization required",
                 "say who you are: --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted",
             ),
             TransportErrorKind::Foreign => (
                 "E_NO_ENDPOINT",
                 Exit::Connection,
-                "what answers there is no MCP server",
+                "the URL answers, but not as an MCP server",
                 "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
             ),
             _ => {

@@ -10,37 +10,52 @@ use super::support::{command, line, run, scratch, start};
 #[test]
 fn r72_a_healthy_server_is_told_in_a_line_for_each_phase() {
     let ran = line("doctor demo:").exits(0);
-    let phases: Vec<&str> = ran.stdout.lines().take(6).map(|line| line[..10].trim_end()).collect();
-    assert_eq!(phases, ["resolve", "spawn", "probe", "initialize", "list", "shut down"], "{}", ran.stdout);
-    for part in ["mcpjoin-demo", "protocol 2026-07-28 (modern)", " tools, ", "exit code 0"] {
+    let phases: Vec<&str> = ran.stdout.lines().take(5).map(|line| line[..10].trim_end()).collect();
+    assert_eq!(phases, ["resolve", "spawn", "probe", "list", "shut down"], "{}", ran.stdout);
+    for part in ["mcpjoin-demo", "protocol 2026-07-28\n", " tools, ", "exit code 0"] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }
+    assert_eq!(ran.stdout.lines().last(), Some("no fault found"));
+    assert_eq!(ran.stderr, "");
+    // What was not run, and the numbers of checks, are for those who ask.
+    let ran = line("doctor -v demo:").exits(0);
+    let phases: Vec<&str> = ran.stdout.lines().take(6).map(|line| line[..10].trim_end()).collect();
+    assert_eq!(phases, ["resolve", "spawn", "probe", "initialize", "list", "shut down"], "{}", ran.stdout);
     let last = ran.stdout.lines().last().unwrap();
     assert_eq!(last, "no fault found: 15 checks, 1 not run (the program needs no runtime)");
-    assert_eq!(ran.stderr, "");
 }
 
 #[test]
 fn both_eras_of_a_server_are_examined() {
-    let ran = line("doctor --era legacy demo:").exits(0);
-    assert!(ran.stdout.contains("protocol 2025-11-25 (legacy)"), "{}", ran.stdout);
+    let ran = line("doctor -v --era legacy demo:").exits(0);
+    assert!(ran.stdout.contains("protocol 2025-11-25\n"), "{}", ran.stdout);
     assert!(ran.stdout.contains("not run: the legacy era was asked for"), "{}", ran.stdout);
 }
 
 #[test]
 fn f22_a_fault_is_told_in_full_and_in_the_exit_code() {
-    let ran = run(["doctor", "sh", "-c", "echo 'no \u{1b}[31mkey' >&2; exit 7"]).exits(1);
-    for part in [
-        "fault: the server ended: exit code 7, before it could be talked to (died)",
-        "  means    it gave up",
-        "  ended    exit code 7",
-        "  stderr   no \\u{1b}[31mkey",
-        "  try      mend what its standard error names",
-        "1 fault found: 3 checks, 13 not run (",
-    ] {
-        assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
-    }
+    let script = "echo 'no \u{1b}[31mkey' >&2; exit 7";
+    let ran = run(["doctor", "sh", "-c", script]).exits(1);
+    // The fault comes first, then what to do, then the evidence and the phases.
+    let parts = [
+        "fault: the server ended: exit code 7, before it could be talked to (died)\n",
+        "  means    it exited with an error; its standard error says why\n",
+        "  try      fix the error shown in stderr\n",
+        "  ended    exit code 7\n",
+        "  stderr   no \\u{1b}[31mkey\n",
+        "\nresolve ",
+        "\ninitialize ",
+        " failed\n",
+    ];
+    let places: Vec<usize> = parts
+        .iter()
+        .map(|part| ran.stdout.find(part).unwrap_or_else(|| panic!("{part:?} is missing in {}", ran.stdout)))
+        .collect();
+    assert!(places[0] == 0 && places.is_sorted(), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("not run") && !ran.stdout.contains("checks"), "{}", ran.stdout);
     assert_eq!(ran.stderr, "");
+    let ran = run(["doctor", "-v", "sh", "-c", script]).exits(1);
+    assert!(ran.stdout.contains("1 fault found: 3 checks, 13 not run ("), "{}", ran.stdout);
 }
 
 #[test]
@@ -67,7 +82,7 @@ fn f23_with_json_there_is_one_document() {
 
 #[test]
 fn what_cannot_be_started_is_a_fault_too() {
-    let ran = line("doctor mcpjoin-no-such-program --flag").exits(1);
+    let ran = line("doctor -v mcpjoin-no-such-program --flag").exits(1);
     assert!(ran.stdout.contains("(program-missing)"), "{}", ran.stdout);
     assert!(
         ran.stdout.contains("spawn              - not run: the server was not started"),
@@ -122,7 +137,7 @@ fn every_way_to_the_demonstration_is_healthy() {
         for target in targets {
             let ran = line(&format!("doctor {target}")).exits(0);
             let last = ran.stdout.lines().last().unwrap();
-            assert!(last.starts_with("no fault found: ") && last.contains(" checks"), "{}", ran.stdout);
+            assert_eq!(last, "no fault found", "{}", ran.stdout);
             assert!(ran.stdout.contains("mcpjoin-demo"), "{}", ran.stdout);
             assert_eq!(ran.stderr, "");
             let document = line(&format!("doctor --json {target}")).exits(0).json();
@@ -143,7 +158,7 @@ fn a_wrong_path_is_told_with_the_right_one() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
     let wrong = url.replace("/mcp", "/wrong");
     let ran = run(["doctor", "-H", "X-Key: hunter2hunter2", &wrong]).exits(1);
-    for part in ["(wrong-path)", "404 Not Found", &format!("try      write {url}: "), "1 fault found: "] {
+    for part in ["(wrong-path)", "404 Not Found", &format!("try      write {url}: ")] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
     }
     assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
@@ -281,4 +296,25 @@ fn an_answer_of_the_proxys_own_is_told_from_one_of_the_server() {
         assert!(finding["meaning"].as_str().unwrap().contains(meaning), "{document}");
         assert!(finding["advice"].as_str().unwrap().contains(advice), "{document}");
     }
+}
+
+#[test]
+fn where_nothing_shows_oauth_a_key_is_advised_first() {
+    let address = answering("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let url = format!("http://{address}/mcp");
+    let login = format!("mcpjoin auth login {url}");
+    let of_doctor = run(["doctor", &url]).exits(1).stdout;
+    let of_explain = run(["auth", "explain", &url]).exits(1).stdout;
+    let of_list = run(["list", &url]).exits(3).stderr;
+    for text in [of_doctor, of_explain, of_list] {
+        let says = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let places = ["no sign of OAuth", "Authorization: Bearer", &login].map(|part| says.find(part));
+        assert!(places.iter().all(Option::is_some), "{says}");
+        assert!(places[2] > places[0] && places[2] > places[1], "{says}");
+        assert!(says.contains("this server probably wants an API key or a token"), "{says}");
+        assert!(!says.contains("can log in"), "{says}");
+    }
+    let document = run(["auth", "explain", "--json", &url]).exits(1).json();
+    assert_eq!(document["canLogIn"], false, "{document}");
+    assert_eq!(document["broken"]["rung"], "server-metadata", "{document}");
 }

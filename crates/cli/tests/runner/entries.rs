@@ -157,6 +157,26 @@ fn f26_eight_servers_run_at_once_where_no_file_says_how_many() {
 }
 
 #[test]
+fn programs_start_no_more_at_once_than_there_are_processors() {
+    let folder = Folder::new("entries-starts");
+    // Each server counts those that start beside it. Its start is over when it ends.
+    let script =
+        "mkdir starting-$1; ls -d starting-* | wc -l > count-$1; sleep 0.2; rmdir starting-$1; exit 3";
+    let entry =
+        |n: usize| (format!("s{n}"), json!({ "command": "sh", "args": ["-c", script, "sh", n.to_string()] }));
+    let entries: serde_json::Map<_, _> = (0..9).map(entry).collect();
+    folder.file(".mcp.json", json!({ "mcpServers": entries }).to_string());
+    folder.run(&["list", "--json", "--era", "legacy"]).exits(4);
+    let count = |n: usize| {
+        let file = folder.path().join(format!("here/count-{n}"));
+        std::fs::read_to_string(file).unwrap().trim().parse::<usize>().unwrap()
+    };
+    let most = (0..9).map(count).max().unwrap();
+    let processors = std::thread::available_parallelism().unwrap().get();
+    assert!((2..=processors.max(2)).contains(&most), "{most} of {processors}");
+}
+
+#[test]
 fn rule_1_options_stand_behind_the_name_of_an_entry_and_words_do_not() {
     let folder = Folder::new("entries-behind");
     let entry = format!(r#""command": "{BINARY}", "args": ["serve", "demo"]"#);

@@ -1,6 +1,9 @@
 //! Tests of verbs that run over a whole configuration, and of verbs for one tool.
 
+use std::io::{BufRead, BufReader};
+
 use super::config::Folder;
+use super::support::start;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
@@ -22,12 +25,49 @@ fn configured(name: &str) -> Folder {
 }
 
 #[test]
-fn every_server_of_the_configuration_is_listed_and_a_dead_one_hides_none() {
-    let folder = configured("every-list");
+fn every_server_of_the_configuration_has_a_line_and_a_dead_one_hides_none() {
+    let folder = configured("every-health");
     let ran = folder.run(&["list"]).exits(4);
+    let lines: Vec<Vec<&str>> = ran.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let [one, dead, two] = &lines[..] else { panic!("{}", ran.stdout) };
+    assert_eq!((one[0], one[1], one[4], one[5]), ("one", "ok", "2", "tools"), "{}", ran.stdout);
+    assert_eq!((two[0], two[1], two[4], two[5]), ("two", "ok", "1", "tool"), "{}", ran.stdout);
+    assert!(two.ends_with(&["2026-07-28"]), "{}", ran.stdout);
+    assert_eq!((dead[0], dead[1]), ("dead", "failed"), "{}", ran.stdout);
+    assert!(dead.ends_with(&["why-it-died"]), "{}", ran.stdout);
+    // The block of the failure is for those who ask for it.
+    assert!(!ran.stderr.contains("E_SERVER_EXITED"), "{}", ran.stderr);
+    ran.says(&["off is disabled, and left out", "mcpjoin doctor NAME"]);
+    folder.run(&["list", "-v"]).exits(4).says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)"]);
+    folder.run(&["list", "--watch", "demo:"]).exits(2).says(&["one server is named", "mcpjoin list --watch"]);
+    folder.run(&["list", "--watch", "--json"]).exits(2);
+}
+
+#[test]
+fn watching_repeats_the_lines_until_a_signal() {
+    let folder = configured("every-watch");
+    let mut running = start(folder.command(&["list", "--watch=10ms", "-q"]));
+    let lines = BufReader::new(running.child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // Three servers a round, and no clearing of a screen where there is no terminal.
+    let lines: Vec<String> = lines.take(9).collect();
+    for (place, name) in ["one ", "dead", "two "].into_iter().cycle().take(9).enumerate() {
+        assert!(lines[place].starts_with(name), "{lines:#?}");
+    }
+    running.signal("INT");
+    running.finish().exits(130);
+}
+
+#[test]
+fn every_server_of_the_configuration_is_listed_in_full_when_it_is_asked_for() {
+    let folder = configured("every-list");
+    let ran = folder.run(&["list", "-d"]).exits(4);
     let (one, two) = (ran.stdout.find("one: ").unwrap(), ran.stdout.find("two: ").unwrap());
-    assert!(one < two && ran.stdout[one..two].contains("  echo "), "{}", ran.stdout);
-    assert!(ran.stdout[two..].contains("  add ") && !ran.stdout[two..].contains("  echo "), "{}", ran.stdout);
+    assert!(one < two && ran.stdout[one..two].contains("\n  echo"), "{}", ran.stdout);
+    assert!(
+        ran.stdout[two..].contains("\n  add") && !ran.stdout[two..].contains("\n  echo"),
+        "{}",
+        ran.stdout
+    );
     let ran =
         ran.says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)", "off is disabled, and left out"]);
     drop(ran);

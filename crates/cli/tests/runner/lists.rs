@@ -256,11 +256,11 @@ fn f26_servers_are_asked_at_once_and_told_in_their_order_without_being_kept() {
         "first": entry(&first), "second": entry(&second),
         "third": {"command": BINARY, "args": ["serve", "demo"]}}});
     folder.file(".mcp.json", servers.to_string());
-    let mut running = start(folder.command(&["list", "--era", "legacy"]));
+    let mut running = start(folder.command(&["list", "-d", "--era", "legacy"]));
     let mut text = String::new();
     running.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     let running = running.finish().exits(0);
-    let places: Vec<_> = ["first: ", "tool-99-99", "second: ", "third: ", "  echo "]
+    let places: Vec<_> = ["first: ", "tool-99-99", "second: ", "third: ", "\n  echo"]
         .iter()
         .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing: {}", running.stderr)))
         .collect();

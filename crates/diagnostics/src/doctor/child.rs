@@ -58,6 +58,8 @@ pub(super) async fn examine(exam: &mut Examination, command: ChildCommand, clien
 
     exam.begin(Phase::Spawn);
     let began = exam.since;
+    exam.fetches = is_fetched(&command);
+    let lacks_input = is_container_without_input(&command);
     let link = match command.start().await {
         Ok(link) => link,
         Err(error) => {
@@ -78,7 +80,17 @@ pub(super) async fn examine(exam: &mut Examination, command: ChildCommand, clien
         Err(cause) => {
             let observed = exam.observer.observed();
             let phase = exam.phase;
-            exam.fail(diagnosis::child_not_opened(phase, &cause, &observed, &handle.stderr()));
+            let mut finding = diagnosis::child_not_opened(phase, &cause, &observed, &handle.stderr());
+            if finding.id == NO_SERVER.id && lacks_input {
+                finding.becomes(&DOCKER_WITHOUT_INPUT, &[]);
+            } else if finding.check == Check::Life
+                && let Some(system) = foreign_system(&program.file)
+            {
+                // A shell has tried to read it as a script.
+                finding.seen = format!("{} is a program for {system}", program.file.display());
+                finding.becomes(&EXEC_FORMAT, &[]);
+            }
+            exam.fail(finding);
         }
     }
     exam.report.stderr = last_lines(&handle.stderr());
@@ -99,7 +111,10 @@ impl Program {
     /// Finds the program of the command.
     async fn resolve(command: &ChildCommand) -> Result<Self, Box<Finding>> {
         let spec = command.spec();
-        let missing = |kind| Box::new(not_started(Phase::Resolve, &spec.error(kind), None));
+        let missing = |kind| {
+            let finding = command_line(command);
+            Box::new(finding.unwrap_or_else(|| not_started(Phase::Resolve, &spec.error(kind), None)))
+        };
         let file = spec.resolve().map_err(missing)?;
         let mut program = Self { file, interpreter: None, runtime: None, version: None };
         if let Some(line) = first_line(&program.file) {
@@ -233,9 +248,74 @@ fn not_started(phase: Phase, error: &SpawnError, interpreter: Option<&Path>) -> 
         SpawnErrorKind::WorkingDirectory { .. } => WORKING_DIRECTORY,
         SpawnErrorKind::NoInterpreter { .. } if shown.is_some() => INTERPRETER_MISSING,
         SpawnErrorKind::NoInterpreter { .. } => LOADER_MISSING,
+        SpawnErrorKind::System(error) if is_exec_format(error) => EXEC_FORMAT,
         _ => NOT_STARTED,
     };
     kind.with(phase, error.to_string(), &[("interpreter", shown.as_deref().unwrap_or_default())])
+}
+
+/// The system for which a file was built, where it is no script and not for this one. By its first bytes: ELF (with the
+/// processor in bytes 18 and 19), Mach-O, PE.
+fn foreign_system(file: &Path) -> Option<&'static str> {
+    /// The processors of the programs that this one can run, by the table of ELF.
+    const RUNNABLE: &[u16] = if cfg!(target_arch = "x86_64") {
+        &[62, 3]
+    } else if cfg!(target_arch = "aarch64") {
+        &[183, 40]
+    } else {
+        &[]
+    };
+    let mut head = [0; 20];
+    let read = std::fs::File::open(file).ok()?.read(&mut head).ok()?;
+    let machine = u16::from_le_bytes([head[18], head[19]]);
+    match &head[..read] {
+        [0x7F, b'E', b'L', b'F', ..] if cfg!(target_os = "linux") => {
+            (!RUNNABLE.is_empty() && !RUNNABLE.contains(&machine)).then_some("another processor")
+        }
+        [b'M', b'Z', ..] => Some("Windows"),
+        [0xCF | 0xCE, 0xFA, 0xED, 0xFE, ..] if !cfg!(target_os = "macos") => Some("macOS"),
+        _ => None,
+    }
+}
+
+fn is_exec_format(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error())
+}
+
+/// The finding of a command that is a whole command line, of which the first word is a program.
+fn command_line(command: &ChildCommand) -> Option<Finding> {
+    let program = command.spec().program.to_str()?;
+    let (first, rest) = program.split_once(char::is_whitespace)?;
+    command.beside(first, "--version").spec().resolve().ok()?;
+    let args: Vec<String> = rest.split_whitespace().map(|word| format!("{word:?}")).collect();
+    let values = [("first", first), ("rest", rest.trim()), ("args", &args.join(", "))];
+    Some(COMMAND_LINE.with(Phase::Resolve, format!("there is no program called \"{program}\""), &values))
+}
+
+/// Whether the program is one that runs a package of a registry.
+fn is_fetched(command: &ChildCommand) -> bool {
+    let spec = command.spec();
+    let name = Path::new(&spec.program).file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let verb = spec.args.first().and_then(|verb| verb.to_str()).unwrap_or_default();
+    matches!(name, "npx" | "uvx" | "bunx" | "pnpx")
+        || matches!(
+            (name, verb),
+            ("npm", "exec") | ("pnpm" | "yarn", "dlx") | ("uv", "tool") | ("pipx", "run")
+        )
+}
+
+/// Whether a container is started without standard input: its program ends at once, mostly with exit code 0.
+fn is_container_without_input(command: &ChildCommand) -> bool {
+    let spec = command.spec();
+    let name = Path::new(&spec.program).file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let mut args = spec.args.iter().map(|arg| arg.to_string_lossy());
+    let is_interactive = |arg: &str| {
+        let is_short = arg.starts_with('-') && !arg.starts_with("--") && arg.len() <= 4;
+        arg.starts_with("--interactive") || is_short && arg.contains('i')
+    };
+    matches!(name, "docker" | "podman")
+        && args.next().is_some_and(|verb| verb == "run")
+        && !args.any(|arg| is_interactive(&arg))
 }
 
 /// The product that a well-known program comes with.
@@ -322,4 +402,48 @@ fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
         findings.push(finding);
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChildCommand, is_container_without_input, is_fetched};
+
+    fn command(line: &str) -> ChildCommand {
+        let mut words = line.split(' ');
+        let program = ChildCommand::new(words.next().unwrap_or_default());
+        words.fold(program, |command, word| command.arg(word))
+    }
+
+    #[test]
+    fn programs_that_fetch_a_package_are_known() {
+        for line in [
+            "npx -y pkg",
+            "/usr/bin/uvx pkg",
+            "npm exec pkg",
+            "pnpm dlx pkg",
+            "uv tool run pkg",
+            "pipx run pkg",
+        ] {
+            assert!(is_fetched(&command(line)), "{line}");
+        }
+        for line in ["node x.js", "uv run x", "npm start", "/opt/npx-server", "sh -c npx"] {
+            assert!(!is_fetched(&command(line)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_container_has_input_with_i_in_any_form() {
+        for line in ["docker run --rm x", "podman run -e A=B x", "/usr/bin/docker run x --init"] {
+            assert!(is_container_without_input(&command(line)), "{line}");
+        }
+        for line in [
+            "docker run -i x",
+            "docker run -it x",
+            "docker run --rm --interactive x",
+            "docker ps",
+            "sh run x",
+        ] {
+            assert!(!is_container_without_input(&command(line)), "{line}");
+        }
+    }
 }

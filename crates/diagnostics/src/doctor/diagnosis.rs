@@ -11,8 +11,8 @@ use mcpjoin_proto::session::{
 
 use super::findings::*;
 use super::observer::Observed;
-use super::report::{Check, Finding, Phase, Transport};
-use super::stderr_patterns::{crash, known_failure, last_lines, listening_url};
+use super::report::{Check, Evidence, Finding, Phase, Transport};
+use super::stderr_patterns::{crash, last_lines, listening_url, recognize, reports_failure};
 use mcpjoin::client::ClientError;
 
 /// The session of a child process did not open. `stderr`: its standard error.
@@ -40,9 +40,16 @@ pub(super) fn child_not_opened(
         }
     }
     finding.evidence.stdout = observed.noise_texts();
-    if finding.id == PROGRAM_SILENT.id
-        && let Some(url) = listening_url(&finding.evidence.stderr).map(str::to_owned)
-    {
+    if !matches!(finding.id, "silent" | "not-mcp") {
+        return finding;
+    }
+    let Evidence { stderr, stdout, .. } = &finding.evidence;
+    let said: Vec<String> = stderr.iter().chain(stdout).cloned().collect();
+    if observed.frames_with_headers() {
+        "the program frames its messages with Content-Length".clone_into(&mut finding.seen);
+        finding.becomes(&LSP_FRAMING, &[]);
+    } else if let Some(url) = listening_url(&said) {
+        finding.seen = format!("the program serves HTTP at {url}, and not standard input and output");
         finding.becomes(&LISTENS_ELSEWHERE, &[("url", &url)]);
     }
     finding
@@ -112,6 +119,15 @@ pub(super) fn opening_failure(phase: Phase, failure: &NegotiationFailure, observ
         _ => NOT_OPENED,
     };
     let mut finding = kind.at(phase, failure.to_string());
+    let spoken = match failure {
+        NegotiationFailure::UnsupportedVersion { answered, .. } => std::slice::from_ref(answered),
+        NegotiationFailure::NoCommonVersion { supported } => supported,
+        _ => &[],
+    };
+    // A version that this program knows was left out by an option.
+    if let Some(version) = spoken.iter().find(|version| version.era().is_some()) {
+        finding.becomes(&VERSION_OF_OPTION, &[("version", version.as_str())]);
+    }
     if let NegotiationFailure::Refused { error, .. } = failure {
         finding.evidence.error = Some(error.clone());
     }
@@ -176,10 +192,20 @@ pub(super) fn ended(transport: Transport, phase: Phase, end: &TransportEnd) -> F
     let mut finding = kind.with(phase, format!("the server {how}, {when}"), &[(name, &value)]);
     finding.evidence.exit = end.exit;
     finding.evidence.stderr = last_lines(&end.stderr);
-    if matches!(end.exit, Some(ProcessExit::Code(1..)))
-        && let Some(kind) = known_failure(&finding.evidence.stderr)
-    {
-        finding.becomes(kind, &[]);
+    let may_say_why = match end.exit {
+        Some(ProcessExit::Code(0)) => !is_open,
+        Some(ProcessExit::Code(_)) => true,
+        Some(ProcessExit::Signal(signal)) => crash(signal).is_some(),
+        None => false,
+    };
+    if !may_say_why || recognize(&mut finding, &end.stderr) {
+        return finding;
+    }
+    let stderr = &finding.evidence.stderr;
+    match end.exit {
+        Some(ProcessExit::Code(0)) if reports_failure(stderr) => finding.becomes(&EXITED_AFTER_ERROR, &[]),
+        Some(ProcessExit::Code(1..=125)) if stderr.is_empty() => finding.becomes(&GAVE_UP_SILENTLY, &[]),
+        _ => {}
     }
     finding
 }

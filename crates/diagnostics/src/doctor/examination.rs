@@ -52,6 +52,8 @@ pub(super) struct Examination {
     /// The phase that runs, and when it began.
     pub(super) phase: Phase,
     pub(super) since: Instant,
+    /// The program is looked for in a registry at each start (npx, uvx).
+    pub(super) fetches: bool,
     /// Why the phases after the current one are not run, if the phase alone does not say it.
     pub(super) stopped: Option<&'static str>,
 }
@@ -68,6 +70,7 @@ impl Examination {
             started,
             phase: Phase::Resolve,
             since: started,
+            fetches: false,
             stopped: None,
         }
     }
@@ -338,6 +341,8 @@ impl Examination {
             known.map_or(Outcome::NotRun(not_reached), |(_, outcome)| *outcome)
         };
         report.checks = Check::of(self.transport).map(|check| (check, outcome(check))).collect();
+        // What keeps the server from working stands before what may be intended.
+        report.findings.sort_by_key(|finding| finding.check == Check::Offer);
         report.took = self.started.elapsed();
         report
     }

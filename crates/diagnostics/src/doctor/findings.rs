@@ -11,8 +11,8 @@ use super::report::{Check, Evidence, Finding, Phase};
 pub(super) struct Kind<C> {
     pub(super) id: &'static str,
     pub(super) check: C,
-    meaning: &'static str,
-    advice: &'static str,
+    pub(super) meaning: &'static str,
+    pub(super) advice: &'static str,
 }
 
 impl<C: Copy> Kind<C> {
@@ -27,7 +27,7 @@ impl<C: Copy> Kind<C> {
 }
 
 /// Replaces each `{name}` by its value. Values come from the server, and braces in them are text.
-fn fill(template: &str, values: &[(&str, &str)]) -> String {
+pub(super) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split('{');
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -72,8 +72,8 @@ pub(super) use kinds;
 
 const ASK_AUTHORS: &str = "tell the server's authors";
 const READ_LOG: &str = "look at the server's own log";
-const RUN_BY_HAND: &str = "run the command by itself in a terminal, and mend what it says";
-const READ_STDERR: &str = "mend what its standard error names";
+const RUN_BY_HAND: &str = "run the command by itself in a terminal, and fix what it says";
+const READ_STDERR: &str = "fix the error shown in stderr";
 const FIND_STDIO: &str = "look for the option that serves MCP over stdio";
 const FIND_PORT: &str = "check the port; `ss -ltnp` shows which program listens on which";
 const FIND_PORT_OR_SSH: &str =
@@ -106,6 +106,9 @@ kinds! { Check:
         "install uv, or add its folder to that PATH (its installer takes ~/.local/bin)";
     PYTHON_MISSING: "program-missing", Program, NO_SUCH_PROGRAM,
         "install Python, or name the one that there is (python3, or the path of one)";
+    COMMAND_LINE: "command-line", Program,
+        "the command is the name of a program, and there is none with this name: what follows the first word is arguments",
+        "move {rest} to args: \"command\": \"{first}\", \"args\": [{args}]";
     NOT_EXECUTABLE: "not-executable", Program,
         "the file is there, and this user may not run it",
         "chmod +x the file, or name its interpreter first";
@@ -122,6 +125,9 @@ kinds! { Check:
     NOT_STARTED: "not-started", Start,
         "the system refuses to start it",
         "look at the limits of this system (ulimit -a), and whether the file was built for it";
+    EXEC_FORMAT: "exec-format", Start,
+        "the file was built for another processor or system, or is a script without a first line that names its interpreter",
+        "install the build for this machine (uname -sm), or name the interpreter first (sh FILE)";
     RUNTIME_MISSING: "runtime-missing", Runtime,
         "the script is there, but what runs it is not on the PATH that the server gets",
         "install {runtime}, or add its folder to that PATH";
@@ -147,22 +153,19 @@ kinds! { Check:
     RETURNED_EARLY: "died", Life,
         "it ended as if all were done, and was not told to: mostly its main function returns while a request is still \
          handled, or something that it calls exits (sys.exit(), process.exit()) with 0",
-        "let main wait for the server's end, and look at what it does last; its standard error may tell";
+        "let main wait until the server ends, and check what it does last; see its standard error";
     NO_SERVER: "died", Life,
-        "it thinks that it is done: it is no server, or was given words that make it print and end",
+        "it exited normally without serving: wrong program, or wrong arguments (--help, --version?)",
         FIND_STDIO;
-    GAVE_UP: "died", Life, "it gave up: its standard error should say why", READ_STDERR;
+    EXITED_AFTER_ERROR: "died", Life,
+        "it exited with code 0, although its standard error reports an error",
+        READ_STDERR;
+    GAVE_UP: "died", Life, "it exited with an error; its standard error says why", READ_STDERR;
+    GAVE_UP_SILENTLY: "died", Life, "it exited with an error, and wrote nothing to standard error", RUN_BY_HAND;
+    DOCKER_WITHOUT_INPUT: "docker-input", Life,
+        "docker run without -i gives the program in the container no standard input: it ends at once",
+        "add -i: docker run -i --rm IMAGE";
     CLOSED_STDOUT: "died", Life, "without standard output nothing can be answered", RUN_BY_HAND;
-    PORT_IN_USE: "port-in-use", Life,
-        "another program has the port that it wants, mostly an earlier run of its own; and a server on standard input \
-         and output needs no port",
-        "look for its option that serves MCP over stdio; `ss -ltnp` shows which program has the port";
-    PYTHON_MODULE_MISSING: "module-missing", Life,
-        "this python has not the module that it names: it was installed for another one, or not at all",
-        "run it with the python of the environment in which it is installed (.venv/bin/python, uv run, uvx)";
-    NODE_MODULE_MISSING: "module-missing", Life,
-        "node finds no file or package of the name that it gives: it is not installed, not built, or the path is wrong",
-        "check the path; then install and build it (npm install, npm run build)";
     EXIT_STATUS: "exit-status", ExitStatus,
         "the end of its input is how a client says that it is done: it should end with exit code 0, and not \
          fail in what it does then",
@@ -352,9 +355,13 @@ kinds! { Check:
     CERTIFICATE_NAME: "certificate-name", ServerCertificate,
         "it is another server, or one that is known by another name",
         "use a name that is in the certificate, or give the server one for this name";
+    CERTIFICATE_SELF_SIGNED: "certificate-self-signed", ServerCertificate,
+        "the server has signed its certificate itself, as servers under development do; no client trusts that unasked",
+        "--ca FILE with exactly this certificate trusts it, once you know that it is the server's own";
     CERTIFICATE_OF_AUTHORITY: "certificate-of-authority", ServerCertificate,
-        "what openssl req -x509 makes is an authority unless it is told otherwise; --ca does not help",
-        "make the server another one, with -addext basicConstraints=critical,CA:FALSE; --ca FILE trusts that";
+        "a certificate of an authority is for signing others, and clients refuse it as that of a server",
+        "make the server another one, with -addext basicConstraints=critical,CA:FALSE; --ca FILE with exactly this one \
+         trusts it as well";
     CERTIFICATE_INTERCEPTED: "certificate-intercepted", ServerCertificate,
         "somebody between here and the server opens what is encrypted and closes it again with a certificate \
          of their own ({issuer}): a proxy, a scanner of viruses, a tool of developers",
@@ -404,8 +411,11 @@ kinds! { Check:
         "run it by itself in a terminal and see what it waits for; a slow one needs more time \
          (--connect-timeout 2m)";
     LISTENS_ELSEWHERE: "listens-elsewhere", Opening,
-        "the program serves somebody else: it says that it listens at {url}",
-        "name that as the server ({url}, mostly with the path /mcp), or look for its option that serves MCP over stdio";
+        "it serves HTTP, and does not read its standard input: it says that it listens at {url}",
+        "mcpjoin doctor {url}; or look for its option that serves MCP over stdio";
+    LSP_FRAMING: "lsp-framing", Opening,
+        "MCP over stdio has one message on each line, without headers; Content-Length is how language servers (LSP) frame theirs",
+        "use the stdio transport of an MCP SDK in the server; if it is a language server, it is no MCP server";
     SILENT: "silent", Opening,
         "something takes the connection and says nothing: it is busy, or no MCP server",
         MORE_TIME;
@@ -417,7 +427,10 @@ kinds! { Check:
         MORE_TIME;
     VERSION: "version", Opening,
         "client and server have no version of the protocol in common",
-        "ask for no version in particular, or update the server";
+        "update the server: mcpjoin speaks every revision of MCP from 2024-11-05 on";
+    VERSION_OF_OPTION: "version", Opening,
+        "the server does not speak the version that was asked for, and speaks another that mcpjoin knows",
+        "leave out --protocol-version, or write --protocol-version {version}";
     ID_AS_STRING: "other-id", Opening,
         "a number came back as a string: a response has the id of its request, of the same type, or nobody knows \
          which request it answers",
@@ -459,8 +472,10 @@ kinds! { Check:
         "see what the server waits for before it answers, or give clients a longer start-up time";
     PROGRAM_SLOW_START: "slow-start", Speed,
         "clients with little patience give up before the server is ready",
-        "install the server in place of fetching it at each start (npx, uvx), or give clients a longer \
-         start-up time";
+        "see what the program does before it answers (-v shows its stderr), or give clients a longer start-up time";
+    FETCHED_SLOW_START: "slow-start", Speed,
+        "npx and uvx look for the package at each start; clients with little patience give up before the server is ready",
+        "install the package and start its program by its name, or give clients a longer start-up time";
 }
 
 // Messages and lists.
@@ -521,7 +536,7 @@ kinds! { Check:
 // Responses of HTTP, by their status.
 kinds! { Check:
     NOT_AUTHORIZED: "not-authorized", Authorization,
-        "the server wants to know who asks{wants}",
+        "authorization required (401){wants}",
         "send a token: --header 'Authorization: Bearer TOKEN', or @FILE that holds the header";
     TOKEN_NOT_ACCEPTED: "not-authorized", Authorization,
         "the server does not accept the authorization that was sent{wants}",

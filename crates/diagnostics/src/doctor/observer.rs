@@ -25,7 +25,7 @@ const MAX_NOISE_LINES: usize = 5;
 /// The byte order mark in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// How long to wait for a message after the peer has begun another protocol.
-const FOREIGN_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const FOREIGN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait for another response after an unreadable one.
 const UNREADABLE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -60,7 +60,7 @@ pub(super) struct Observed {
     noise: Vec<Bytes>,
     pub(super) noise_lines: usize,
     /// When the last of them arrived.
-    noise_at: Option<Instant>,
+    pub(super) noise_at: Option<Instant>,
     /// When the last of them arrived that was meant to be a message.
     unreadable_at: Option<Instant>,
     spread: Spread,
@@ -125,6 +125,14 @@ impl Observed {
 
     pub(super) const fn is_spread(&self) -> bool {
         matches!(self.spread, Spread::Found)
+    }
+
+    /// Whether a line is the header that language servers write before each message.
+    pub(super) fn frames_with_headers(&self) -> bool {
+        const HEADER: &[u8] = b"content-length:";
+        let is_header =
+            |line: &Bytes| line.get(..HEADER.len()).is_some_and(|start| start.eq_ignore_ascii_case(HEADER));
+        self.noise.iter().any(is_header)
     }
 
     /// The first line that was no message.

@@ -3,18 +3,28 @@
 //! Used by the examination of every transport. The session decides which request it sends and what a response means; this
 //! only reads the messages on the link.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcpjoin_proto::Method;
 use mcpjoin_proto::session::{CloseCause, Peer};
-use tokio::time::Instant;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+use url::Url;
 
 use super::examination::{Examination, NO_ANSWER, seconds};
 use super::findings::*;
-use super::observer::{Observed, ProbeAnswer};
+use super::observer::{FOREIGN_TIMEOUT, Observed, Observer, ProbeAnswer};
 use super::report::{Check, Outcome, Phase, Transport};
+use super::stderr_patterns::{last_lines, listening_url};
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::transport::{ChildHandle, Link};
+
+/// How often the standard error of a program is looked at that has not answered.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a connection to a port of this machine may take.
+const ACCEPT_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Examination {
     /// Connects the client. `began`: when the program was started, or the connection was begun. `child`: the process of a
@@ -44,15 +54,21 @@ impl Examination {
         let client = client.also_on_violation(move |violation| of_session.violation(violation));
         let is_socket = self.transport == Transport::Socket;
         let connecting = async { client.connect(link).await.map_err(|error| error.cause) };
-        let outcome = if is_socket {
-            // There is no reason to wait for a peer that has shown that it is no MCP server.
-            tokio::select! {
-                outcome = connecting => outcome,
-                () = observer.hopeless(probe_timeout) => Err(observer.observed().garbage()),
+        // There is no reason to wait for a peer that has shown that it is no MCP server.
+        let hopeless = async {
+            match child {
+                Some((child, _)) => serves_elsewhere(&observer, child, probe_timeout).await,
+                None if is_socket => observer.hopeless(probe_timeout).await,
+                None => std::future::pending().await,
             }
-        } else {
-            connecting.await
         };
+        let outcome = tokio::select! {
+            outcome = connecting => outcome,
+            () = hopeless => Err(observer.observed().garbage()),
+        };
+        if let (Err(_), Some((child, _))) = (&outcome, child) {
+            child.ended().await;
+        }
         let now = Instant::now();
         observer.set_opened();
         let observed = observer.observed();
@@ -113,9 +129,11 @@ impl Examination {
                 until = (*at).min(initialize);
                 match answer {
                     ProbeAnswer::Error(code) => {
-                        format!("answered with JSON-RPC error {code}: the legacy era")
+                        format!("JSON-RPC error {code}: speaks the older protocol (initialize)")
                     }
-                    ProbeAnswer::Foreign => "refused: perhaps the legacy era".to_owned(),
+                    ProbeAnswer::Foreign => {
+                        "no message in answer to server/discover; trying initialize".to_owned()
+                    }
                     ProbeAnswer::Result => "answered with another result".to_owned(),
                 }
             } else {
@@ -145,8 +163,7 @@ impl Examination {
             |info| format!("{} {}", info.name, info.version).trim_end().to_owned(),
         );
         let version = &peer.profile.version;
-        let era = format!("{:?}", peer.profile.era).to_lowercase();
-        let detail = format!("{name}, protocol {} ({era})", version.as_str());
+        let detail = format!("{name}, protocol {}", version.as_str());
         let has_initialize = Method::Initialize.facts().is_some_and(|facts| facts.exists_in(version));
         self.pass([Check::Opening]);
         if has_initialize {
@@ -165,11 +182,56 @@ impl Examination {
             _ => observed.first.unwrap_or(now).saturating_duration_since(began),
         };
         let fault = (took > self.slow_start).then(|| {
-            let kind = if self.transport.is_remote() { &SLOW_START } else { &PROGRAM_SLOW_START };
+            let kind = match (self.transport.is_remote(), self.fetches) {
+                (true, _) => &SLOW_START,
+                (false, true) => &FETCHED_SLOW_START,
+                (false, false) => &PROGRAM_SLOW_START,
+            };
             let (took, limit) = (seconds(took), seconds(self.slow_start));
             kind.at(self.last_phase(), format!("the first answer came after {took}, more than {limit}"))
         });
         self.decide(Check::Speed, fault);
         self.report.peer = Some(Arc::unwrap_or_clone(peer));
     }
+}
+
+/// Completes when a program has shown that it does not serve its standard input and output: it writes headers before its
+/// messages, or it says that it listens at a port of this machine, something accepts connections there, and no message has come
+/// within a second after its last line on standard output, or within the timeout of the probe.
+async fn serves_elsewhere(observer: &Observer, child: &ChildHandle, probe_timeout: Duration) {
+    let began = Instant::now();
+    let mut looks = tokio::time::interval(LOOK_INTERVAL);
+    loop {
+        looks.tick().await;
+        let observed = observer.observed();
+        if observed.first.is_some() {
+            return std::future::pending().await;
+        }
+        let (since, patience) = match observed.noise_at {
+            Some(at) => (at, FOREIGN_TIMEOUT.min(probe_timeout)),
+            None => (began, probe_timeout),
+        };
+        if since.elapsed() < patience {
+            continue;
+        }
+        if observed.frames_with_headers() {
+            return;
+        }
+        let mut said = last_lines(&child.stderr());
+        said.extend(observed.noise_texts());
+        if let Some(url) = listening_url(&said)
+            && is_accepted(&url).await
+        {
+            return;
+        }
+    }
+}
+
+/// Whether something accepts connections at the port of this machine that a URL names.
+async fn is_accepted(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else { return false };
+    let host = host.trim_matches(['[', ']']);
+    let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    is_local && matches!(timeout(ACCEPT_TIMEOUT, TcpStream::connect((host, port))).await, Ok(Ok(_)))
 }

@@ -1,14 +1,22 @@
-//! What programs write to standard error that is the same for all programs: messages of systems and runtimes.
+//! What programs write to standard error that is the same for all programs: messages of systems, runtimes and package managers.
 //!
-//! Used for servers that are child processes. A line that is not recognised is shown as it is, and changes no finding.
+//! Used for servers that are child processes. The rows are in `table`. A line that is not recognised is shown as it is, and
+//! changes no finding. Nothing is executed and no file is read because of what a line says.
 
-use super::findings::*;
-use super::report::Check;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use self::table::PATTERNS;
+use super::findings::fill;
+use super::report::Finding;
 
 /// Lines of standard error that a finding shows.
 const MAX_STDERR_LINES: usize = 12;
 /// Characters of a line that a finding shows.
 const MAX_LINE_CHARS: usize = 400;
+/// Characters of a value that is taken from a line.
+const MAX_VALUE_CHARS: usize = 120;
 
 /// The last lines that a server wrote to standard error.
 pub(super) fn last_lines(bytes: &[u8]) -> Vec<String> {
@@ -19,36 +27,133 @@ pub(super) fn last_lines(bytes: &[u8]) -> Vec<String> {
 
 /// A line as a finding shows it. Not escaped: whatever prints it does that.
 pub(super) fn truncate_line(line: &str) -> String {
-    match line.char_indices().nth(MAX_LINE_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
+    truncated(line, MAX_LINE_CHARS)
+}
+
+fn truncated(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
-/// The kind of failure that the last lines of a program name.
-pub(super) fn known_failure(lines: &[String]) -> Option<&'static Kind<Check>> {
-    const PATTERNS: [(&[&str], &Kind<Check>); 3] = [
-        (&["EADDRINUSE", "Address already in use", "address already in use"], &PORT_IN_USE),
-        (&["ModuleNotFoundError: "], &PYTHON_MODULE_MISSING),
-        (&["Cannot find module '", "ERR_MODULE_NOT_FOUND"], &NODE_MODULE_MISSING),
-    ];
-    let says = |words: &[&str]| lines.iter().any(|line| words.iter().any(|word| line.contains(word)));
-    PATTERNS.into_iter().find_map(|(words, kind)| says(words).then_some(kind))
+/// Turns a finding into that of the first row of which a line is found in this standard error. Returns whether there is one.
+pub(super) fn recognize(finding: &mut Finding, stderr: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(stderr);
+    let matched = PATTERNS.iter().find_map(|row| {
+        let mut found = row.lines.iter().flat_map(|pattern| text.lines().map(move |line| (pattern, line)));
+        found.find_map(|(pattern, line)| Some((row, values(pattern, line)?)))
+    });
+    let Some((row, values)) = matched else { return false };
+    let values: Vec<(&str, String)> =
+        values.into_iter().map(|(name, value)| (name, truncated(value, MAX_VALUE_CHARS))).collect();
+    let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    finding.seen = fill(row.seen, &values);
+    finding.becomes(&row.kind, &values);
+    true
 }
 
-/// The URL at which a program says that it listens, from the first line that says so.
-pub(super) fn listening_url(lines: &[String]) -> Option<&str> {
+/// The values of the placeholders of a pattern in a line that contains it. The value of a placeholder at the beginning is one
+/// word; of one at the end, the rest of the line.
+fn values<'l>(pattern: &'static str, line: &'l str) -> Option<Vec<(&'static str, &'l str)>> {
+    let mut pieces = pattern.split('{');
+    let mut last_literal = pieces.next()?;
+    let (_, mut rest) = line.split_once(last_literal)?;
+    let mut is_first = last_literal.is_empty();
+    let mut values = Vec::new();
+    for piece in pieces {
+        let (name, literal) = piece.split_once('}')?;
+        let (text, after) = match literal {
+            "" => (rest, ""),
+            literal => rest.split_once(literal)?,
+        };
+        // The shortest text between the two literals.
+        let text = if is_first { text } else { text.rsplit(last_literal).next()? };
+        let value = match name {
+            "VARIABLE" | "SETTING" => variable(text, is_first, name == "SETTING")?,
+            _ if is_first => text.trim_end().rsplit(char::is_whitespace).next()?,
+            // The end of the sentence is no part of the value.
+            _ if literal.is_empty() => text.trim().trim_end_matches(['.', ',']),
+            _ => text.trim(),
+        };
+        if value.is_empty() {
+            return None;
+        }
+        values.push((if name == "SETTING" { "VARIABLE" } else { name }, value));
+        (rest, is_first, last_literal) = (after, false, literal);
+    }
+    Some(values)
+}
+
+/// The name of an environment variable at the end of a text, or at its beginning.
+fn variable(text: &str, at_end: bool, with_underscore: bool) -> Option<&str> {
+    let text = text.trim_matches(['\'', '"', '`', '$', '(', ')', ':', ' ', '[', ']', '.']);
+    let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let name = match at_end {
+        true => &text[text.trim_end_matches(is_part).len()..],
+        false => &text[..text.len() - text.trim_start_matches(is_part).len()],
+    };
+    let is_name = name.len() > 2
+        && name.starts_with(|c: char| c.is_ascii_uppercase())
+        && (!with_underscore || name.contains('_'));
+    is_name.then_some(name)
+}
+
+/// Whether a program that ended without an error code says that it has failed.
+pub(super) fn reports_failure(lines: &[String]) -> bool {
+    const WORDS: [&str; 6] = ["error", "fatal", "failed", "exception", "traceback", "cannot"];
+    lines.iter().any(|line| {
+        let small = line.to_ascii_lowercase();
+        WORDS.iter().any(|word| small.contains(word))
+    })
+}
+
+/// The URL at which a program says that it listens, from the first line that says so. One that names a port alone is taken to
+/// mean this machine; without a path it is that of most servers.
+pub(super) fn listening_url(lines: &[String]) -> Option<String> {
     const WORDS: [&str; 5] = ["listening", "running", "serving", "started", "available"];
+    // A server on standard input and output may listen for the browser of a login.
+    const LOGIN: [&str; 3] = ["callback", "oauth", "authoriz"];
     lines.iter().find_map(|line| {
         let small = line.to_ascii_lowercase();
-        if !WORDS.iter().any(|word| small.contains(word)) {
+        let has = |words: &[&str]| words.iter().any(|word| small.contains(word));
+        if !has(&WORDS) || has(&LOGIN) {
             return None;
         }
         // Brackets, quotes and the control characters of colours are no part of the URL.
         let mut words = line.split(|c: char| c.is_whitespace() || c.is_control() || "()<>\"'`".contains(c));
-        let word = words.find(|word| word.starts_with("http://") || word.starts_with("https://"))?;
-        Some(word.trim_end_matches(['.', ',', ';', ':']))
+        let url = words.find(|word| word.starts_with("http://") || word.starts_with("https://"));
+        match url {
+            Some(url) => Some(with_path(url.trim_end_matches(['.', ',', ';', ':']))),
+            None => Some(format!("http://127.0.0.1:{}/mcp", port(&small)?)),
+        }
     })
+}
+
+/// The URL, with the address of this machine in place of that of every interface, and with a path.
+fn with_path(url: &str) -> String {
+    let url = url.replacen("://0.0.0.0", "://127.0.0.1", 1);
+    let (_, after) = url.split_once("://").unwrap_or_default();
+    match after.split_once('/') {
+        None => format!("{url}/mcp"),
+        Some((_, "")) => format!("{url}mcp"),
+        Some(_) => url,
+    }
+}
+
+/// The port that a line in small letters names: `port 3000`, `port: 3000`, `0.0.0.0:3000`, `:3000`.
+fn port(line: &str) -> Option<u16> {
+    let number = |text: &str| {
+        let text = text.trim_start_matches([':', '=', ' ', '#']);
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        text[..end].parse::<u16>().ok().filter(|port| *port > 0)
+    };
+    let named = line.match_indices("port").find_map(|(at, word)| number(&line[at + word.len()..]));
+    let addressed = || {
+        let hosts = ["localhost:", "127.0.0.1:", "0.0.0.0:", "[::]:", " :"];
+        hosts.iter().find_map(|host| number(line.split_once(host)?.1))
+    };
+    named.or_else(addressed)
 }
 
 /// The meaning of a signal that a program causes itself.
@@ -62,25 +167,4 @@ pub(super) fn crash(signal: i32) -> Option<&'static str> {
     ]
     .into_iter()
     .find_map(|(known, meaning)| (known.as_raw() == signal).then_some(meaning))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::listening_url;
-
-    #[test]
-    fn a_url_is_read_without_the_characters_around_it() {
-        for (line, url) in [
-            (
-                "INFO:  Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)",
-                Some("http://127.0.0.1:8000"),
-            ),
-            ("Server started (http://localhost:3000/mcp).", Some("http://localhost:3000/mcp")),
-            ("\u{1b}[32mlistening at http://[::1]:80\u{1b}[0m", Some("http://[::1]:80")),
-            ("fetching http://example.com", None),
-            ("Listening on port 3000", None),
-        ] {
-            assert_eq!(listening_url(&["first".to_owned(), line.to_owned()]), url, "{line}");
-        }
-    }
 }

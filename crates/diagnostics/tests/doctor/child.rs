@@ -16,24 +16,25 @@ use crate::support::{lives, run, sh};
 
 /// A server in shell, of the legacy era unless a part is replaced.
 #[derive(Clone, Copy)]
-struct Shell {
+pub(crate) struct Shell {
     /// Run before the first line is read.
-    first: &'static str,
+    pub(crate) first: &'static str,
     /// Run for `server/discover`, `initialize` and `tools/list`; `$id` is that of the request.
-    probe: &'static str,
-    initialize: &'static str,
-    list: &'static str,
+    pub(crate) probe: &'static str,
+    pub(crate) initialize: &'static str,
+    pub(crate) list: &'static str,
     /// Run after the end of input.
-    last: &'static str,
+    pub(crate) last: &'static str,
 }
 
 const UNKNOWN: &str = r#"say '"error":{"code":-32601,"message":"unknown"}'"#;
 const OPEN: &str = r#"say '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"shell","version":"1"}}'"#;
 const TOOLS: &str = r#"say '"result":{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","inputSchema":{"type":"object"}}]}'"#;
-const HEALTHY: Shell = Shell { first: ":", probe: UNKNOWN, initialize: OPEN, list: TOOLS, last: "exit 0" };
+pub(crate) const HEALTHY: Shell =
+    Shell { first: ":", probe: UNKNOWN, initialize: OPEN, list: TOOLS, last: "exit 0" };
 
 impl Shell {
-    fn command(&self) -> ChildCommand {
+    pub(crate) fn command(&self) -> ChildCommand {
         let Self { first, probe, initialize, list, last } = self;
         sh(&format!(
             r#"say() {{ printf '{{"jsonrpc":"2.0","id":%s,%s}}\n' "$id" "$1"; }}
@@ -93,11 +94,14 @@ fn only<'a>(report: &'a Report, id: &str, check: Check, phase: Phase) -> &'a Fin
 }
 
 /// An executable file with these contents, removed on drop.
-struct Script(PathBuf);
+pub(crate) struct Script(pub(crate) PathBuf);
 
 impl Script {
     fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mcpjoin-doctor-{name}-{}", std::process::id()));
+        Self::at(std::env::temp_dir().join(format!("mcpjoin-doctor-{name}-{}", std::process::id())), text)
+    }
+
+    pub(crate) fn at(path: PathBuf, text: &str) -> Self {
         write(&path, text);
         Self(path)
     }
@@ -130,8 +134,8 @@ fn r72_a_healthy_server_has_no_fault_and_every_phase_has_its_time() {
         assert_eq!((step.phase, step.outcome), (phase, Outcome::Passed), "{step:?}");
         assert!(step.took.is_some_and(|took| took <= report.took), "{step:?}");
     }
-    assert_eq!(report.steps[2].detail, "answered with JSON-RPC error -32601: the legacy era");
-    assert_eq!(report.steps[3].detail, "shell 1, protocol 2025-11-25 (legacy)");
+    assert_eq!(report.steps[2].detail, "JSON-RPC error -32601: speaks the older protocol (initialize)");
+    assert_eq!(report.steps[3].detail, "shell 1, protocol 2025-11-25");
     assert_eq!(report.steps[4].detail, "2 tools");
     assert_eq!(report.steps[5].detail, "ended by itself when its input ended, exit code 0");
     assert_eq!((&report.lists[0].method, report.lists[0].items), (&Method::ListTools, 2));
@@ -163,7 +167,7 @@ fn an_answer_to_the_probe_decides_also_when_it_is_late() {
         assert!(report.is_healthy(), "{report:#?}");
         let phases: Vec<Phase> = report.steps.iter().map(|step| step.phase).collect();
         assert_eq!(phases, PHASES);
-        assert!(report.steps[2].detail.ends_with("protocol 2026-07-28 (modern)"), "{report:#?}");
+        assert!(report.steps[2].detail.ends_with("protocol 2026-07-28"), "{report:#?}");
         assert_eq!(report.steps[3].outcome, Outcome::NotRun("this version of the protocol has none"));
     }
 }
@@ -273,9 +277,9 @@ fn a_server_that_exits_at_once_has_its_stderr_shown() {
     let finding = only(&report, "died", Check::Life, Phase::Initialize);
     assert_eq!(finding.evidence.exit, Some(ProcessExit::Signal(9)));
     let report = examine(sh("mcpjoin-no-such-command"));
-    let finding = only(&report, "died", Check::Life, Phase::Initialize);
+    let finding = only(&report, "command-missing", Check::Life, Phase::Initialize);
     assert_eq!(finding.evidence.exit, Some(ProcessExit::Code(127)));
-    assert!(finding.meaning.contains("not found"), "{finding:?}");
+    assert!(finding.seen.contains("mcpjoin-no-such-command"), "{finding:?}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Asked {
 }
 
 /// A response. `head`: further header lines, each with its line end.
-fn response(status: &str, head: &str, body: &str) -> Option<String> {
+pub(crate) fn response(status: &str, head: &str, body: &str) -> Option<String> {
     let length = body.len();
     Some(format!("HTTP/1.1 {status}\r\n{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"))
 }
@@ -58,7 +58,7 @@ fn json(body: &str) -> Option<String> {
     response("200 OK", "Content-Type: application/json\r\n", body)
 }
 
-fn page(status: &str, body: &str) -> Option<String> {
+pub(crate) fn page(status: &str, body: &str) -> Option<String> {
     response(status, "Content-Type: text/html; charset=utf-8\r\n", body)
 }
 
@@ -145,7 +145,7 @@ impl Canned {
         format!("http://127.0.0.1:{}/x", self.port)
     }
 
-    async fn examined(&self) -> Report {
+    pub(crate) async fn examined(&self) -> Report {
         examined(Link::http(self.url())).await
     }
 }

@@ -4,6 +4,7 @@
 
 mod child;
 mod http;
+mod setups;
 mod sockets;
 mod tls;
 

@@ -28,7 +28,7 @@ fn each_invalid_certificate_is_diagnosed() {
         for (pem, id, seen) in [
             (mcpjoin_test_support::tls::EXPIRED, "certificate-expired", "has expired"),
             (mcpjoin_test_support::tls::OTHER_NAME, "certificate-name", "not for localhost"),
-            (mcpjoin_test_support::tls::AUTHORITY, "certificate-of-authority", "is an authority's own"),
+            (mcpjoin_test_support::tls::AUTHORITY, "certificate-self-signed", "is self-signed (localhost)"),
         ] {
             let port = server(pem, KEY);
             let report = examined(Link::http(format!("https://localhost:{port}/")).extra_ca(CA)).await;
@@ -49,6 +49,54 @@ fn each_invalid_certificate_is_diagnosed() {
         assert!(report.certificate.unwrap().names.contains(&"127.0.0.1".to_owned()));
     });
 }
+
+/// The forms in which people make certificates for a server of their own, each without an authority, with a file of exactly
+/// that certificate, and with a file of another.
+#[test]
+fn a_self_signed_certificate_is_trusted_only_where_it_is_named() {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
+    let form = |names: &[&str], common: &str, is_ca: IsCa, until: i32| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.is_ca = is_ca;
+        params.distinguished_name.push(DnType::CommonName, common);
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    };
+    let authority = || IsCa::Ca(BasicConstraints::Unconstrained);
+    let other = form(&["localhost"], "localhost", authority(), 2090).0;
+    run(async {
+        for (what, (pem, key), with_ca) in [
+            // openssl req -x509 -subj /CN=localhost
+            ("an authority by its common name", form(&[], "localhost", authority(), 2090), "wrong-path"),
+            ("an authority", form(&["localhost"], "My Dev Server", authority(), 2090), "wrong-path"),
+            ("a server by its common name", form(&[], "localhost", IsCa::NoCa, 2090), "wrong-path"),
+            ("a server", form(&["localhost"], "localhost", IsCa::ExplicitNoCa, 2090), "wrong-path"),
+            ("another name", form(&["other.example"], "localhost", authority(), 2090), "certificate-name"),
+            ("another common name", form(&[], "other.example", authority(), 2090), "certificate-name"),
+            ("expired", form(&["localhost"], "localhost", authority(), 2002), "certificate-expired"),
+        ] {
+            let port = server(pem.as_bytes(), key.as_bytes());
+            let url = format!("https://localhost:{port}/");
+            for (ca, id) in [(Some(&pem), with_ca), (None, "certificate-"), (Some(&other), "certificate-")] {
+                let connect = ca.iter().fold(Link::http(&url), |connect, ca| connect.extra_ca(ca.as_bytes()));
+                let report = examined(connect).await;
+                let finding = report.findings.iter().find(|finding| finding.check != Check::Families);
+                let finding = finding.unwrap_or_else(|| panic!("{what}: {report:#?}"));
+                assert!(finding.id.starts_with(id), "{what}, {id}: {finding:#?}");
+                // An expired one may be named for that first.
+                if id == "certificate-" && what != "expired" {
+                    assert_eq!(finding.id, "certificate-self-signed", "{what}: {finding:#?}");
+                    assert!(finding.advice.contains("--ca FILE"), "{finding:#?}");
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn an_intercepting_authority_is_named() {
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};

@@ -159,13 +159,15 @@ pub fn is_an_authoritys(problem: &CertificateError) -> bool {
     matches!(problem, CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity")
 }
 
-/// The name of the issuer of a certificate, where the error is that no authority here trusts the issuer.
+/// The name of the issuer of a certificate, where the error is that no authority here trusts the issuer, and whether it is
+/// self-signed.
 #[cfg(unix)]
-pub fn untrusted_issuer(error: &CertificateError) -> Option<String> {
+pub fn untrusted_issuer(error: &CertificateError) -> Option<(String, bool)> {
     match error {
         CertificateError::Other(other) => {
-            let issuer = other.0.downcast_ref::<Untrusted>()?.issuer.as_deref();
-            Some(issuer.unwrap_or("somebody without a name").to_owned())
+            let Untrusted { issuer, self_signed } = other.0.downcast_ref()?;
+            let issuer = issuer.as_deref().unwrap_or("somebody without a name");
+            Some((issuer.to_owned(), *self_signed))
         }
         _ => None,
     }

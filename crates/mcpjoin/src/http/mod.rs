@@ -10,6 +10,7 @@
 //! Invariants: no redirect is followed, no body is decompressed, no cookie is stored, no process-wide TLS provider is
 //! installed or needed.
 
+mod certificate;
 mod client;
 mod connector;
 mod error;

@@ -2,9 +2,9 @@
 //! certificate that is not trusted.
 //!
 //! The provider is explicit (feature `tls-ring` or `tls-aws-lc-rs`), so none is installed for the process, and one that is
-//! installed has no effect. The issuer is read from the certificate ([RFC 5280, 4.1](https://www.rfc-editor.org/rfc/rfc5280#section-4.1)) without any
-//! check: it is shown, never compared.
+//! installed has no effect.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,19 +14,11 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
+use super::certificate::{Certificate, verify_named};
 use super::error::HttpSetupError;
-use crate::der::{element, shown, value};
 
-/// The DER of the object identifiers of a common name and of an organization.
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0A];
-
-const INTEGER: u8 = 0x02;
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const VERSION: u8 = 0xA0;
-
-/// The configuration. `extra_ca`: more trusted certificates, each PEM, one or several.
+/// The configuration. `extra_ca`: more trusted certificates, each PEM, one or several. A server that shows one of them as its
+/// own is trusted, too, if name and dates are right.
 ///
 /// # Errors
 /// When an extra certificate cannot be used.
@@ -68,11 +60,38 @@ fn provider() -> CryptoProvider {
 }
 
 /// A certificate of an authority that is not trusted.
-#[derive(Debug, thiserror::Error)]
-#[error("signed by {}, who is not trusted here", .issuer.as_deref().unwrap_or("somebody without a name"))]
+#[derive(Debug)]
 pub(super) struct Untrusted {
     /// The issuer of the last certificate that the server has sent.
     pub(super) issuer: Option<String>,
+    /// It is the server's own certificate, and its own issuer.
+    pub(super) self_signed: bool,
+}
+
+impl fmt::Display for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let issuer = self.issuer.as_deref().unwrap_or("somebody without a name");
+        match self.self_signed {
+            true => write!(f, "self-signed ({issuer}), and not trusted here"),
+            false => write!(f, "signed by {issuer}, who is not trusted here"),
+        }
+    }
+}
+
+impl std::error::Error for Untrusted {}
+
+/// Whether the problem is one of the certificate's dates or names, which nobody's signature would mend.
+const fn is_of_its_own(problem: &CertificateError) -> bool {
+    matches!(
+        problem,
+        CertificateError::BadEncoding
+            | CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. }
+            | CertificateError::NotValidForName
+            | CertificateError::NotValidForNameContext { .. }
+    )
 }
 
 /// The verifier of the system, made for the first certificate: loading the authorities of the system takes longer than an
@@ -106,14 +125,20 @@ impl ServerCertVerifier for SystemVerifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let verified =
             self.ready()?.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        verified.map_err(|error| match error {
-            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-                let last = intermediates.last().unwrap_or(end_entity);
-                let untrusted = Untrusted { issuer: issuer(last) };
-                CertificateError::Other(OtherError(Arc::new(untrusted))).into()
-            }
-            error => error,
-        })
+        let Err(rustls::Error::InvalidCertificate(problem)) = verified else { return verified };
+        if self.extra.iter().any(|named| named.as_ref() == end_entity.as_ref()) {
+            return verify_named(end_entity, server_name, now).map(|()| ServerCertVerified::assertion());
+        }
+        // What webpki says of a certificate that nobody has signed depends on what else is in it, and on whether an authority of
+        // the system has the same name.
+        let self_signed = !is_of_its_own(&problem)
+            && Certificate::read(end_entity).is_some_and(|certificate| certificate.is_self_issued());
+        if !self_signed && problem != CertificateError::UnknownIssuer {
+            return Err(problem.into());
+        }
+        let last = intermediates.last().filter(|_| !self_signed).unwrap_or(end_entity);
+        let issuer = Certificate::read(last).and_then(|certificate| certificate.issuer());
+        Err(CertificateError::Other(OtherError(Arc::new(Untrusted { issuer, self_signed }))).into())
     }
 
     fn verify_tls12_signature(
@@ -136,56 +161,5 @@ impl ServerCertVerifier for SystemVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// The name of the issuer of a certificate: its common name and its organization, as far as it has them.
-fn issuer(certificate: &[u8]) -> Option<String> {
-    let (certificate, _) = value(certificate, SEQUENCE)?;
-    let (signed, _) = value(certificate, SEQUENCE)?;
-    // Certificates of the first version have no version field.
-    let signed = value(signed, VERSION).map_or(signed, |(_, rest)| rest);
-    let (_, rest) = value(signed, INTEGER)?;
-    let (_, rest) = value(rest, SEQUENCE)?;
-    let (mut name, _) = value(rest, SEQUENCE)?;
-    let (mut common, mut organization) = (None, None);
-    while let Some((mut parts, rest)) = value(name, SET) {
-        name = rest;
-        while let Some((part, rest)) = value(parts, SEQUENCE) {
-            parts = rest;
-            let Some((kind, text)) = value(part, 0x06) else { continue };
-            let Some((_, text, _)) = element(text) else { continue };
-            match kind {
-                COMMON_NAME => common = Some(shown(text)),
-                ORGANIZATION => organization = Some(shown(text)),
-                _ => {}
-            }
-        }
-    }
-    match (common, organization) {
-        (Some(common), Some(organization)) => Some(format!("{common} ({organization})")),
-        (one, other) => one.or(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rustls::pki_types::CertificateDer;
-    use rustls::pki_types::pem::PemObject as _;
-
-    use super::*;
-
-    #[test]
-    fn the_issuer_is_named_and_no_cut_certificate_panics() {
-        let pem = mcpjoin_test_support::tls::SERVER;
-        let der = CertificateDer::from_pem_slice(pem).expect("a certificate");
-        let name = "An authority that nobody trusts (mcpjoin tests)";
-        assert_eq!(issuer(&der).as_deref(), Some(name));
-        for end in 0..der.len() {
-            let _ = issuer(&der[..end]);
-            let mut bent = der.to_vec();
-            bent[end] ^= 0xFF;
-            let _ = issuer(&bent);
-        }
     }
 }

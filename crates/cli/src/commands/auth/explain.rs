@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use mcpjoin::proto::session::TransportErrorKind;
 use mcpjoin_auth::{
     ClientIdentity, Discovered, DiscoveryReport, ExplainOptions, OnStep, Rule, Step, StepResult, StepSubject,
     explain,
@@ -19,6 +20,9 @@ use crate::failure::{Failure, Phase};
 use crate::ui::{BAD, FAINT, HEADING, Ui};
 use crate::visible;
 
+const NO_OAUTH: &str = "no sign of OAuth: this server probably wants an API key or a token";
+const NO_OAUTH_ADVICE: &str =
+    "-H 'Authorization: Bearer KEY' with any command, or the header that the server's documentation names";
 /// The width of the names of steps.
 const STEP_COLUMNS: usize = 21;
 
@@ -37,7 +41,7 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
         };
         let report = of(access, identity, Some(Arc::new(on_step))).await?;
         ui.line_over();
-        if let Some(failure) = connect_failure(&report) {
+        if let Some(failure) = connect_failure(access, &report) {
             return Err(failure);
         }
         let text = if ui.json {
@@ -71,21 +75,31 @@ async fn of(
 }
 
 /// The failure of a server that could not be reached.
-fn connect_failure(report: &DiscoveryReport) -> Option<Failure> {
+fn connect_failure(access: &Access, report: &DiscoveryReport) -> Option<Failure> {
     let (Err(error), [step]) = (&report.outcome, &*report.steps) else { return None };
     let is_silent = step.subject == StepSubject::Server && step.tried.is_some() && step.status.is_none();
-    is_silent.then(|| {
-        Failure::new("E_CONNECT", Exit::Connection, Phase::Authorize, error.message.clone())
-            .hint("does a server listen there, and may you reach it?")
+    if !is_silent {
+        return None;
+    }
+    let kind = error.outage.unwrap_or(TransportErrorKind::Unreachable);
+    Some(match kind {
+        TransportErrorKind::Untrusted => access.unreached(kind, error.message.clone()),
+        _ => Failure::new("E_CONNECT", Exit::Connection, Phase::Authorize, error.message.clone())
+            .hint("does a server listen there, and may you reach it?"),
     })
 }
 
-/// Whether a broken rule makes a login impossible.
+/// Whether a broken rule makes a login impossible, or nothing shows that there is one.
 fn is_broken(report: &DiscoveryReport) -> bool {
     if needs_no_login(report) {
         return false;
     }
-    report.outcome.is_err() || broken_registration(report).is_some()
+    report.outcome.is_err() || shows_no_oauth(report) || broken_registration(report).is_some()
+}
+
+/// Whether the server refuses requests, and nothing shows that it does so by OAuth.
+fn shows_no_oauth(report: &DiscoveryReport) -> bool {
+    report.outcome.as_ref().is_ok_and(|discovered| discovered.assumed)
 }
 
 /// Whether the server accepts requests without a token, and does not describe a login.
@@ -166,6 +180,11 @@ fn verdict(access: &Access, report: &DiscoveryReport, links: bool) -> String {
         )
     };
     match (&report.outcome, broken_registration(report)) {
+        (Ok(_), _) if shows_no_oauth(report) => format!(
+            "{BAD}{NO_OAUTH}{BAD:#}\n  {FAINT}try{FAINT:#}  {}\n       {}",
+            NO_OAUTH_ADVICE,
+            visible::line(&format!("if the server has logins: {}", access.line(&[])))
+        ),
         (Err(error), _) => broken(error.subject, &error.message, &error.rule, error.advice.as_deref()),
         (Ok(_), Some((step, why))) => broken(step.subject, why, &step.rule, step.advice.as_deref()),
         (Ok(discovered), None) => {
@@ -228,8 +247,13 @@ fn document(server: &str, report: &DiscoveryReport) -> Value {
     let ways = |discovered: &Discovered| {
         discovered.ways().iter().map(|endpoint| endpoint.as_str()).collect::<Value>()
     };
+    let of_no_oauth = report.steps.iter().find(|step| step.subject == StepSubject::ServerMetadata);
+    let advice_of_no_oauth = Some(NO_OAUTH_ADVICE.to_owned());
     let broken = match (&report.outcome, broken_registration(report)) {
         _ if !is_broken(report) => None,
+        (Ok(_), _) if shows_no_oauth(report) => {
+            of_no_oauth.map(|step| (step.subject, NO_OAUTH, &step.rule, &advice_of_no_oauth))
+        }
         (Err(error), _) => Some((error.subject, error.message.as_str(), &error.rule, &error.advice)),
         (Ok(_), broken) => broken.map(|(step, why)| (step.subject, why, &step.rule, &step.advice)),
     };

@@ -84,7 +84,10 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
                 RegistrationError::IssuerDiffers { .. } => {
                     "name the client that is registered with that authorization server, or another --issuer"
                 }
-                _ => "name a client that is registered already: --client-id ID",
+                _ => {
+                    "name a client that is registered already: --client-id ID; where the server takes an API key or a token, \
+                     no login is needed: --header 'Authorization: Bearer ...'"
+                }
             };
             new("E_AUTH_CLIENT", Exit::Authorization, hint)
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::json::{check, outcome};
-use crate::config::{File, Found};
+use crate::config::{File, Found, INPUT_PREFIX};
 use crate::target::{exact, path_shown, shown};
 
 /// Configuration files of programs that are started from a desktop.
@@ -35,6 +35,16 @@ fn command_line_fault(entry: &Found, place: &str, paths: &SearchPaths) -> Option
         meaning: "there is none with such a name: command is the program alone",
         advice: format!("write {} as the command, and each further word as one of args", exact(first)),
     })
+}
+
+/// The variables for the inputs of an entry that has no other problem than inputs without a value: its own program asks for them.
+fn inputs(entry: &Found) -> Option<String> {
+    let variable = |problem: &String| {
+        let (_, variable) = problem.strip_suffix(" is not set")?.rsplit_once(' ')?;
+        variable.starts_with(INPUT_PREFIX).then(|| variable.to_owned())
+    };
+    let variables: Vec<String> = entry.problems.iter().map(variable).collect::<Option<_>>()?;
+    (!variables.is_empty()).then(|| variables.join(" and "))
 }
 
 /// A fault in the configuration.
@@ -67,6 +77,7 @@ pub(super) struct Configuration {
 
 const DISABLED: &str = "disabled";
 const UNUSABLE: &str = "the entry cannot be used";
+const ASKS: &str = "VS Code asks for its inputs";
 
 /// Indices of the checks.
 const FILES: usize = 0;
@@ -124,6 +135,18 @@ impl Configuration {
             );
         }
         self.notes.extend(file.warnings.iter().cloned());
+        if let Some(problem) = &file.strict {
+            self.fail(
+                FILES,
+                Fault {
+                    id: "config-not-strict",
+                    seen: problem.clone(),
+                    meaning: "the program of this file shows none of its servers; mcpjoin reads the file all the same",
+                    advice: "write plain JSON at that place: no comma before a closing bracket, no comments, and double quotes"
+                        .to_owned(),
+                },
+            );
+        }
         for entry in &file.entries {
             self.entry(file, entry, machine);
         }
@@ -150,6 +173,11 @@ impl Configuration {
             Some("another entry of that name comes first")
         } else if entry.disabled.is_some() {
             Some(DISABLED)
+        } else if let Some(variables) = inputs(entry) {
+            self.notes.push(format!(
+                "{place}: {name} was not tried: VS Code would ask for its inputs; set {variables} to try it here"
+            ));
+            Some(ASKS)
         } else if !entry.problems.is_empty() {
             self.unusable(&name, entry);
             Some(UNUSABLE)
@@ -165,7 +193,7 @@ impl Configuration {
         };
         if entry.shadowed.is_none() {
             self.notes.extend(entry.warnings.iter().cloned());
-            let is_usable = !matches!(not_run, Some(DISABLED | UNUSABLE));
+            let is_usable = !matches!(not_run, Some(DISABLED | UNUSABLE | ASKS));
             if is_usable && let Some(paths) = &machine.paths {
                 self.program(file, entry, &place, not_run.is_none(), paths);
             }

@@ -2,12 +2,12 @@
 //! `mcpjoin_diagnostics` examines; this file prints.
 
 use mcpjoin_diagnostics::doctor::{
-    Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Report, World,
+    Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Outcome, Report, World,
 };
 use serde_json::{Value, json as value};
 
 use super::json;
-use super::text::Page;
+use super::text::{FAILED, Page, figures};
 use crate::args::{Connect, Doctor};
 use crate::commands::{present, written};
 use crate::connect::{Endpoint, with_plans};
@@ -32,13 +32,13 @@ pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
         visible::json(&document.to_string())
     } else {
         let mut page = Page::new(ui.width(), labels(&report));
-        lines(&mut page, &report, ui.verbosity() > 0);
-        page.out.push('\n');
+        let everything = ui.verbosity() > 0;
+        lines(&mut page, &report, everything);
         for finding in &report.findings {
             page.surroundings(report.findings.len(), finding);
         }
-        let text = page.verdict(report.checks_run(), report.checks_not_run().map(|(_, why)| why));
-        ui.hidden(&text).into_owned()
+        let figures = figures(report.checks_run(), report.checks_not_run().map(|(_, why)| why));
+        ui.hidden(&page.verdict(everything.then_some(figures))).into_owned()
     };
     Ok(match written(ui, ui.result(&text)) {
         Exit::Done if !report.is_healthy() => Exit::Faults,
@@ -139,10 +139,15 @@ pub(super) fn labels(report: &EnvironmentReport) -> impl Iterator<Item = &str> {
     report.steps.iter().map(|step| step.part.as_str())
 }
 
-/// Writes a line for each part, and the notes. `everything`: with the folders of each `PATH`.
+/// Writes a line for each part, and the notes. `everything`: with the parts that were not looked at, and the folders of each
+/// `PATH`.
 pub(super) fn lines(page: &mut Page, report: &EnvironmentReport, everything: bool) {
+    let is_known = |detail: &str| report.findings.iter().any(|finding| finding.id == detail);
     for step in &report.steps {
-        page.step(step.part.as_str(), Some(step.took), step.outcome, &step.detail);
+        if everything || !matches!(step.outcome, Outcome::NotRun(_)) {
+            let detail = if is_known(&step.detail) { FAILED } else { &step.detail };
+            page.step(step.part.as_str(), Some(step.took), step.outcome, detail);
+        }
     }
     for path in report.paths.iter().flat_map(|paths| paths.all()).filter(|_| everything) {
         page.fact(path.context.as_str(), &joined(&path.folders));

@@ -6,17 +6,20 @@ use mcpjoin_diagnostics::doctor::{
 use serde_json::{Value, json};
 
 use super::configuration::{Configuration, Server};
-use super::text::Page;
+use super::text::{Page, figures};
 use super::{environment, json};
 use crate::args;
 use crate::commands::{present, print_page, refuse_trace};
 use crate::config;
-use crate::connect::{Plan, with_each};
+use crate::connect::{Plan, Work, with_each};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target::{Named, Target};
 use crate::ui::{HEADING, Secrets, Ui};
 use crate::visible;
+
+/// The findings about speed, which depend on what else runs.
+const SLOW: [&str; 2] = ["slow-start", "mute"];
 
 /// The report on a server and the faults of the machine that may be the cause; or why there is no report.
 type Examined = Result<(Report, Vec<EnvironmentFinding>), Failure>;
@@ -41,36 +44,48 @@ pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
     let configuration = Configuration::of(&files, &machine);
     let examined = configuration.servers.iter().filter(|server| server.not_run.is_none());
     let targets: Vec<Target> = examined.map(target).collect();
-    Ok(with_each(
-        ui,
-        &targets,
-        connect,
-        None,
-        move |_, _, plan| Box::pin(examine(plan, doctor.clone())),
-        async |servers| {
-            let mut outcomes: Vec<Examined> = Vec::new();
-            for server in servers {
-                outcomes.push(server.result(ui).await);
-            }
-            for (_, surroundings) in outcomes.iter_mut().flatten() {
-                remove_reported(&machine, surroundings);
-            }
-            let healthy = machine.is_healthy()
-                && configuration.faults.is_empty()
-                && outcomes.iter().all(|outcome| matches!(outcome, Ok((report, _)) if report.is_healthy()));
-            let text = if ui.json {
-                let mut document = document(healthy, &machine, &configuration, &outcomes);
-                json::hide(ui, &mut document);
-                visible::json(&document.to_string())
-            } else {
-                ui.hidden(&page(ui, &machine, &configuration, &outcomes)).into_owned()
-            };
-            match print_page(ui, text).await {
-                Exit::Done if !healthy => Exit::Faults,
-                exit => exit,
-            }
-        },
-    ))
+    let work = move |_, _, plan| -> Work<(Report, Vec<EnvironmentFinding>)> {
+        Box::pin(examine(plan, doctor.clone()))
+    };
+    let mut outcomes: Vec<Examined> = Vec::new();
+    let exit = with_each(ui, &targets, connect, None, work.clone(), async |servers| {
+        for server in servers {
+            outcomes.push(server.result(ui).await);
+        }
+        Exit::Done
+    });
+    if exit != Exit::Done {
+        return Ok(exit);
+    }
+    // Servers that start at the same time delay each other: what was slow is measured again, alone.
+    let is_slow = |outcome: &Examined| {
+        let is_slow = |(report, _): &(Report, _)| report.findings.iter().any(|it| SLOW.contains(&it.id));
+        targets.len() > 1 && outcome.as_ref().is_ok_and(is_slow)
+    };
+    let slow: Vec<usize> = (0..outcomes.len()).filter(|place| is_slow(&outcomes[*place])).collect();
+    let again: Vec<Target> = slow.iter().map(|place| targets[*place].clone()).collect();
+    Ok(with_each(ui, &again, connect, Some(1), work, async |servers| {
+        for (place, server) in slow.into_iter().zip(servers) {
+            outcomes[place] = server.result(ui).await;
+        }
+        for (_, surroundings) in outcomes.iter_mut().flatten() {
+            remove_reported(&machine, surroundings);
+        }
+        let healthy = machine.is_healthy()
+            && configuration.faults.is_empty()
+            && outcomes.iter().all(|outcome| matches!(outcome, Ok((report, _)) if report.is_healthy()));
+        let text = if ui.json {
+            let mut document = document(healthy, &machine, &configuration, &outcomes);
+            json::hide(ui, &mut document);
+            visible::json(&document.to_string())
+        } else {
+            ui.hidden(&page(ui, &machine, &configuration, &outcomes)).into_owned()
+        };
+        match print_page(ui, text).await {
+            Exit::Done if !healthy => Exit::Faults,
+            exit => exit,
+        }
+    }))
 }
 
 fn target(server: &Server) -> Target {
@@ -136,11 +151,10 @@ fn page(
                 let how = if report.is_healthy() { Outcome::Passed } else { Outcome::Failed };
                 page.step(&name, Some(report.took), how, &summary(report));
             }
-            (Some(Err(failure)), _) => page.step(&name, None, Outcome::Failed, failure.id),
+            (Some(Err(failure)), _) => page.step(&name, None, Outcome::Failed, &failure.message),
             (None, why) => page.step(&name, None, Outcome::NotRun(why.unwrap_or_default()), ""),
         }
     }
-    page.out.push('\n');
     let of_server = |outcome: &Examined| match outcome {
         Ok((report, surroundings)) => report.findings.len() + surroundings.len(),
         Err(_) => 1,
@@ -149,8 +163,8 @@ fn page(
         machine.findings.len() + configuration.faults.len() + outcomes.iter().map(of_server).sum::<usize>();
     machine.findings.iter().for_each(|finding| page.surroundings(count, finding));
     for fault in &configuration.faults {
-        page.begin_fault(count, "", fault.id, &fault.seen, fault.meaning);
-        page.end_fault(&fault.advice);
+        page.begin_fault(count, "", fault.id, &fault.seen, [fault.meaning, &fault.advice]);
+        page.end_fault();
     }
     for (server, outcome) in paired(configuration, outcomes) {
         match outcome {
@@ -160,8 +174,8 @@ fn page(
             }
             Some(Err(failure)) => {
                 let meaning = "this server could not be examined";
-                page.begin_fault(count, &server.name, failure.id, &failure.message, meaning);
-                page.end_fault(&failure.hint);
+                page.begin_fault(count, &server.name, failure.id, &failure.message, [meaning, &failure.hint]);
+                page.end_fault();
             }
             None => {}
         }
@@ -170,7 +184,9 @@ fn page(
     let run =
         machine.checks_run() + configuration.checks_run() + reports().map(Report::checks_run).sum::<usize>();
     let not_run = machine.checks_not_run().map(|(_, why)| why).chain(configuration.not_run());
-    page.verdict(run, not_run.chain(reports().flat_map(|report| report.checks_not_run().map(|(_, why)| why))))
+    let not_run = not_run.chain(reports().flat_map(|report| report.checks_not_run().map(|(_, why)| why)));
+    let figures = figures(run, not_run);
+    page.verdict((ui.verbosity() > 0).then_some(figures))
 }
 
 fn heading(page: &mut Page, text: &str) {
@@ -180,12 +196,12 @@ fn heading(page: &mut Page, text: &str) {
     page.out.push_str(&format!("{HEADING}{text}{HEADING:#}\n"));
 }
 
-/// A server in one line: its name and its lists, or the ids of its findings.
+/// A server in one line: its name and its lists, or the first of its faults.
 fn summary(report: &Report) -> String {
-    if !report.is_healthy() {
-        let mut ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
-        ids.dedup();
-        return ids.join(", ");
+    match &report.findings[..] {
+        [] => {}
+        [only] => return only.seen.clone(),
+        [first, more @ ..] => return format!("{} (and {} more)", first.seen, more.len()),
     }
     let mut parts = Vec::new();
     if let Some(peer) = &report.peer {

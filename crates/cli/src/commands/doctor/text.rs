@@ -1,4 +1,4 @@
-//! The report for a person: a line for each phase, additional facts, the faults, and the summary.
+//! The report for a person: the faults, then a line for each phase and additional facts.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const MAX_TOOLS: usize = 12;
 /// In a narrower terminal lines are not wrapped.
 const MIN_TERMINAL_COLUMNS: usize = 40;
 
-/// The whole report. `everything`: with the details of certificates. `width`: of the terminal, if it is one. A longer
+/// The whole report. `everything`: with the phases that were not run, the number of checks, and the details of certificates. `width`: of the terminal, if it is one. A longer
 /// line continues below its text. `surroundings`: faults of the machine that may be the cause.
 pub(super) fn of(
     report: &Report,
@@ -35,8 +35,12 @@ pub(super) fn of(
     width: Option<usize>,
 ) -> String {
     let mut page = Page::new(width, report.steps.iter().map(|step| step.phase.as_str()));
-    for step in &report.steps {
-        page.step(step.phase.as_str(), step.took, step.outcome, &step.detail);
+    let is_known = |detail: &str| report.findings.iter().any(|finding| finding.id == detail);
+    let is_shown = |step: &&Step| everything || !matches!(step.outcome, Outcome::NotRun(_));
+    for step in report.steps.iter().filter(is_shown) {
+        // The fault says more than its id.
+        let detail = if is_known(&step.detail) { FAILED } else { &step.detail };
+        page.step(step.phase.as_str(), step.took, step.outcome, detail);
     }
     if let Some(facts) = report.certificate.as_ref().filter(|_| everything) {
         page.certificate(facts);
@@ -72,7 +76,6 @@ pub(super) fn of(
             page.fact(if place == 0 { "stderr" } else { "" }, line);
         }
     }
-    page.out.push('\n');
     let count = report.findings.len() + surroundings.len();
     for finding in &report.findings {
         page.fault(count, "", finding);
@@ -80,7 +83,8 @@ pub(super) fn of(
     for finding in surroundings {
         page.surroundings(count, finding);
     }
-    page.verdict(report.checks_run(), report.checks_not_run().map(|(_, why)| why))
+    let figures = figures(report.checks_run(), report.checks_not_run().map(|(_, why)| why));
+    page.verdict(everything.then_some(figures))
 }
 
 /// The steps of an examination that was stopped. `under_way`: the current phase and its time so far.
@@ -96,9 +100,14 @@ pub(super) fn stopped(steps: &[Step], under_way: Option<(Phase, Duration)>, widt
     page.out
 }
 
+/// What stands in place of the id of a finding, which is shown above.
+pub(super) const FAILED: &str = "failed";
+
 /// A page that is being written.
 pub(super) struct Page {
     pub(super) out: String,
+    /// The faults, which come first.
+    fault_text: String,
     width: Option<usize>,
     phases: usize,
     /// The number of faults that were written.
@@ -111,6 +120,7 @@ impl Page {
         let longest = labels.map(UnicodeWidthStr::width).max().unwrap_or_default();
         Self {
             out: String::new(),
+            fault_text: String::new(),
             width,
             phases: longest.clamp(MIN_PHASE_COLUMNS, MAX_PHASE_COLUMNS),
             faults: 0,
@@ -179,8 +189,10 @@ impl Page {
     }
 
     /// Begins one of `count` faults. `whose`: the server that has it, or nothing.
-    pub(super) fn begin_fault(&mut self, count: usize, whose: &str, id: &str, seen: &str, meaning: &str) {
+    /// [`end_fault`](Self::end_fault) ends it.
+    pub(super) fn begin_fault(&mut self, count: usize, whose: &str, id: &str, seen: &str, texts: [&str; 2]) {
         self.faults += 1;
+        std::mem::swap(&mut self.out, &mut self.fault_text);
         let which =
             if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", self.faults) };
         let label = format!("{which} ");
@@ -188,33 +200,40 @@ impl Page {
         let whose = if whose.is_empty() { String::new() } else { format!("{}: ", visible::line(whose)) };
         let text = format!("{whose}{} ({id})", visible::line(seen));
         self.paragraph(&label, &styled, &text, LABEL_COLUMNS);
-        self.finding_row("means", meaning);
+        self.finding_row("means", texts[0]);
+        self.finding_row("try", texts[1]);
     }
 
-    pub(super) fn end_fault(&mut self, advice: &str) {
-        self.finding_row("try", advice);
+    pub(super) fn end_fault(&mut self) {
         self.out.push('\n');
+        std::mem::swap(&mut self.out, &mut self.fault_text);
     }
 
     /// Writes a fault of the machine.
     pub(super) fn surroundings(&mut self, count: usize, finding: &EnvironmentFinding) {
-        self.begin_fault(count, "", finding.id, &finding.seen, &finding.meaning);
-        self.end_fault(&finding.advice);
+        self.begin_fault(count, "", finding.id, &finding.seen, [&finding.meaning, &finding.advice]);
+        self.end_fault();
     }
 
-    /// Writes the number of faults and of checks. `not_run`: the reasons of the checks that were not run.
-    pub(super) fn verdict<'a>(mut self, run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
+    /// The faults, then the rest of the page. Where there is no fault, the last line says so. `figures`: the number of checks, for
+    /// a last line in any case.
+    pub(super) fn verdict(mut self, figures: Option<String>) -> String {
+        if self.faults > 0 && figures.is_none() {
+            return self.fault_text + &self.out;
+        }
+        self.out.push('\n');
         let verdict = match self.faults {
             0 => format!("{HEADING}no fault found{HEADING:#}"),
             1 => format!("{BAD}1 fault found{BAD:#}"),
             count => format!("{BAD}{count} faults found{BAD:#}"),
         };
-        self.paragraph("", "", &format!("{verdict}: {}", figures(run, not_run)), 2);
-        self.out
+        let figures = figures.map(|figures| format!(": {figures}")).unwrap_or_default();
+        self.paragraph("", "", &format!("{verdict}{figures}"), 2);
+        self.fault_text + &self.out
     }
 
     pub(super) fn fault(&mut self, count: usize, whose: &str, finding: &Finding) {
-        self.begin_fault(count, whose, finding.id, &finding.seen, &finding.meaning);
+        self.begin_fault(count, whose, finding.id, &finding.seen, [&finding.meaning, &finding.advice]);
         let Evidence { exit, error, violations, processes, body, requests, .. } = &finding.evidence;
         let Evidence { stderr, stdout, received, .. } = &finding.evidence;
         if let Some(exit) = exit {
@@ -239,12 +258,12 @@ impl Page {
                 self.finding_row(if place == 0 { label } else { "" }, line);
             }
         }
-        self.end_fault(&finding.advice);
+        self.end_fault();
     }
 }
 
 /// `12 checks, 4 not run (why)`
-fn figures<'a>(run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn figures<'a>(run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
     let mut out = format!("{run} {}", if run == 1 { "check" } else { "checks" });
     let mut reasons: Vec<&str> = Vec::new();
     let mut skipped = 0;

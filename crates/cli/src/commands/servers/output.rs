@@ -27,7 +27,7 @@ pub(super) fn text(files: &[File]) -> String {
             let folder = path_shown(&untrusted.folder);
             out.push(format!("  not trusted: mcpjoin servers trust {folder}"));
         }
-        for warning in &file.warnings {
+        for warning in file.strict.iter().chain(&file.warnings) {
             out.push(format!("  warning  {}", visible::line(warning)));
         }
         for entry in &file.entries {
@@ -98,7 +98,7 @@ pub(super) fn json(files: &[File]) -> String {
             "problem": file.problem,
             // No entry needs trust first.
             "trusted": file.entries.iter().all(|entry| entry.untrusted.is_none()),
-            "warnings": file.warnings,
+            "warnings": file.strict.iter().chain(&file.warnings).cloned().collect::<Value>(),
             "servers": file.entries.iter().map(document).collect::<Value>(),
         }))
     });

@@ -106,10 +106,16 @@ impl Exchanges {
 }
 
 impl Finding {
-    /// Adds the newest exchanges to the evidence.
+    /// Adds the newest exchanges to the evidence. Equal ones in a row are one, with their number.
     pub(super) fn with_requests(mut self, all: &[Exchange]) -> Self {
         let newest = &all[all.len().saturating_sub(MAX_SHOWN_EXCHANGES)..];
-        self.evidence.requests = newest.iter().map(ToString::to_string).collect();
+        let texts: Vec<String> = newest.iter().map(ToString::to_string).collect();
+        let shown = |equal: &[String]| match equal {
+            [one] => one.clone(),
+            [one, ..] => format!("{one} ({} times)", equal.len()),
+            [] => String::new(),
+        };
+        self.evidence.requests = texts.chunk_by(|one, next| one == next).map(shown).collect();
         self
     }
 }
@@ -211,7 +217,22 @@ impl fmt::Display for Head {
 mod tests {
     use http::{HeaderMap, Method, StatusCode};
 
+    use super::super::super::findings::GATEWAY;
+    use super::super::super::report::Phase;
     use super::*;
+
+    #[test]
+    fn equal_requests_are_one_line_with_their_number() {
+        let (all, headers) = (Exchanges::default(), HeaderMap::new());
+        let url = "http://a.example/".parse().unwrap();
+        for (about, status) in [("x", 502), ("x", 502), ("x", 502), ("y", 502), ("x", 502)] {
+            let outcome = Ok((StatusCode::from_u16(status).unwrap(), &headers));
+            all.record(&Exchanged { method: &Method::GET, url: &url, about, outcome });
+        }
+        let finding = GATEWAY.at(Phase::Initialize, "x").with_requests(&all.all());
+        let line = |about| format!("GET http://a.example/ ({about}): 502 Bad Gateway");
+        assert_eq!(finding.evidence.requests, [line("x") + " (3 times)", line("y"), line("x")]);
+    }
 
     #[test]
     fn of_more_than_64_exchanges_the_last_is_kept() {

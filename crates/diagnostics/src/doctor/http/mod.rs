@@ -360,7 +360,7 @@ impl Destination {
             Some(tls::handshake(&mut stream, &self.tls, &self.host, timeout).await)
         };
         let (first, handshake) = tokio::join!(first_bytes(address, timeout), handshake);
-        let tls_port = || TLS_PORT.at(phase, format!("what listens at {address} speaks TLS"));
+        let tls_port = || TLS_PORT.at(phase, format!("{address} expects HTTPS"));
         let bytes = match first {
             FirstBytes::Received(bytes) => bytes,
             _ if handshake.as_ref().is_some_and(tls::is_spoken) => return Some(tls_port()),

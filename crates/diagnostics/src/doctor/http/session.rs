@@ -165,6 +165,15 @@ pub(super) async fn check_login(exam: &mut Examination, connect: &HttpConnect, s
     // The same options made the link, so that this does not fail.
     let Ok(discovery) = explain(connect.url(), options).await else { return };
     match &discovery.outcome {
+        Ok(found) if found.assumed => {
+            for finding in exam.findings_of(&NOT_AUTHORIZED) {
+                finding.advice = format!(
+                    "-H 'Authorization: Bearer KEY', or the header that its documentation names: there is no sign of OAuth, so \
+                     this server probably wants an API key or a token. If it has logins: mcpjoin auth login {server}"
+                );
+            }
+            exam.end("no sign of OAuth");
+        }
         Ok(found) => {
             for finding in exam.findings_of(&NOT_AUTHORIZED) {
                 finding.advice = format!(

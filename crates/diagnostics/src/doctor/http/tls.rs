@@ -198,7 +198,7 @@ fn foreign(first: &[u8], host: &str) -> Finding {
 
 /// The certificate is not accepted.
 fn refused_certificate(problem: CertificateError, host: &str) -> Finding {
-    let issuer = untrusted_issuer(&problem);
+    let (issuer, self_signed) = untrusted_issuer(&problem).unzip();
     let kind = match (&problem, &issuer) {
         (CertificateError::Expired | CertificateError::ExpiredContext { .. }, _) => CERTIFICATE_EXPIRED,
         (CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }, _) => {
@@ -209,6 +209,7 @@ fn refused_certificate(problem: CertificateError, host: &str) -> Finding {
         }
         (problem, _) if is_an_authoritys(problem) => CERTIFICATE_OF_AUTHORITY,
         (_, Some(issuer)) if intercepts(issuer) => CERTIFICATE_INTERCEPTED,
+        (_, Some(_)) if self_signed == Some(true) => CERTIFICATE_SELF_SIGNED,
         (_, Some(_)) => CERTIFICATE_UNTRUSTED,
         (_, None) => CERTIFICATE_INVALID,
     };
