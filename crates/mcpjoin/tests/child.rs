@@ -254,9 +254,8 @@ fn d74_a_grandchild_that_ignores_sigterm_and_holds_the_pipes_is_ended() {
 #[test]
 fn what_a_child_leaves_behind_is_asked_to_go_before_it_is_killed() {
     run(async {
-        let script = format!(
-            r#"(trap "echo asked >&2; exit" TERM; sleep 1000 & {READY} wait) & cat >/dev/null"#
-        );
+        let script =
+            format!(r#"(trap "echo asked >&2; exit" TERM; sleep 1000 & {READY} wait) & cat >/dev/null"#);
         let command = sh(&script);
         let handle = command.handle();
         let mut link = bare(command.start().await.expect("a shell"));
