@@ -9,36 +9,33 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
-use std::future::ready;
-
-use http::request::Parts;
 use mcpjoin::server::{Context, NoArguments, tool};
-use mcpjoin::transport::{Admission, Admitted, Admitting, Denied, HttpListener, HttpOptions};
+use mcpjoin::transport::{Admitted, HttpListener, HttpOptions};
 use mcpjoin::{Client, Link, Server};
 
-/// Decides about each HTTP request before its body is read.
-struct Tokens;
+/// What handlers know of the client.
+#[derive(Clone)]
+struct User {
+    name: String,
+}
 
-impl Admission for Tokens {
-    fn admit<'a>(&'a self, parts: &'a Parts) -> Admitting<'a> {
-        let authorization = parts.headers.get("authorization").map(|value| value.as_bytes());
-        Box::pin(ready(match authorization {
-            Some(b"Bearer token-of-ada") => Ok(Admitted::new("ada")),
-            _ => Err(Box::new(Denied::new(401, "the token is missing or not known"))),
-        }))
-    }
+/// Looks a token up, for each HTTP request and before its body is read. A real server keeps hashes of tokens.
+async fn user(token: String) -> Option<Admitted> {
+    let name = token.strip_prefix("token-of-").filter(|name| *name == "ada")?;
+    // The sessions and tasks of the client belong to this principal.
+    Some(Admitted::new(name).with_extension(User { name: name.to_owned() }))
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::builder("who", "1.0.0")
         .tool(tool("who"), |_: NoArguments, cx: Context| async move {
-            format!("you are {}", cx.principal().unwrap_or("nobody"))
+            format!("you are {}", cx.extension::<User>().map_or("nobody", |user| &user.name))
         })
         .build()?;
     let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await?;
     let url = listener.url();
-    let options = HttpOptions::new().admission(Tokens);
+    let options = HttpOptions::new().bearer_tokens(user);
     let serving =
         tokio::spawn(async move { server.serve_http(listener, options, std::future::pending()).await });
 

@@ -13,9 +13,9 @@
 
 use mcpjoin::client::EraChoice;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::types::{ElicitParams, ElicitResult};
+use mcpjoin::proto::types::ElicitResult;
 use mcpjoin::server::{Context, NoArguments, Result, tool};
-use mcpjoin::{Client, Link, Server};
+use mcpjoin::{Client, Server};
 use serde_json::json;
 
 /// The form. The doc comments describe its fields to the user.
@@ -39,20 +39,16 @@ async fn book(_: NoArguments, cx: Context) -> Result<String> {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::builder("restaurant", "1.0.0").tool(tool("book"), book).build()?;
     for era in [Era::Legacy, Era::Modern] {
-        let (near, far) = Link::memory();
-        server.connect(far);
         let client = Client::builder("example", "1.0.0")
             .era(EraChoice::Only(era))
             // In a real client this shows the form to the user.
-            .elicitation(|question| async move {
-                match question {
-                    ElicitParams::Form(form) if form.message == "Which table?" => {
-                        ElicitResult::accept(json!({ "persons": 2, "time": "19:30" }))
-                    }
-                    _ => Ok(ElicitResult::decline()),
+            .elicitation_form(|form| async move {
+                if form.message != "Which table?" {
+                    return Ok(ElicitResult::decline());
                 }
+                ElicitResult::accept(json!({ "persons": 2, "time": "19:30" }))
             })
-            .connect(near)
+            .connect_to(&server)
             .await?;
         println!("{}: {}", client.profile().version, client.call_tool("book", ()).await?.to_text());
     }

@@ -8,7 +8,7 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
-use mcpjoin::proto::types::{CompleteArgument, CompleteParams, PromptReference};
+use mcpjoin::proto::types::{CompleteParams, PromptReference};
 use mcpjoin::server::prompt;
 use mcpjoin::{Client, Link, Server};
 use serde_json::json;
@@ -53,8 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{}: {}", prompt.name, arguments.join(", "));
     }
     // The user has typed a "D" so far.
-    let typed = CompleteArgument::new("language", "D");
-    let completed = client.complete(CompleteParams::new(PromptReference::new("review"), typed)).await?;
+    let completed = client.complete_prompt("review", "language", "D").await?;
     println!("{}", completed.completion.values.join(", "));
     let filled = client.get_prompt("review", json!({ "code": "1 + 1", "language": "Dutch" })).await?;
     println!("{}", filled.to_text());

@@ -1,6 +1,7 @@
 //! Guides: a page for each job. Their programs are compiled with the tests of this crate.
 //!
-//! The pages are in this documentation if the crate is built with `child`, `http-client` and `http-server`, which they use.
+//! The pages are in the documentation of every set of features. Their programs are compiled where the crate has the features that
+//! they use: `child`, `http-client` and `http-server`, `testing`, `otel`.
 //!
 //! A page links to another one with a reference, such as `[testing.md]`, which it defines for those who read it in the
 //! repository. Of two definitions the first one counts, so those in this file lead to the page in this documentation. All other
@@ -20,7 +21,7 @@ pub mod writing_a_client {}
 #[doc = include_str!("../docs/logging-in.md")]
 pub mod logging_in {}
 
-#[cfg(feature = "testing")]
+#[cfg(any(feature = "testing", all(doc, not(doctest))))]
 #[doc = include_str!("../docs/testing.md")]
 pub mod testing {}
 
@@ -32,7 +33,7 @@ pub mod embedding {}
 #[doc = include_str!("../docs/writing-a-transport.md")]
 pub mod writing_a_transport {}
 
-#[cfg(feature = "otel")]
+#[cfg(any(feature = "otel", all(doc, not(doctest))))]
 #[doc = include_str!("../docs/opentelemetry.md")]
 pub mod opentelemetry {}
 

@@ -76,7 +76,10 @@
 pub mod client;
 pub mod connection;
 mod der;
-#[cfg(all(unix, feature = "child", feature = "http-client", feature = "http-server"))]
+#[cfg(any(
+    all(unix, feature = "child", feature = "http-client", feature = "http-server"),
+    all(doc, not(doctest))
+))]
 pub mod guide;
 pub mod handler;
 #[cfg(feature = "http-client")]
@@ -95,6 +98,11 @@ pub mod testing;
 pub mod transport;
 
 pub use mcpjoin_proto as proto;
+
+/// An error of any type, as it may pass from one thread to another: `?` converts every error into it. Handlers return it as it
+/// is ([`server::IntoHandlerError`]), and so do functions that start a server again ([`client::ClientBuilder::restarting`]).
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 #[cfg(all(target_os = "linux", feature = "child"))]
 pub use process::guard;
 

@@ -57,6 +57,8 @@ impl Example {
         let run =
             last.strip_prefix(RUN).unwrap_or_else(|| panic!("{name} is run with `{RUN}`, not with `{last}`"));
         let (program, arguments) = run.split_once(" -- ").unwrap_or((run, ""));
+        // The features that the program needs.
+        let program = program.split_once(" --features ").map_or(program, |(program, _)| program);
         assert!(
             run.split([' ', '/']).any(|word| word == name),
             "{name} shows the command of another example"

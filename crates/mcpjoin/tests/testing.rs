@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::proto::types::{
-    CreateMessageParams, ElicitFormParams, ElicitationSchema, InputRequest, Members, Prompt, Resource,
-    ResourceTemplate, Role, Root, SamplingContent, SamplingMessage,
+    CallToolResult, ElicitFormParams, ElicitationSchema, InputRequest, Members, Prompt, Resource,
+    ResourceTemplate, Root,
 };
 use mcpjoin::proto::{ErrorObject, Version};
 use mcpjoin::server::{Context, HandlerError, Json, NoArguments, Server, tool};
@@ -46,10 +46,8 @@ async fn asks(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
     let who = cx.elicit(question).await?;
     let name: Option<String> = who.content.and_then(|content| content.get("name")?.decode().ok());
     let roots = cx.list_roots().await?.roots;
-    let message = SamplingMessage::new(Role::User, SamplingContent::text("Greet."));
-    let greeting = cx.sample(CreateMessageParams::new(vec![message], 10)).await?;
-    let SamplingContent::Text(greeting) = &greeting.content.as_slice()[0] else { panic!("no text") };
-    Ok(format!("{}, {} in {}", greeting.text, name.unwrap_or_default(), roots[0].uri))
+    let greeting = cx.sample_text("Greet.", 10).await?;
+    Ok(format!("{greeting}, {} in {}", name.unwrap_or_default(), roots[0].uri))
 }
 
 fn server() -> Server {
@@ -75,6 +73,63 @@ fn a_server_is_tested_in_every_version() {
             assert!(client.call_tool("none", json!({})).await.expect_error(-32602).message.contains("none"));
         }
     });
+}
+
+#[test]
+fn tools_of_a_scripted_server_answer_every_call_in_every_version() {
+    run(async {
+        for version in Version::ALL {
+            let (link, server) = TestServer::script()
+                .version(version.clone())
+                .tool("add", Json(42))
+                .tool("greet", "Hello")
+                .tool("fails", CallToolResult::error("no luck"))
+                .expect("prompts/get")
+                .reply(json!({ "messages": [] }))
+                .start();
+            let client = Client::builder("c", "1").connect(link).await.unwrap();
+            let tools = client.list_tools().all().await.unwrap();
+            assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["add", "greet", "fails"]);
+            client.call_tool("add", json!({ "a": 2 })).await.expect_value(42);
+            client.call_tool("greet", ()).await.expect_text("Hello");
+            client.call_tool("fails", ()).await.expect_tool_error("no luck");
+            client.get_prompt("p", ()).await.unwrap();
+            client.call_tool("add", json!({ "a": 3 })).await.expect_value(42);
+            assert_eq!(server.calls("add"), [json!({ "a": 2 }), json!({ "a": 3 })], "{version}");
+            assert_eq!(server.calls("greet"), [Value::Null]);
+            let received: Vec<String> = server.requests().into_iter().map(|one| one.method).collect();
+            let call = "tools/call";
+            assert_eq!(received, ["tools/list", call, call, call, "prompts/get", call], "{version}");
+        }
+    });
+}
+
+#[test]
+fn another_tool_than_the_scripted_ones_fails_the_test() {
+    let told = failure(|| {
+        run(async {
+            let (link, _server) = TestServer::script().tool("add", Json(42)).start();
+            let client = Client::builder("c", "1").connect(link).await.unwrap();
+            drop(client.call_tool("subtract", ()).await);
+        });
+    });
+    assert_eq!(told, "the script expects nothing more, and the client sent tools/call");
+    for (result, expected) in [
+        (failure(|| Ok(CallToolResult::text("b")).expect_text("a")), "the text of the result differs"),
+        (failure(|| Ok(CallToolResult::error("broken")).expect_text("a")), "the tool failed: broken"),
+        (failure(|| Ok(CallToolResult::text("1")).expect_value(2)), "the value of the result differs"),
+        (
+            failure(|| {
+                drop(
+                    TestServer::script()
+                        .tool("t", Err::<(), _>(HandlerError::protocol(ErrorObject::internal("x")))),
+                )
+            }),
+            "the result of t is an error of the protocol",
+        ),
+    ] {
+        assert!(result.contains(expected), "{result}");
+    }
 }
 
 #[test]

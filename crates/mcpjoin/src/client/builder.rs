@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mcpjoin_proto::session::{Call, CallError, ClientRole, EraChoice, Limits, Presents, Reply, Violation};
 use mcpjoin_proto::types::{
-    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation,
-    LogMessageParams, ResourceUpdatedParams, Root,
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitFormParams, ElicitParams,
+    ElicitResult, Implementation, LogMessageParams, ResourceUpdatedParams, Root,
 };
 use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Raw, Version};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -215,6 +215,38 @@ impl ClientBuilder {
     {
         self.answers.elicitation = Some(input::input_handler(Method::Elicit, answer));
         self
+    }
+
+    /// Handles requests of servers to fill in a form, and no others, as [`elicitation`](Self::elicitation) does. Of the two,
+    /// the one that is called last counts.
+    ///
+    /// ```
+    /// use mcpjoin::Client;
+    /// use mcpjoin::proto::types::ElicitResult;
+    /// use serde_json::json;
+    ///
+    /// let builder = Client::builder("my-client", "1.0.0").elicitation_form(|form| async move {
+    ///     println!("{} {:?}", form.message, form.requested_schema.properties);
+    ///     ElicitResult::accept(json!({ "name": "Ada" }))
+    /// });
+    /// # let _ = builder;
+    /// ```
+    pub fn elicitation_form<F, A>(mut self, answer: F) -> Self
+    where
+        F: Fn(ElicitFormParams) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
+    {
+        self.answers.elicitation_url = false;
+        let answer = Arc::new(answer);
+        self.elicitation(move |question| {
+            let answer = answer.clone();
+            async move {
+                match question {
+                    ElicitParams::Form(form) => answer(form).await,
+                    _ => Err(ErrorObject::invalid_params("only forms are declared")),
+                }
+            }
+        })
     }
 
     /// Accepts requests to open a page in the user's browser. Declares `elicitation.url`, if elicitation is declared.
@@ -477,6 +509,33 @@ impl ClientBuilder {
     #[doc(hidden)]
     pub const fn limits_in_force(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Connects to a server in this process, in memory, as [`connect`](Self::connect) does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::server::{NoArguments, tool};
+    /// use mcpjoin::{Client, Server};
+    ///
+    /// let server = Server::builder("s", "1.0.0").tool(tool("hi"), |_: NoArguments, _| async { "hi" }).build()?;
+    /// let client = Client::builder("c", "1.0.0").connect_to(&server).await?;
+    /// assert_eq!(client.call_tool("hi", ()).await?.to_text(), "hi");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConnectError`], as `connect`.
+    ///
+    /// # Panics
+    /// As `connect`.
+    #[cfg(feature = "server")]
+    pub async fn connect_to(self, server: &crate::Server) -> Result<Client, ConnectError> {
+        let (ours, theirs) = Link::memory();
+        server.connect(theirs);
+        self.connect(ours).await
     }
 
     /// Connects: detects the era of the server, agrees on a revision, and returns the client when it is ready.

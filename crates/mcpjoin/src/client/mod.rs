@@ -45,9 +45,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use mcpjoin_proto::session::{Call, CallRefused, Peer, ProcessExit, Reply, State};
 use mcpjoin_proto::types::{
-    CallToolParams, CompleteParams, CompleteResult, DiscoverResult, EmptyResult, GetPromptParams,
+    CallToolParams, CompleteArgument, CompleteParams, DiscoverResult, EmptyResult, GetPromptParams,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
-    PageParams, Prompt, ReadResourceParams, Resource, ResourceTemplate, Root, SetLevelParams, Tool,
+    PageParams, Prompt, PromptReference, ReadResourceParams, Resource, ResourceTemplate,
+    ResourceTemplateReference, Root, SetLevelParams, Tool,
 };
 use mcpjoin_proto::{Kind, Method, Notification, Payload, Profile, Raw};
 use parking_lot::Mutex;
@@ -62,7 +63,7 @@ pub use error::{ClientError, ConnectError, Phase};
 pub use mcpjoin_proto::session::{CallError, CloseCause, EraChoice, Limits};
 pub use pages::{Listed, Pages, RawPages};
 pub use restart::{ClientStream, Restart, RestartError, RestartingClient, RunEvent, RunExit};
-pub use round_trip::{PromptCall, ResourceRead, RoundTrip, RoundTripParams, ToolCall};
+pub use round_trip::{CompletionCall, PromptCall, ResourceRead, RoundTrip, RoundTripParams, ToolCall};
 pub use subscription::Subscription;
 pub use task::{StartedCall, TaskHandle, TaskOutcome, TaskResult};
 
@@ -357,12 +358,40 @@ impl Client {
         }
     }
 
-    /// Completes the value of an argument of a prompt, or of a variable of a resource template.
+    /// Completes the value of an argument of a prompt, from what the user has typed so far.
     ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn complete(&self, params: CompleteParams) -> Result<CompleteResult, ClientError> {
-        self.request(Method::Complete, &params).await
+    /// ```no_run
+    /// # async fn example(client: mcpjoin::Client) -> Result<(), mcpjoin::client::ClientError> {
+    /// let languages = client.complete_prompt("review", "language", "Ru").await?.completion.values;
+    /// let files = client.complete_resource("file:///{folder}/{name}", "name", "REA").given("folder", "docs").await?;
+    /// # drop((languages, files));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn complete_prompt(
+        &self,
+        prompt: impl Into<String>,
+        argument: impl Into<String>,
+        value: impl Into<String>,
+    ) -> CompletionCall {
+        let argument = CompleteArgument::new(argument, value);
+        self.complete(CompleteParams::new(PromptReference::new(prompt), argument))
+    }
+
+    /// Completes the value of a variable of a resource template, as [`complete_prompt`](Self::complete_prompt) does.
+    pub fn complete_resource(
+        &self,
+        uri_template: impl Into<String>,
+        variable: impl Into<String>,
+        value: impl Into<String>,
+    ) -> CompletionCall {
+        let variable = CompleteArgument::new(variable, value);
+        self.complete(CompleteParams::new(ResourceTemplateReference::new(uri_template), variable))
+    }
+
+    /// Completes a value with all parameters that the specification has.
+    pub fn complete(&self, params: CompleteParams) -> CompletionCall {
+        RoundTrip::new(self.clone(), params, false)
     }
 
     /// Checks whether the server responds: with `ping`, or with `server/discover` in the modern era, which has no

@@ -1,5 +1,6 @@
-//! Requests for which a server may ask for input: `tools/call`, `prompts/get`, `resources/read`.
+//! Requests with options of their own: `tools/call`, `prompts/get`, `resources/read`, `completion/complete`.
 //!
+//! For all but the last one a server may ask for input.
 //! The handlers of the client provide the input, and the request is sent again with a new id, the input and the
 //! server's state, until there is a result.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>. A request that failed is never sent
@@ -13,8 +14,9 @@ use std::time::Duration;
 
 use mcpjoin_proto::session::{Call, CallError, Reply};
 use mcpjoin_proto::types::{
-    CallToolParams, CallToolResult, GetPromptParams, GetPromptResult, InputRequired, InputResponses,
-    LoggingLevel, Meta, ReadResourceParams, ReadResourceResult, TaskMetadata, TaskSupport,
+    CallToolParams, CallToolResult, CompleteContext, CompleteParams, CompleteResult, GetPromptParams,
+    GetPromptResult, InputRequired, InputResponses, LoggingLevel, Meta, ProgressParams, ReadResourceParams,
+    ReadResourceResult, TaskMetadata, TaskSupport,
 };
 use mcpjoin_proto::{Method, Raw, RequestId};
 use serde::Serialize;
@@ -40,6 +42,9 @@ pub type PromptCall = RoundTrip<GetPromptParams>;
 /// A request for a resource in progress.
 pub type ResourceRead = RoundTrip<ReadResourceParams>;
 
+/// A request for completions in progress.
+pub type CompletionCall = RoundTrip<CompleteParams>;
+
 /// A request in progress that may take several rounds: zero or more [`CallEvent`]s, then the result.
 ///
 /// Await it for the result, or call [`RoundTrip::next_event`] for the events before it. Nothing is sent before the
@@ -59,6 +64,7 @@ pub struct RoundTrip<P: RoundTripParams> {
     timeout: Option<Duration>,
     total: Option<Duration>,
     progress: bool,
+    on_progress: Option<OnProgress>,
     log_level: Option<LoggingLevel>,
     rounds: usize,
     pause: Duration,
@@ -69,6 +75,9 @@ pub struct RoundTrip<P: RoundTripParams> {
     /// Permission to cache the result of the current request.
     cache_ticket: Option<CacheTicket>,
 }
+
+/// Receives the progress of a request that is awaited.
+type OnProgress = Box<dyn FnMut(ProgressParams) + Send>;
 
 /// How a call of a tool deals with tasks.
 #[derive(Clone, Copy, Default)]
@@ -100,7 +109,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The parameters of a request for which a server may ask for input. Sealed.
+/// The parameters of a request that a [`RoundTrip`] sends. Sealed.
 pub trait RoundTripParams: sealed::Sealed + Serialize + Unpin + Send {
     /// The result of the request.
     type Result: DeserializeOwned + Unpin + Send;
@@ -108,6 +117,10 @@ pub trait RoundTripParams: sealed::Sealed + Serialize + Unpin + Send {
     /// The method of the request.
     #[doc(hidden)]
     const METHOD: Method;
+
+    /// Whether a server may ask for input.
+    #[doc(hidden)]
+    const TAKES_INPUT: bool = true;
 
     /// Sets the members that make it a further round.
     #[doc(hidden)]
@@ -166,6 +179,32 @@ round_trip_params! {
     ReadResourceParams, ReadResource => ReadResourceResult, |_| None;
 }
 
+impl sealed::Sealed for CompleteParams {}
+
+impl RoundTripParams for CompleteParams {
+    type Result = CompleteResult;
+    const METHOD: Method = Method::Complete;
+    const TAKES_INPUT: bool = false;
+
+    fn set_input(&mut self, _: Option<InputResponses>, _: Option<String>) {}
+
+    fn state(&mut self) -> Option<String> {
+        None
+    }
+
+    fn meta(&mut self) -> &mut Option<Meta> {
+        &mut self.meta
+    }
+
+    fn meta_is_absent(&self) -> bool {
+        self.meta.is_none()
+    }
+
+    fn tool(&mut self) -> Option<&mut CallToolParams> {
+        None
+    }
+}
+
 impl<P: RoundTripParams> RoundTrip<P> {
     pub(super) const fn new(client: Client, params: P, progress: bool) -> Self {
         Self {
@@ -174,6 +213,7 @@ impl<P: RoundTripParams> RoundTrip<P> {
             timeout: None,
             total: None,
             progress,
+            on_progress: None,
             log_level: None,
             rounds: 0,
             pause: FIRST_PAUSE,
@@ -206,6 +246,22 @@ impl<P: RoundTripParams> RoundTrip<P> {
     /// Sets whether to ask for progress. Default: `true` for tools, `false` for prompts and resources.
     pub const fn progress(mut self, progress: bool) -> Self {
         self.progress = progress;
+        self
+    }
+
+    /// Asks for progress, and gives it to a function while the request is awaited. A newer report replaces one that was not
+    /// taken. What [`next_event`](Self::next_event) returns is not given to it.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcpjoin::Client) -> Result<(), mcpjoin::client::ClientError> {
+    /// let call = client.call_tool("index", ()).on_progress(|progress| println!("{}", progress.progress));
+    /// println!("{}", call.await?.to_text());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_progress(mut self, on_progress: impl FnMut(ProgressParams) + Send + 'static) -> Self {
+        self.progress = true;
+        self.on_progress = Some(Box::new(on_progress));
         self
     }
 
@@ -246,7 +302,20 @@ impl<P: RoundTripParams> RoundTrip<P> {
         poll_fn(|cx| self.poll_raw(cx)).await
     }
 
+    /// Gives progress to the function for it until there is an outcome. Without such a function it does nothing.
+    fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.on_progress.is_some() {
+            match (ready!(self.poll_event(cx)), &mut self.on_progress) {
+                (Some(CallEvent::Progress(progress)), Some(on_progress)) => on_progress(progress),
+                (Some(_), _) => {}
+                (None, _) => break,
+            }
+        }
+        Poll::Ready(())
+    }
+
     fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Result<Raw, ClientError>> {
+        ready!(self.poll_progress(cx));
         loop {
             match &self.stage {
                 Stage::Done(_) => {
@@ -393,6 +462,12 @@ impl<P: RoundTripParams> RoundTrip<P> {
 
     /// The state and the input of each round replace those of the round before.
     fn next_round(&mut self, input: InputRequired) -> Stage {
+        if !P::TAKES_INPUT {
+            return Stage::Done(Err(ClientError::BadResult {
+                method: P::METHOD,
+                what: "it is not a complete result, which this method always has".into(),
+            }));
+        }
         let limit = self.client.inner.max_rounds;
         if self.rounds >= limit {
             return Stage::Done(Err(ClientError::TooManyRounds { method: P::METHOD, limit }));
@@ -458,6 +533,7 @@ impl ToolCall {
     }
 
     pub(super) fn poll_started(&mut self, cx: &mut Context<'_>) -> Poll<Result<TaskOutcome, ClientError>> {
+        ready!(self.poll_progress(cx));
         loop {
             match std::mem::replace(&mut self.stage, Stage::Over) {
                 Stage::Done(result) => return Poll::Ready(result.map(TaskOutcome::Result)),
@@ -467,6 +543,15 @@ impl ToolCall {
             }
             ready!(self.step(cx));
         }
+    }
+}
+
+impl CompletionCall {
+    /// Adds another argument, or another variable of the template, whose value is known. Since 2025-06-18.
+    pub fn given(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let context = self.params.context.get_or_insert_with(CompleteContext::default);
+        context.arguments.get_or_insert_default().insert(name.into(), value.into());
+        self
     }
 }
 

@@ -12,7 +12,7 @@ use url::Url;
 use super::tls::Untrusted;
 
 /// Any error, as the parts of a connector hand it on.
-pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
+pub(super) use crate::BoxError;
 
 /// A link over HTTP cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -108,6 +108,29 @@ impl Context {
         self.ask_for(params.into()).await
     }
 
+    /// Asks the client's model to answer one text, with at most `max_tokens` tokens, and returns the text of its answer.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Context, NoArguments, Result, Server, tool};
+    ///
+    /// async fn colour(_: NoArguments, cx: Context) -> Result<String> {
+    ///     Ok(cx.sample_text("Name a colour.", 20).await?)
+    /// }
+    ///
+    /// let server = Server::builder("colours", "1.0.0").tool(tool("colour"), colour).build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`InputError`]. Pass it on with `?`.
+    pub async fn sample_text(
+        &self,
+        prompt: impl Into<String>,
+        max_tokens: i64,
+    ) -> Result<String, InputError> {
+        Ok(self.sample(CreateMessageParams::text(prompt, max_tokens)).await?.to_text())
+    }
+
     /// Asks for the directories that the client lets the server work in.
     ///
     /// # Errors

@@ -184,11 +184,28 @@ pub trait PromptOutput: Send {
     fn into_prompt_reply(self) -> Result<Reply, HandlerError>;
 }
 
-/// What the handler of a resource may return: text, bytes (`Vec<u8>`), contents, a whole [`ReadResourceResult`], or a
-/// [`Result`] of these.
+/// What the handler of a resource may return: text, bytes (`Vec<u8>`), contents, a whole [`ReadResourceResult`], or an
+/// [`Option`] or a [`Result`] of these. `None` is the error for a resource that does not exist.
+///
+/// ```
+/// use std::collections::HashMap;
+///
+/// use mcpjoin::server::{Server, resource_template};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct NoteId { id: u64 }
+///
+/// let notes = HashMap::from([(1, "buy milk")]);
+/// let server = Server::builder("notes", "1.0.0")
+///     .resource_template(resource_template("note://{id}", "note"), move |NoteId { id }, _| {
+///         std::future::ready(notes.get(&id).copied())
+///     })
+///     .build()?;
+/// # Ok::<(), mcpjoin::server::BuildError>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what a resource may return",
-    note = "return a text, `Vec<u8>`, `ResourceContents`, `ReadResourceResult`, or a `Result` of these",
+    note = "return a text, `Vec<u8>`, `ResourceContents`, `ReadResourceResult`, or an `Option` or a `Result` of these",
     note = "for JSON, return its text: `serde_json::to_string(&value)`"
 )]
 pub trait ResourceOutput: Send {
@@ -298,6 +315,16 @@ impl<T: ResourceOutput, E: IntoHandlerError> ResourceOutput for Result<T, E> {
 
     fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
         self.map_err(IntoHandlerError::into_handler_error)?.into_resource_reply(uri, mime_type)
+    }
+}
+
+impl<T: ResourceOutput> ResourceOutput for Option<T> {
+    fn size_hint(&self) -> usize {
+        self.as_ref().map_or(0, ResourceOutput::size_hint)
+    }
+
+    fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
+        self.ok_or_else(|| HandlerError::resource_not_found(uri))?.into_resource_reply(uri, mime_type)
     }
 }
 

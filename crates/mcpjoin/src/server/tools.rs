@@ -480,7 +480,7 @@ pub fn adapt_content(profile: &Profile, content: &mut [Content]) {
 }
 
 /// Encodes the output of a handler for the newest revision, which has everything.
-pub(super) fn written(outcome: Result<ToolReply, HandlerError>) -> Result<Reply, ErrorObject> {
+pub(crate) fn written(outcome: Result<ToolReply, HandlerError>) -> Result<Reply, ErrorObject> {
     let reply = match outcome {
         Ok(reply) => reply,
         Err(error) => error.into_tool_reply()?,

@@ -21,6 +21,18 @@ pub trait ExpectTool {
     /// With the error, or with the text of a result with `isError`.
     fn expect_ok(self) -> CallToolResult;
 
+    /// Checks that the call succeeded with this text: [`assert_text`] of [`expect_ok`](Self::expect_ok).
+    ///
+    /// # Panics
+    /// If it failed, or with another text.
+    fn expect_text(self, expected: &str);
+
+    /// Checks that the call succeeded with this value: [`assert_value`] of [`expect_ok`](Self::expect_ok).
+    ///
+    /// # Panics
+    /// If it failed, or with another value: with the places where they differ.
+    fn expect_value(self, expected: impl Serialize);
+
     /// Returns the result of a call whose tool failed (`isError`) with a text that contains `part`.
     ///
     /// # Panics
@@ -42,6 +54,16 @@ impl ExpectTool for Result<CallToolResult, ClientError> {
             Ok(result) => result,
             Err(error) => panic!("the call failed: {error}"),
         }
+    }
+
+    #[track_caller]
+    fn expect_text(self, expected: &str) {
+        assert_text(&self.expect_ok(), expected);
+    }
+
+    #[track_caller]
+    fn expect_value(self, expected: impl Serialize) {
+        assert_value(&self.expect_ok(), expected);
     }
 
     #[track_caller]

@@ -43,7 +43,7 @@ use crate::client::{ClientError, Listed, Pages};
 
 pub use assert::{ExpectTool, assert_json_eq, assert_text, assert_value};
 pub use client::{ClientScript, TestClient};
-pub use server::{ServerScript, TestServer};
+pub use server::{Received, ServerScript, TestServer};
 
 /// Returns what the server lists (tools, resources, resource templates, prompts) as indented JSON whose members are sorted, so
 /// that a test can compare it with a stored text, such as a snapshot of `insta`.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::{Era, ErrorObject, Method, Profile, Version, code};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -18,6 +19,7 @@ use tokio::time::sleep;
 
 use super::assert::differences;
 use super::json as to_json;
+use crate::server::{ToolOutput, tools::written};
 use crate::transport::Link;
 
 /// How many bytes each side may send before the other side reads.
@@ -67,7 +69,18 @@ pub struct TestServer {
 pub struct ServerScript {
     version: Version,
     capabilities: Value,
+    tools: Vec<(String, Value)>,
     steps: VecDeque<Step>,
+}
+
+/// A request or notification that a [`TestServer`] has received.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Received {
+    /// The method.
+    pub method: String,
+    /// The parameters without `_meta`; null if there are none.
+    pub params: Value,
 }
 
 enum Step {
@@ -85,6 +98,8 @@ struct Progress {
     /// The method that the script waits for.
     awaited: Option<String>,
     problem: Option<String>,
+    /// What the client has sent after the session was opened.
+    received: Vec<Received>,
 }
 
 impl ServerScript {
@@ -103,6 +118,25 @@ impl ServerScript {
 
     fn step(mut self, step: Step) -> Self {
         self.steps.push_back(step);
+        self
+    }
+
+    /// Adds a tool that returns this result to each of its calls: a text, [`Json`](crate::server::Json), a
+    /// [`CallToolResult`](mcpjoin_proto::types::CallToolResult), or what else a tool of a server may return.
+    ///
+    /// Calls of such tools, and the list of tools, are no steps of the script: they may be sent at any time and in any number.
+    /// [`TestServer::calls`] returns the arguments.
+    ///
+    /// # Panics
+    /// If the result is none that can be repeated: a protocol error, or a request for input.
+    #[track_caller]
+    pub fn tool(mut self, name: impl Into<String>, result: impl ToolOutput) -> Self {
+        let name = name.into();
+        match written(result.into_tool_reply()) {
+            Ok(Reply::Complete(result)) => self.tools.push((name, to_json(&result))),
+            Ok(_) => panic!("the result of {name} is not complete"),
+            Err(error) => panic!("the result of {name} is an error of the protocol: {error}"),
+        }
         self
     }
 
@@ -159,16 +193,18 @@ impl ServerScript {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub fn start(self) -> (Link, TestServer) {
-        let Self { version, capabilities, steps } = self;
+        let Self { version, capabilities, tools, steps } = self;
         let (near, far) = duplex(BUFFER_BYTES);
         let (reader, writer) = split(near);
         let link = Link::stream(reader, writer, "test");
         let (reader, writer) = split(far);
-        let progress = Arc::new(Mutex::new(Progress { steps, awaited: None, problem: None }));
+        let progress =
+            Arc::new(Mutex::new(Progress { steps, awaited: None, problem: None, received: Vec::new() }));
         let player = Player {
             profile: Profile::of(&version),
             version,
             capabilities,
+            tools,
             progress: progress.clone(),
             lines: BufReader::new(reader).lines(),
             writer,
@@ -191,7 +227,42 @@ impl TestServer {
             "completions": {},
             "logging": {},
         });
-        ServerScript { version: Version::newest(Era::Modern), capabilities, steps: VecDeque::new() }
+        let version = Version::newest(Era::Modern);
+        ServerScript { version, capabilities, tools: Vec::new(), steps: VecDeque::new() }
+    }
+
+    /// Returns what the client has sent so far, in its order, without what opens the session.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Received> {
+        self.progress.lock().received.clone()
+    }
+
+    /// Returns the arguments of the calls of a tool so far, in their order; null for a call without arguments.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::Client;
+    /// use mcpjoin::server::Json;
+    /// use mcpjoin::testing::TestServer;
+    /// use serde_json::json;
+    ///
+    /// let (link, server) = TestServer::script().tool("add", Json(42)).start();
+    /// let client = Client::builder("c", "1").connect(link).await?;
+    /// let sum: i64 = client.call_tool("add", json!({ "a": 2, "b": 40 })).await?.decode()?;
+    /// assert_eq!(sum, 42);
+    /// assert_eq!(server.calls("add"), [json!({ "a": 2, "b": 40 })]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn calls(&self, tool: &str) -> Vec<Value> {
+        let progress = self.progress.lock();
+        let calls = progress.received.iter().filter(|one| one.method == "tools/call");
+        calls
+            .filter(|call| call.params["name"] == tool)
+            .map(|call| call.params["arguments"].clone())
+            .collect()
     }
 }
 
@@ -227,6 +298,8 @@ struct Player {
     profile: Option<&'static Profile>,
     version: Version,
     capabilities: Value,
+    /// The tools whose calls are no steps of the script, with their results.
+    tools: Vec<(String, Value)>,
     progress: Arc<Mutex<Progress>>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
@@ -296,10 +369,35 @@ impl Player {
     async fn message(&mut self) -> Option<Value> {
         loop {
             let message = self.line().await?;
-            if !self.open(&message).await {
+            if self.open(&message).await {
+                continue;
+            }
+            if let Some(method) = message["method"].as_str() {
+                let received = Received { method: method.to_owned(), params: params_of(&message) };
+                self.progress.lock().received.push(received);
+            }
+            if !self.answer(&message).await {
                 return Some(message);
             }
         }
+    }
+
+    /// Answers a call of a tool that has a result for all calls, and the list of these tools. Returns false if it is neither.
+    async fn answer(&mut self, message: &Value) -> bool {
+        let result = match message["method"].as_str() {
+            Some("tools/call") => {
+                let called = self.tools.iter().find(|(name, _)| message["params"]["name"] == name.as_str());
+                called.map(|(_, result)| result.clone())
+            }
+            Some("tools/list") if !self.tools.is_empty() => {
+                let tool = |(name, _): &(String, Value)| json!({ "name": name, "inputSchema": { "type": "object" } });
+                Some(json!({ "tools": self.tools.iter().map(tool).collect::<Vec<_>>() }))
+            }
+            _ => None,
+        };
+        let Some(result) = result else { return false };
+        self.respond(message, "result", self.complete(message, result)).await;
+        true
     }
 
     /// Answers a message that opens the session. Returns false if it is none.
@@ -343,10 +441,7 @@ impl Player {
             let Some(message) = self.message().await else { return false };
             let sent = message["method"].as_str().unwrap_or_default();
             if sent == method {
-                let mut received = message["params"].clone();
-                if let Some(members) = received.as_object_mut() {
-                    members.remove("_meta");
-                }
+                let received = params_of(&message);
                 let Some(lines) = params.and_then(|params| differences(&received, params)) else {
                     self.last = message;
                     return true;
@@ -416,6 +511,15 @@ impl Player {
     async fn write(&mut self, bytes: &[u8]) {
         let _ = self.writer.write_all(bytes).await;
     }
+}
+
+/// The parameters of a message without `_meta`.
+fn params_of(message: &Value) -> Value {
+    let mut params = message["params"].clone();
+    if let Some(members) = params.as_object_mut() {
+        members.remove("_meta");
+    }
+    params
 }
 
 impl fmt::Debug for TestServer {

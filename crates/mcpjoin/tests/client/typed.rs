@@ -7,7 +7,9 @@ use std::time::Duration;
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder, ClientError};
 use mcpjoin::proto::types::{
-    ElicitParams, ElicitResult, Prompt, Resource, ResourceContents, TextResourceContents, ToolValueError,
+    CallToolResult, CompleteParams, ElicitFormParams, ElicitParams, ElicitResult, ElicitationSchema, Members,
+    Prompt, PromptReference, Resource, ResourceContents, ResourceTemplate, ResourceTemplateReference,
+    TextResourceContents, ToolValueError,
 };
 use mcpjoin::proto::{ErrorObject, Method, Raw, Version};
 use mcpjoin::server::{Context, HandlerError, InputError, Json, NoArguments, PromptArguments, Server, tool};
@@ -29,6 +31,76 @@ pub(crate) async fn connected(server: &Server, builder: ClientBuilder, version: 
 struct Sum<'a> {
     a: i64,
     name: &'a str,
+}
+
+/// A server that completes with what it was given, and a tool that reports progress three times and asks for a name.
+fn talkative() -> Server {
+    let told = |params: CompleteParams, _: Context| async move {
+        let known = params.context.and_then(|context| context.arguments).unwrap_or_default();
+        vec![format!("{}={}", params.argument.name, params.argument.value), format!("{known:?}")]
+    };
+    Server::builder("s", "1")
+        .prompt(Prompt::new("p"), |_: PromptArguments, _| async { "p" })
+        .resource_template(ResourceTemplate::new("note://{a}/{b}", "note"), |_, _| async { "note" })
+        .completion(PromptReference::new("p"), told)
+        .completion(ResourceTemplateReference::new("note://{a}/{b}"), told)
+        .tool(tool("counts"), |_: NoArguments, cx: Context| async move {
+            for step in 1..=3 {
+                cx.progress(f64::from(step), Some(3.0), None);
+                tokio::task::yield_now().await;
+            }
+            "counted"
+        })
+        .tool(tool("asks"), |_: NoArguments, cx: Context| async move {
+            let form = ElicitFormParams::new("Who?", ElicitationSchema::new(Members::new()));
+            let answer = cx.elicit(form).await?;
+            let values = Raw::from_value(&answer.content.unwrap_or_default())?;
+            Ok::<_, HandlerError>(CallToolResult::structured(values))
+        })
+        .build()
+        .expect("the server is valid")
+}
+
+#[tokio::test(start_paused = true)]
+async fn completions_take_the_options_of_other_requests() {
+    for version in [Version::V2025_06_18, Version::V2025_11_25, Version::V2026_07_28] {
+        let client = connected(&talkative(), Client::builder("c", "1"), &version).await;
+        let prompt = client.complete_prompt("p", "x", "R").timeout(Duration::from_secs(5)).await;
+        assert_eq!(prompt.expect("a result").completion.values, ["x=R", "{}"], "{version}");
+        let resource = client.complete_resource("note://{a}/{b}", "b", "R").given("a", "1").await;
+        let values = resource.expect("a result").completion.values;
+        assert_eq!(values, ["b=R", r#"{"a": "1"}"#], "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_given_to_a_function_while_the_call_is_awaited() {
+    for version in [Version::V2025_11_25, Version::V2026_07_28] {
+        let client = connected(&talkative(), Client::builder("c", "1"), &version).await;
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let reports = seen.clone();
+        let call = client.call_tool("counts", ()).progress(false).on_progress(move |progress| {
+            reports.lock().expect("nobody panics with it").push(progress.progress);
+        });
+        assert_eq!(call.await.expect("a result").to_text(), "counted");
+        let seen = seen.lock().expect("nobody panics with it");
+        assert_eq!(seen.last(), Some(&3.0), "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_of_forms_is_given_the_form() {
+    for version in [Version::V2025_11_25, Version::V2026_07_28] {
+        let builder = Client::builder("c", "1").elicitation_form(|form| async move {
+            ElicitResult::accept(
+                json!({ "asked": form.message, "fields": form.requested_schema.properties.len() }),
+            )
+        });
+        let client = connected(&talkative(), builder, &version).await;
+        let values: serde_json::Value =
+            client.call_tool("asks", ()).await.expect("a result").decode().expect("values");
+        assert_eq!(values, json!({ "asked": "Who?", "fields": 0 }), "{version}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

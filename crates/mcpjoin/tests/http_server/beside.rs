@@ -39,6 +39,39 @@ fn builder() -> ServerBuilder {
     )
 }
 
+#[test]
+fn a_function_admits_by_the_access_token() {
+    run(async {
+        let options = HttpOptions::new().stateless(true).bearer_tokens(|token| async move {
+            (token == "t").then(|| Admitted::new("ada").with_extension(User("ada")).with_scopes(["read"]))
+        });
+        let peer = peer(options).with("mcp-protocol-version", LEGACY);
+        let (missing, invalid) = ("Bearer", "Bearer error=\"invalid_token\"");
+        for (authorization, challenge) in [
+            (None, Some(missing)),
+            (Some("Basic t"), Some(missing)),
+            (Some("Bearer"), Some(missing)),
+            (Some("Bearer  "), Some(missing)),
+            (Some("Bearer u"), Some(invalid)),
+            (Some("Bearer t t"), Some(invalid)),
+            (Some("Bearer t"), None),
+            (Some("bearer  t"), None),
+        ] {
+            let mut request = peer.request(Method::POST, "/mcp", call(1, "plain", json!({})).to_string());
+            if let Some(value) = authorization {
+                request.headers_mut().insert("authorization", value.parse().unwrap());
+            }
+            let reply = Reply::of(peer.service.clone().call(request).await.unwrap());
+            let told = reply.headers.get("www-authenticate").map(|told| told.to_str().unwrap());
+            assert_eq!(told, challenge, "{authorization:?}");
+            assert_eq!(reply.status, if challenge.is_some() { 401 } else { 200 }, "{authorization:?}");
+            if challenge.is_none() {
+                assert_eq!(said(reply).await, "ada with a test at ", "{authorization:?}");
+            }
+        }
+    });
+}
+
 fn peer(options: HttpOptions) -> Peer {
     Peer::new(&builder().build().unwrap(), options).with("user-agent", "a test")
 }

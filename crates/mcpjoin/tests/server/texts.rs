@@ -1,7 +1,8 @@
 //! Tests of prompts and resource templates whose arguments and variables are Rust types.
 
-use mcpjoin::proto::types::{Prompt, PromptArgument};
-use mcpjoin::server::{BuildError, NoArguments, Server, prompt, resource_template};
+use mcpjoin::proto::types::{Prompt, PromptArgument, Resource};
+use mcpjoin::proto::{Era, Raw};
+use mcpjoin::server::{BuildError, HandlerError, NoArguments, Server, prompt, resource_template};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -40,6 +41,30 @@ fn server() -> Server {
         )
         .build()
         .unwrap()
+}
+
+#[test]
+fn a_resource_that_is_none_is_not_found_as_the_era_says() {
+    run(async {
+        let server = Server::builder("s", "1")
+            .resource(Resource::new("note://none", "none"), |_, _| async { None::<&str> })
+            .resource(Resource::new("note://some", "some"), |_, _| async { Some("a note") })
+            .resource(Resource::new("note://ok", "ok"), |_, _| async {
+                Ok::<_, HandlerError>(None::<Vec<u8>>)
+            })
+            .build()
+            .unwrap();
+        for (era, code) in [(Era::Legacy, -32002), (Era::Modern, -32602)] {
+            let client = in_era(&server, era).await;
+            assert_eq!(client.read_resource("note://some").await.unwrap().to_text(), "a note");
+            for uri in ["note://none", "note://ok"] {
+                let error = client.read_resource(uri).await.unwrap_err();
+                let error = error.remote().expect("an error of the server");
+                assert_eq!(error.code, code, "{era:?} {uri}");
+                assert_eq!(error.data.as_ref().map(Raw::as_str), Some(&*format!(r#"{{"uri":"{uri}"}}"#)));
+            }
+        }
+    });
 }
 
 #[test]

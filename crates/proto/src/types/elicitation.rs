@@ -36,6 +36,16 @@ pub enum ElicitParams {
 }
 
 impl ElicitParams {
+    /// What the user is asked. `None` for an unknown kind.
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Self::Form(form) => Some(&form.message),
+            Self::Url(page) => Some(&page.message),
+            Self::Other(_) => None,
+        }
+    }
+
     /// Whether the user is sent to a web page.
     #[must_use]
     pub const fn is_url(&self) -> bool {

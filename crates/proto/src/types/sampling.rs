@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::content::{AudioContent, Content, ImageContent, Role, TextContent};
+use super::content::{AudioContent, Content, ImageContent, Role, TextContent, join_lines};
 use super::meta::Meta;
 use super::record;
 use super::task::TaskMetadata;
@@ -44,6 +44,22 @@ record! {
     }
 }
 
+impl CreateMessageParams {
+    /// A request to answer one text of the user.
+    #[must_use]
+    pub fn text(text: impl Into<String>, max_tokens: i64) -> Self {
+        let message = SamplingMessage::new(Role::User, SamplingContent::text(text));
+        Self::new([message].into(), max_tokens)
+    }
+
+    /// The texts of all messages, joined by line feeds. Content of other kinds is left out.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let contents = self.messages.iter().flat_map(|message| message.content.as_slice());
+        join_lines(contents.filter_map(SamplingContent::as_text))
+    }
+}
+
 record! {
     /// A message of the conversation.
     SamplingMessage {
@@ -75,6 +91,12 @@ impl SamplingContents {
             Self::One(content) => core::slice::from_ref(content),
             Self::Many(contents) => contents,
         }
+    }
+
+    /// The texts of all pieces, joined by line feeds. Content of other kinds is left out.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        join_lines(self.as_slice().iter().filter_map(SamplingContent::as_text))
     }
 }
 
@@ -131,6 +153,15 @@ impl SamplingContent {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextContent::new(text))
+    }
+
+    /// The text, if this is text.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(content) => Some(&content.text),
+            _ => None,
+        }
     }
 }
 
@@ -256,6 +287,12 @@ record! {
 }
 
 impl CreateMessageResult {
+    /// The texts of the message, joined by line feeds. Content of other kinds is left out.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        self.content.to_text()
+    }
+
     /// A text that the model with this name has written.
     #[must_use]
     pub fn text(text: impl Into<String>, model: impl Into<String>) -> Self {

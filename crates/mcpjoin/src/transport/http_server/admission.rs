@@ -10,9 +10,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::request::Parts;
-use http::{Extensions, HeaderValue, Response};
+use http::{Extensions, HeaderMap, HeaderValue, Response};
 use mcpjoin_proto::decode::Decoded;
 use mcpjoin_proto::session::{Attachment, Origin};
 use mcpjoin_proto::{ErrorObject, Message, RequestId};
@@ -80,6 +80,57 @@ impl Admitted {
         let extensions = Extensions::new();
         Self { principal: principal.into(), scopes: Arc::new([]), until: None, extensions }
     }
+
+    /// Adds a value for handlers, which read it by its type: `cx.extension::<User>()`.
+    #[must_use]
+    pub fn with_extension<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.extensions.insert(value);
+        self
+    }
+
+    /// Sets what the client may do.
+    #[must_use]
+    pub fn with_scopes<S: Into<Box<str>>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
+        self.scopes = scopes.into_iter().map(Into::into).collect();
+        self
+    }
+}
+
+/// Admits requests by their access token. Created by [`HttpOptions::bearer_tokens`](super::HttpOptions::bearer_tokens).
+pub(super) struct BearerTokens<F>(pub(super) F);
+
+impl<F, Fut> Admission for BearerTokens<F>
+where
+    F: Fn(String) -> Fut + Send + Sync,
+    Fut: Future<Output = Option<Admitted>> + Send + 'static,
+{
+    fn admit<'a>(&'a self, parts: &'a Parts) -> Admitting<'a> {
+        let token = bearer_token(&parts.headers).map(|token| (self.0)(token.to_owned()));
+        Box::pin(async move {
+            let refused = |why, challenge| {
+                let challenge = Some(HeaderValue::from_static(challenge));
+                Box::new(Denied { challenge, ..Denied::new(401, why) })
+            };
+            match token {
+                None => Err(refused("the access token is missing", "Bearer")),
+                Some(token) => {
+                    token.await.ok_or_else(|| refused("the access token is not valid", INVALID_TOKEN))
+                }
+            }
+        })
+    }
+}
+
+/// The challenge where a token is not valid. <https://www.rfc-editor.org/rfc/rfc6750#section-3.1>
+const INVALID_TOKEN: &str = "Bearer error=\"invalid_token\"";
+
+/// Returns the token of the only `Authorization` header, if it has the scheme `Bearer`.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
 /// Why a request is refused.

@@ -1,13 +1,14 @@
 //! The options of an HTTP server: its paths, the clients that it admits, and its limits.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
 use mcpjoin_proto::http::origin::{OriginError, OriginPolicy};
 
-use super::admission::Admission;
+use super::admission::{Admission, Admitted, BearerTokens};
 use super::events::{EventStore, MemoryEvents};
 use super::memory::Bound;
 use super::time_limits::STALL_TIMEOUT;
@@ -319,6 +320,38 @@ impl HttpOptions {
     pub fn admission(mut self, admission: impl Admission + 'static) -> Self {
         self.admission = Some(Arc::new(admission));
         self
+    }
+
+    /// Admits only requests with an access token (`Authorization: Bearer TOKEN`) that `tokens` knows: an
+    /// [`admission`](Self::admission) for servers with tokens of their own. Others receive 401 and a challenge.
+    ///
+    /// Keep hashes of tokens rather than tokens, and look these up: then the time of a comparison tells nothing.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Context, NoArguments, Server, tool};
+    /// use mcpjoin::transport::{Admitted, HttpOptions};
+    ///
+    /// #[derive(Clone)]
+    /// struct User { name: &'static str }
+    ///
+    /// let options = HttpOptions::new().bearer_tokens(|token| async move {
+    ///     (token == "token-of-ada").then(|| Admitted::new("ada").with_extension(User { name: "Ada" }))
+    /// });
+    /// let server = Server::builder("greeter", "1.0.0")
+    ///     .tool(tool("greet"), |_: NoArguments, cx: Context| async move {
+    ///         format!("Hello, {}", cx.extension::<User>().map_or("nobody", |user| user.name))
+    ///     })
+    ///     .build()?;
+    /// # drop((server, options));
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn bearer_tokens<F, Fut>(self, tokens: F) -> Self
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Option<Admitted>> + Send + 'static,
+    {
+        self.admission(BearerTokens(tokens))
     }
 
     /// Whether clients of the legacy era have sessions.
