@@ -325,7 +325,7 @@ fn documents_that_are_none_are_said_to_be_none() {
                 StepSubject::AuthorizationServers,
                 "names no authorization server",
             ),
-            (OAUTH, Box::new(body("[]")), StepSubject::ServerMetadata, "the body is JSON, but no object"),
+            (OAUTH, Box::new(body("[]")), StepSubject::ServerMetadata, "the body is JSON, but not an object"),
             (
                 OAUTH,
                 Box::new(body(r#"{"issuer":"a","issuer":"b"}"#)),
@@ -359,7 +359,7 @@ fn what_the_challenge_names_is_not_made_up_for() {
     run(async {
         for (answer, words) in [
             (not_found(), "the challenge names it, but it answered 404 Not Found"),
-            (json("<html>"), "the body is a page (it begins with `<`), no JSON"),
+            (json("<html>"), "the body is HTML or XML (it begins with `<`), not JSON"),
         ] {
             let at = played(move |seen, own| match seen.line.as_str() {
                 "POST /mcp" => Some(refused(&format!("Bearer resource_metadata={own}/here"))),
@@ -457,7 +457,7 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
         // The defaults are not used for a server that requires no authorization, or whose metadata fails with an error.
         let at =
             played(|seen, _| Some(if seen.line == "POST /mcp" { json("{}") } else { not_found() })).await;
-        let words = "the server asks for no authorization, and names nobody who gives any";
+        let words = "the server does not require authorization and names no authorization server";
         ended(&at, &climbed(&at).await, StepSubject::Server, words);
         let at =
             played(|seen, _| (seen.line != "POST /mcp").then(|| answer("500 Internal Server Error", "", "")))

@@ -64,7 +64,7 @@ fn pre_registered_comes_before_a_document_and_that_before_registering() {
         assert_eq!(
             error.to_string(),
             format!(
-                "{origin} registers no client that comes by itself, but takes the URL of a client's document as its id: \
+                "{origin} registers no client that comes by itself, but takes a client ID metadata document as its id: \
                  register one there, and give its id"
             )
         );
@@ -197,10 +197,10 @@ fn an_answer_is_taken_for_what_it_says() {
                 r#"{"client_id":"x","client_secret":"s","token_endpoint_auth_method":"tls_client_auth"}"#,
                 Err("it wants the client to use tls_client_auth, which it cannot"),
             ),
-            ("{}", Err("its answer has no `client_id`")),
-            (r#"{"client_id":""}"#, Err("its answer has no `client_id`")),
-            (r#"{"client_id":7}"#, Err("its answer has no `client_id`")),
-            ("<html>", Err("the body is a page (it begins with `<`), no JSON")),
+            ("{}", Err("the response has no `client_id`")),
+            (r#"{"client_id":""}"#, Err("the response has no `client_id`")),
+            (r#"{"client_id":7}"#, Err("the response has no `client_id`")),
+            ("<html>", Err("the body is HTML or XML (it begins with `<`), not JSON")),
         ] {
             let at = ScriptedServer::new(move |_, _| created(body)).await;
             let found = registered(&at, &discovered(&at)).await;

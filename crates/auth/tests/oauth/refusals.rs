@@ -88,7 +88,7 @@ fn g141_a_clock_that_is_wrong_costs_a_request_and_no_message() {
         assert_eq!(call(&client, "a").await.unwrap(), "a");
         world.revoke_access();
         let error = call(&client, "a").await.unwrap_err();
-        assert!(error.contains("takes the stored authorization no longer"), "{error}");
+        assert!(error.contains("no longer accepts the stored token"), "{error}");
         // A token is used whatever its `expires_in` is.
         for expires in
             [json!(0), json!(-1), json!("3600"), json!(null), json!(1e30), json!("soon"), json!([])]

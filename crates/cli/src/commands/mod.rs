@@ -34,7 +34,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use self::bridge::Typed;
-use crate::args::{AuthWhat, Cli, Connect, Output, Verb, What, When, Words};
+use crate::args::{AuthWhat, Cli, Connect, Output, Verb, What, When, Words, pages};
 use crate::connect::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -155,7 +155,9 @@ fn joined(mut object: Value, other: Value) -> Value {
 fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
     let ui = Ui::plain();
     if !error.use_stderr() {
-        return written(&ui, ui.clap(&error));
+        let words = argv.iter().skip(1).filter_map(|word| word.to_str());
+        let page = (error.kind() == ErrorKind::DisplayHelp).then(|| pages::requested(words)).flatten();
+        return written(&ui, page.map_or_else(|| ui.clap(&error), |page| ui.result(&page)));
     }
     let verb = argv.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
     if error.kind() == ErrorKind::UnknownArgument {

@@ -348,7 +348,7 @@ fn files_without_an_end_are_not_read_to_it() {
 fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
     for path in ["sse", "messages"] {
         let refused = line(&format!("serve demo --listen http://127.0.0.1:0/{path}")).exits(2);
-        refused.says(&["(E_USAGE)", "write another path"]);
+        refused.says(&["(E_USAGE)", "use another path"]);
     }
     let refused = line("serve demo --listen https://127.0.0.1:0/mcp").exits(2);
     refused.says(&["write tcp://host:port, unix:/path, quic://host:port, http://host:port/path or sse+http://host:port/sse"]);

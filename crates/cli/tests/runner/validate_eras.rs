@@ -201,8 +201,8 @@ fn the_openers_are_those_that_the_options_leave() {
     assert_eq!(count("--protocol-version 2025-03-26"), 1);
     // If no opening request succeeds, there is no connection.
     let ran = run(["validate", "--eras", "sh", "-c", "read -r line; exit 7"]).exits(4);
-    assert!(ran.stdout.contains("12 openers, 0 of them open it"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("0 of 12 opening requests accepted"), "{}", ran.stdout);
     line("validate --eras mcpjoin-no-such-program").exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
-    line("validate --eras --format sarif demo:").exits(2).says(&["judges nothing"]);
+    line("validate --eras --format sarif demo:").exits(2).says(&["prints a table"]);
     line("validate --eras --strict demo:").exits(2).says(&["cannot be used with"]);
 }
