@@ -167,7 +167,7 @@ mod tests {
                 registration.found,
                 "it takes a client registered by hand, a client that registers itself; the client would register itself"
             );
-            assert_eq!(scopes.found, "asked for would be: read offline_access");
+            assert_eq!(scopes.found, "scopes to request: read offline_access");
             assert!(
                 at.lines().iter().all(|line| line == "POST /mcp" || line.starts_with("GET /.well-known/"))
             );
@@ -206,7 +206,7 @@ mod tests {
                     Ok(_) => assert!(known),
                     Err(error) => {
                         assert!(!known && error.subject == StepSubject::Server, "{error:?}");
-                        assert!(error.message.contains("is not known yet"), "{error}");
+                        assert!(error.message.contains("it is not known whether"), "{error}");
                     }
                 }
             }

@@ -258,18 +258,18 @@ mod tests {
             ("{}", "it has no `resource`"),
             (r#"{"resource":""}"#, "it has no `resource`"),
             (r#"{"resource":null}"#, "it has no `resource`"),
-            (r#"{"resource":["hunter2"]}"#, "its `resource` is not a text"),
+            (r#"{"resource":["hunter2"]}"#, "its `resource` is not a string"),
             (
                 r#"{"resource":"x","authorization_servers":"hunter2"}"#,
-                "its `authorization_servers` is not a list of texts",
+                "its `authorization_servers` is not a list of strings",
             ),
-            (r#"{"resource":"x","scopes_supported":[1]}"#, "its `scopes_supported` is not a list of texts"),
+            (r#"{"resource":"x","scopes_supported":[1]}"#, "its `scopes_supported` is not a list of strings"),
         ] {
             assert_eq!(ProtectedResource::parse(text).unwrap_err().to_string(), expected, "{text}");
         }
         for text in [r#"{"resource":"a","resource":"b"}"#, r#"{"resource":"hunter2}"#, "hunter2"] {
             let error = ProtectedResource::parse(text).unwrap_err().to_string();
-            assert!(error.starts_with("the body is no JSON that can be used: "), "{error}");
+            assert!(error.starts_with("the body is not valid JSON: "), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
         let error = AuthorizationServer::parse(r#"{"token_endpoint":"https://as.example/t"}"#);

@@ -177,7 +177,7 @@ pub enum RegistrationError {
         found: String,
     },
     /// The authorization server has no dynamic registration, and the client has no id.
-    #[error("{issuer} has no dynamic registration{}: register a client there, and use its id", if *.document { ", but takes a client ID metadata document as its id" } else { "" })]
+    #[error("{issuer} has no dynamic registration{}: register a client there, and use its id", if *.document { ", but accepts a client ID metadata document" } else { "" })]
     NoWay {
         /// The issuer.
         issuer: String,

@@ -405,7 +405,7 @@ fn each_step_of_a_login_is_told_and_nothing_secret_in_it() {
         else {
             panic!("{told:?}")
         };
-        assert!(token.ends_with("/token has given a Bearer token"), "{token}");
+        assert!(token.ends_with("/token issued a Bearer token"), "{token}");
         assert!(why.contains("invalid_grant"), "{why}");
         assert!(!format!("{told:?}").contains("hush"), "{told:?}");
     });

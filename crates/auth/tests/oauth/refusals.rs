@@ -168,8 +168,8 @@ fn g143_a_token_endpoint_that_answers_without_end_is_cut_off() {
         let oauth = world.asking().build().unwrap();
         for (reply, says) in [
             ("x".repeat(1024 * 1024 + 1), "1 MiB"),
-            (r#"{"access_token":"#.to_owned() + &"[".repeat(100_000), "is none"),
-            ("<html>hush</html>".into(), "is none"),
+            (r#"{"access_token":"#.to_owned() + &"[".repeat(100_000), "invalid response"),
+            ("<html>hush</html>".into(), "invalid response"),
         ] {
             world.turn(|knobs| knobs.token_reply = Some((200, reply)));
             let error = oauth.login().await.unwrap_err();

@@ -165,11 +165,9 @@ fn warnings_are_shown_however_quiet_it_is_and_the_help_says_so() {
     place.login("");
     let ran = place.run("auth logout -q URL").exits(0).says(&["warning: ", "did not revoke the tokens"]);
     assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
-    for verb in ["list", "call", "validate", "auth login", "auth logout"] {
-        let help = place.run(&format!("{verb} --help")).exits(0).stdout;
-        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(help.contains("Shows only results, warnings and failures"), "{verb}: {help}");
-    }
+    let help = place.run("help options").exits(0).stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("Shows only results, warnings and failures"), "{help}");
 }
 
 #[test]

@@ -133,7 +133,7 @@ Tools
     // The changes have none of the requested kind.
     let renamed = offers.offer("offer.json", "1.0.0", &json!([[before[0][0], after[0][0]]]));
     let ran = offers.diff(&["--only", "breaks,reads", &pinned], &renamed).exits(0);
-    assert_eq!(ran.stdout, "no changes that breaks or reads; 1 of other classes\n");
+    assert_eq!(ran.stdout, "no change that breaks or reads; 1 of other classes\n");
 }
 
 #[test]
@@ -223,11 +223,11 @@ fn i168_sides_that_cannot_be_meant_are_exit_2() {
         (&["pinned.json", "demo:", "--", "sh"], "diff takes two servers or files"),
         (&["--server", "a", "pinned.json", "demo:"], "diff takes two servers or files"),
         (&["-", "-"], "both sides are standard input"),
-        (&["-", "pinned.json"], "standard input is no JSON"),
+        (&["-", "pinned.json"], "standard input is not valid JSON"),
         (&["none.json", "demo:"], "mcpjoin list --json TARGET > none.json"),
         (&[other, "demo:"], "it has no protocolVersion; nor can it be run: it is not executable"),
         (&["servers.json", "demo:"], "servers.json is a configuration"),
-        (&["--timeout", "1s", "pinned.json", "pinned.json"], "--timeout is for a server"),
+        (&["--timeout", "1s", "pinned.json", "pinned.json"], "--timeout applies to servers"),
         (&["--max-pages", "1", "pinned.json", "pinned.json"], "--max-pages is for a server"),
         (&["--trace", "t", "demo:", "demo:"], "there are two"),
         (&["--only", "noted", "pinned.json", "demo:"], "noted"),

@@ -157,7 +157,7 @@ fn a_tool_is_called_when_it_is_named() {
     // With a name that does not exist, no rule is checked, which is not a success.
     let ran = line("validate --json --era modern --rule tools --call ecko --call echo demo:").exits(2);
     let ran = ran.says(&[
-        "--call ecko: the server does not list it; the server has refused it: error -32602",
+        "--call ecko: the server does not list it; the server rejected it: error -32602",
         "--call echo: its arguments do not conform to its inputSchema: ",
     ]);
     assert_eq!(ran.json()["calls"][0]["listed"], false);
@@ -253,7 +253,9 @@ fn skipped_rules_take_one_line_and_with_v_one_for_each_reason() {
     let (_, reason) = ran.stdout.split_once(&line_of).unwrap_or_else(|| panic!("{}", ran.stdout));
     let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        reason.ends_with("(-v lists them; --call, --read-only-tools, --resilience check more)"),
+        reason.ends_with(
+            "(-v lists them; --call, --protocol-version, --read-only-tools, --resilience check more)"
+        ),
         "{reason}"
     );
     let quiet = line("validate -q demo:").exits(0).stdout;
@@ -367,7 +369,7 @@ fn r71_the_demo_is_clean_over_http_in_both_eras() {
         assert!(rules.clone().all(|rule| rule["outcome"] == outcome), "{chapter}: {report:#}");
     }
     // In text output, chapters without any result are left out, and the reason is given in one line.
-    let ran = line(&format!("validate {}", demo.url)).exits(0);
+    let ran = line(&format!("validate -v {}", demo.url)).exits(0);
     assert!(
         ran.stdout.contains("\nStreamable HTTP: ") && !ran.stdout.contains("\nHTTP+SSE: "),
         "{}",

@@ -119,7 +119,7 @@ fn a_server_over_quic_is_judged_on_one_stream_and_with_one_for_each_request() {
 fn of_several_servers_the_table_says_which_are_opened_and_judges_none() {
     let ran = line("validate --eras --also demo: --also ./no/such demo:").exits(4);
     let last = ran.stdout.lines().last().unwrap();
-    assert_eq!(last, "3 servers: 2 opened by some opener, 0 by none, 1 not reached; nothing was judged");
+    assert_eq!(last, "3 servers: 2 accept an opening request, 0 accept none, 1 not reached");
     assert!(!ran.stdout.contains("faults"), "{}", ran.stdout);
 }
 

@@ -229,8 +229,11 @@ fn skipped(out: &mut String, judged: &RuleResults) {
         .collect();
     options.sort_unstable();
     options.dedup();
-    let more =
-        if options.is_empty() { String::new() } else { format!("; {} check more", options.join(", ")) };
+    let more = match &options[..] {
+        [] => String::new(),
+        [option] => format!("; {option} checks more"),
+        options => format!("; {} check more", options.join(", ")),
+    };
     let text = format!("not applicable, the server did nothing that these rules check (-v lists them{more})");
     let label = format!("  {FAINT}skipped {}:{FAINT:#} ", whys.len());
     let columns = 12 + whys.len().to_string().len();
