@@ -228,7 +228,7 @@ fn i168_sides_that_cannot_be_meant_are_exit_2() {
         (&[other, "demo:"], "it has no protocolVersion; nor can it be run: it is not executable"),
         (&["servers.json", "demo:"], "servers.json is a configuration"),
         (&["--timeout", "1s", "pinned.json", "pinned.json"], "--timeout applies to servers"),
-        (&["--max-pages", "1", "pinned.json", "pinned.json"], "--max-pages is for a server"),
+        (&["--max-pages", "1", "pinned.json", "pinned.json"], "--max-pages applies to servers"),
         (&["--trace", "t", "demo:", "demo:"], "there are two"),
         (&["--only", "noted", "pinned.json", "demo:"], "noted"),
         (&["-e", "A=1", "demo:", "tcp://127.0.0.1:1"], "NEW: -e is for a server run as a child"),
