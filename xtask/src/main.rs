@@ -52,6 +52,8 @@ cargo xtask CHORE
   sentences SPECIFICATION [--write]
                      the list held against a checkout of the specification; --write makes it anew, with what is new as
                      `unread`
+  sentences SPECIFICATION --quotes
+                     writes the sentences that have a rule to crates/rules/src/quotes.txt, for the reports of validate
   sentences --settle makes rules of what was owed, where the book has them now
   public-api [--write]
                      the public items of the library's crates, held against crates/*/public-api.txt; --write makes them
@@ -111,6 +113,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["sentences"] => sentences::counts(&root),
         ["sentences", "--settle"] => sentences::settle(&root),
         ["sentences", specification] => sentences::check(&root, Path::new(specification)),
+        ["sentences", specification, "--quotes"] => sentences::quotes(&root, Path::new(specification)),
         ["sentences", specification, "--write"] => sentences::write(&root, Path::new(specification)),
         ["size"] => size::print(&root),
         ["deny"] => dependencies::run(&root),

@@ -33,11 +33,9 @@ impl fmt::Display for AddressClass {
         f.write_str(match self {
             Self::Public => "a public address",
             Self::Private => "an address in a private network",
-            Self::LinkLocal => {
-                "a link-local address, or one at which a cloud tells its machines their secrets"
-            }
+            Self::LinkLocal => "a link-local or cloud metadata address",
             Self::Loopback => "an address of this machine",
-            Self::Never => "an address at which no server can be",
+            Self::Never => "an address that no server can have",
         })
     }
 }

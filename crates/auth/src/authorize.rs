@@ -57,7 +57,7 @@ pub(super) struct AuthorizationRequest {
 
 impl AuthorizationRequest {
     pub(super) fn new(asked: Asked<'_>) -> Result<Self, AuthError> {
-        let no_chance = || AuthError::Endpoint("the system gives no random numbers".into());
+        let no_chance = || AuthError::Endpoint("the system provides no random numbers".into());
         let (pkce, state) = (Pkce::new().ok_or_else(no_chance)?, random().ok_or_else(no_chance)?);
         let mut url = Self::check(asked.endpoint)?;
         let mut query = url.query().filter(|query| !query.is_empty()).map(|query| format!("{query}&"));
@@ -108,35 +108,35 @@ impl AuthorizationRequest {
     pub(super) fn check(to: &str) -> Result<Url, AuthError> {
         endpoint(to).map_err(|what| {
             let shown = shown_text(to);
-            AuthError::Endpoint(format!("no browser is sent to the authorization endpoint {shown}: {what}"))
+            AuthError::Endpoint(format!("the authorization endpoint {shown} is rejected: {what}"))
         })
     }
 
     /// Returns the code from the query of the redirect.
     pub(super) fn code(&self, query: &str) -> Result<Secret, AuthError> {
-        let refused = |what: &str| Err(AuthError::Response(format!("what came back is refused: {what}")));
+        let refused = |what: &str| Err(AuthError::Response(format!("the response is rejected: {what}")));
         let parameters = match Parameters::parse(query) {
             Ok(parameters) => parameters,
             Err(what) => return refused(what),
         };
         match parameters.value("state") {
             Some(state) if state == self.state.expose() => {}
-            Some(_) => return refused("its state is not that of this request, so it belongs to another one"),
-            None => return refused("it has no state, so nothing says that it belongs to this request"),
+            Some(_) => return refused("its state belongs to another request"),
+            None => return refused("it has no state, so it may belong to another request"),
         }
         // Simple string comparison, whatever the metadata says; for error responses too.
         match parameters.value("iss") {
             Some(issuer) if issuer == self.issuer => {}
             Some(_) => {
                 let what = format!(
-                    "its iss is not {}, which was asked: another authorization server may have answered",
+                    "its iss is not {}: another authorization server may have sent it",
                     shown_text(&self.issuer)
                 );
                 return refused(&what);
             }
             None if self.names_itself => {
                 let what = format!(
-                    "it has no iss, although {} says that each of its answers has one",
+                    "it has no iss, although the metadata of {} promise one",
                     shown_text(&self.issuer)
                 );
                 return refused(&what);
@@ -151,7 +151,7 @@ impl AuthorizationRequest {
         }
         match parameters.value("code") {
             Some(code) if !code.is_empty() => Ok(code.into()),
-            _ => refused("there is neither a code nor an error in it"),
+            _ => refused("it has neither a code nor an error"),
         }
     }
 }
@@ -163,7 +163,7 @@ fn endpoint(endpoint: &str) -> Result<Url, &'static str> {
     let is_ours = |name: &str| decode(name).is_some_and(|name| OURS.contains(&name.as_str()));
     if names.any(|name| name.is_some_and(is_ours)) {
         // An authorization server uses one of two values, and it is unknown which.
-        return Err("it has a parameter in it that each request has of its own");
+        return Err("it already has a parameter that each request sets");
     }
     url.set_fragment(None);
     Ok(url)
@@ -174,22 +174,22 @@ pub(super) fn web_page(page: &str) -> Result<Url, &'static str> {
     // What one URL parser drops or corrects, another may not.
     if page.chars().any(|character| character.is_control() || character.is_whitespace() || character == '\\')
     {
-        return Err("it has a character that no URL has");
+        return Err("it contains a character that is not allowed in a URL");
     }
-    let url = Url::parse(page).map_err(|_| "it is no URL")?;
+    let url = Url::parse(page).map_err(|_| "it is not a URL")?;
     if !matches!(url.scheme(), "https" | "http") {
         return Err("it is neither https nor http");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("there is a user name in it");
+        return Err("it contains a user name");
     }
     let host = url.host_str().unwrap_or_default();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
     if host.is_empty() || !host.bytes().all(plain) {
-        return Err("its host has a character that no host has");
+        return Err("its host contains a character that is not allowed");
     }
     if url.scheme() == "http" && !is_loopback(host) {
-        return Err("it is http, which is for this machine alone");
+        return Err("it is http, which is allowed only on this machine");
     }
     Ok(url)
 }

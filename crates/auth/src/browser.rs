@@ -163,7 +163,7 @@ impl LocalBrowser {
 impl UserAgent for LocalBrowser {
     async fn visit(&self, before: Option<&str>) -> Result<Visit, UserAgentError> {
         if !self.path.starts_with('/') || self.path.contains(['?', '#', ' ', '\r', '\n']) {
-            return Err(UserAgentError::Other("the path of the redirect URI is none".into()));
+            return Err(UserAgentError::Other("the redirect URI has no valid path".into()));
         }
         let callback = self.listen(before).await?;
         let this = self.clone();

@@ -124,10 +124,10 @@ impl Callback {
         let (Some(method), Some(target), Some(version), None) =
             (first.next(), first.next(), first.next(), first.next())
         else {
-            return refused("400 Bad Request", "This is no request that is understood here.");
+            return refused("400 Bad Request", "Invalid request.");
         };
         if !version.starts_with("HTTP/1.") {
-            return refused("400 Bad Request", "This is no request that is understood here.");
+            return refused("400 Bad Request", "Invalid request.");
         }
         let mut hosts = lines
             .filter_map(|line| line.split_once(':'))
@@ -137,26 +137,26 @@ impl Callback {
             (Some(host), None) if self.is_ours(host) => {}
             // RFC 9112, 3.2.
             (None, _) | (_, Some(_)) => {
-                return refused("400 Bad Request", "This is no request that is understood here.");
+                return refused("400 Bad Request", "Invalid request.");
             }
-            _ => return refused("403 Forbidden", "This page is for this machine alone."),
+            _ => return refused("403 Forbidden", "This page works only on this machine."),
         }
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         if path != self.path {
             return refused("404 Not Found", "There is nothing here.");
         }
         if method != "GET" {
-            return refused("405 Method Not Allowed", "This page is only read.");
+            return refused("405 Method Not Allowed", "This page supports only GET.");
         }
         let fits = Parameters::parse(query)
             .is_ok_and(|parameters| parameters.value("state").is_some_and(|given| given == state));
         if !fits {
             return refused(
                 "400 Bad Request",
-                "This does not belong to the login that is waited for. Start the login again from the program.",
+                "This response belongs to another login. Start the login again in the program.",
             );
         }
-        let text = "The answer has arrived. You can close this window; the program says what has come of it.";
+        let text = "Login response received. You can close this window; the program shows the result.";
         (page("200 OK", text), Received::Answer(query.to_owned()))
     }
 

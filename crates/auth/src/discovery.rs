@@ -240,12 +240,10 @@ impl Climb<'_> {
                 self.push(match status {
                     401 => step,
                     500..=599 => step
-                        .failed(
-                            "the server fails at it, so whether it asks for authorization is not known yet",
-                        )
-                        .advice("mend the server first; its log should say more"),
-                    200..=299 => step.skipped("it lets a request in that has no authorization"),
-                    _ => step.skipped("that does not ask for authorization"),
+                        .failed("the server fails, so it is not known whether it requires authorization")
+                        .advice("fix the server first; see its log"),
+                    200..=299 => step.skipped("it accepts a request without authorization"),
+                    _ => step.skipped("it does not require authorization"),
                 });
                 Ok(Challenged { status, challenges })
             }
@@ -256,7 +254,7 @@ impl Climb<'_> {
                 };
                 let step =
                     Step::new(StepSubject::Server, rule, "no answer").tried("POST", url).unanswered(&error);
-                Err(self.end(step.advice("is the URL right, and does the server run?")))
+                Err(self.end(step.advice("check the URL, and that the server runs")))
             }
         }
     }
@@ -264,7 +262,7 @@ impl Climb<'_> {
     async fn from(&mut self, challenge: &Challenged) -> Result<Discovered, End> {
         let server = self.discovery.server;
         if let Err(error) = self.discovery.fetcher.check(server).await {
-            let step = Step::new(StepSubject::Server, rules::TLS, "the server cannot be authorized to")
+            let step = Step::new(StepSubject::Server, rules::TLS, "a login over http is not allowed")
                 .failed(error.what);
             return Err(self.end(step.advice("use the https URL of the server")));
         }
@@ -305,16 +303,16 @@ impl Climb<'_> {
                 Step::new(StepSubject::Challenge, rules::NAMED, found)
             }
             None if challenge.challenges.is_empty() => {
-                let what = format!("the {} has no WWW-Authenticate that can be read", challenge.status);
+                let what = format!("the {} has no valid WWW-Authenticate header", challenge.status);
                 let advice =
-                    "let the server answer with `WWW-Authenticate: Bearer resource_metadata=\"...\"`";
+                    "make the server respond with `WWW-Authenticate: Bearer resource_metadata=\"...\"`";
                 Step::new(StepSubject::Challenge, rules::CHALLENGE, &*what).failed(&*what).advice(advice)
             }
             None => {
                 let found = format!("the challenge ({schemes}) does not name the metadata");
                 let why = match challenge.of_tokens().next() {
-                    Some(_) => "the well-known places are asked",
-                    None => "no challenge is about tokens (Bearer); the well-known places are asked",
+                    Some(_) => "the well-known URLs are tried",
+                    None => "there is no Bearer challenge; the well-known URLs are tried",
                 };
                 Step::new(StepSubject::Challenge, rules::NAMED, found).skipped(why)
             }
@@ -341,7 +339,7 @@ impl Climb<'_> {
                 Err(error) => {
                     let may_not = matches!(error.kind, FetchErrorKind::Address | FetchErrorKind::Url);
                     let at = self.push(step("no answer").unanswered(&error).advice(
-                        "let the server name its metadata at an https URL that answers, best at its own origin",
+                        "make the server name a metadata URL over https that responds, preferably at its own origin",
                     ));
                     if may_not {
                         return Err(End(at));
@@ -358,10 +356,10 @@ impl Climb<'_> {
                     continue;
                 }
                 let at = self.push(if is_named {
-                    let advice = "let the metadata be where the challenge says that it is";
+                    let advice = "publish the metadata at the URL in the challenge";
                     step(&what).failed(format!("the challenge names it, but it {what}")).advice(advice)
                 } else {
-                    step(&what).failing(&what).advice("look into the server's log")
+                    step(&what).failing(&what).advice("see the server's log")
                 });
                 broken.get_or_insert(at);
                 continue;
@@ -372,8 +370,8 @@ impl Climb<'_> {
                     return Ok(Some(metadata));
                 }
                 Err(error) => {
-                    let at = self.push(step("a document that cannot be used").failed(error.to_string()).advice(
-                        "let it answer with a JSON object that has `resource` and `authorization_servers`, else with 404",
+                    let at = self.push(step("an unusable document").failed(error.to_string()).advice(
+                        "respond with a JSON object that has `resource` and `authorization_servers`, otherwise with 404",
                     ));
                     // Many servers without metadata send their web page for every URL.
                     if is_named || !matches!(error, MetadataError::Json(_)) {
@@ -398,9 +396,8 @@ impl Climb<'_> {
             self.push(step);
             return Ok(());
         }
-        let what = format!("{found}, which is not the server that was asked, {}", shown_text(server));
-        let advice =
-            "let `resource` be the URL that clients use, or its origin; a token for it would go elsewhere";
+        let what = format!("{found}, which is not this server, {}", shown_text(server));
+        let advice = "set `resource` to the URL that clients use, or its origin; otherwise tokens are issued for another server";
         Err(self.end(step.failed(what).advice(advice)))
     }
 
@@ -414,7 +411,7 @@ impl Climb<'_> {
         let server_url = self.discovery.server;
         let wants_token = challenge.status == 403 && challenge.of_tokens().next().is_some();
         if challenge.status != 401 && !wants_token {
-            let what = "the server asks for no authorization, and names nobody who gives any";
+            let what = "the server does not require authorization and names no authorization server";
             return Err(self.end(Step::new(StepSubject::Server, rules::UNAUTHORIZED, what).skipped(what)));
         }
         let found = |server: AuthorizationServer, assumed| Discovered {
@@ -438,7 +435,7 @@ impl Climb<'_> {
                 let assumed =
                     "no metadata anywhere: the endpoints of 2025-03-26 are assumed at the server's origin";
                 let step = Step::new(StepSubject::ServerMetadata, rules::LEGACY, assumed).advice(
-                    "let the server publish protected resource metadata; if it takes a key of its own, send that as a header",
+                    "publish protected resource metadata; if the server uses an API key, send it as a header",
                 );
                 self.push(step);
                 Ok(found(AuthorizationServer::at_origin(origin), true))

@@ -36,7 +36,7 @@ pub enum AuthError {
     UserAgent(#[from] UserAgentError),
     /// The authorization server has refused
     /// ([RFC 6749, 4.1.2.1](https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1)).
-    #[error("the authorization server refuses: {error}{}", description.as_ref().map(|text| format!(": {text}")).unwrap_or_default())]
+    #[error("the authorization server rejected the request: {error}{}", description.as_ref().map(|text| format!(": {text}")).unwrap_or_default())]
     Refused {
         /// Its `error`, `access_denied` for example: escaped and shortened.
         error: String,
@@ -50,13 +50,13 @@ pub enum AuthError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The server refuses a token that was issued just now.
-    #[error("the server refuses the token that {issuer} has just given for it")]
+    #[error("the server rejects the token that {issuer} has just issued for it")]
     Rejected {
         /// The issuer of the token.
         issuer: String,
     },
     /// These scopes were requested, and the token still lacks scopes that the server requires.
-    #[error("the server wants scopes that were not granted: {}", cut(&missing.join(" ")))]
+    #[error("the server requires scopes that were not granted: {}", cut(&missing.join(" ")))]
     Scopes {
         /// The scopes that the server requires.
         missing: Vec<String>,
@@ -68,7 +68,7 @@ pub enum AuthError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The operation was aborted: the runtime was shut down.
-    #[error("the authorization was given up before its end")]
+    #[error("the authorization was aborted")]
     Abandoned,
 }
 

@@ -105,8 +105,8 @@ fn registration(discovered: &Discovered, client: &ClientIdentity) -> Step {
         .ways()
         .into_iter()
         .map(|way| match way {
-            Way::PreRegistered => "a client that is registered by hand",
-            Way::Document => "the URL of a client's document",
+            Way::PreRegistered => "a client registered by hand",
+            Way::Document => "a client ID metadata document",
             Way::Dynamic => "a client that registers itself",
         })
         .collect();
@@ -114,23 +114,23 @@ fn registration(discovered: &Discovered, client: &ClientIdentity) -> Step {
     match choose(discovered, client) {
         Ok(way) => {
             let taken = match way {
-                Way::PreRegistered => "the id that was given is used",
-                Way::Document => "the URL of the client's document is used",
+                Way::PreRegistered => "the given client id is used",
+                Way::Document => "the URL of the client's metadata document is used",
                 Way::Dynamic => "the client would register itself",
             };
             Step::new(StepSubject::Registration, rules::REGISTRATION, format!("{open}; {taken}"))
         }
         Err(error) => Step::new(StepSubject::Registration, rules::REGISTRATION, open)
             .failed(error.to_string())
-            .advice("register a client with the authorization server, and give its id"),
+            .advice("register a client with the authorization server, and use its id"),
     }
 }
 
 /// The scopes that a login would request.
 fn scopes(discovered: &Discovered) -> Step {
     let found = match discovered.scopes(&[], true) {
-        Some(scopes) => format!("asked for would be: {}", cut(&scopes.join(" "))),
-        None => "no scope would be asked for: neither the challenge nor the metadata names one".into(),
+        Some(scopes) => format!("scopes to request: {}", cut(&scopes.join(" "))),
+        None => "no scopes to request: neither the challenge nor the metadata names one".into(),
     };
     Step::new(StepSubject::Scopes, rules::SCOPES, found)
 }
@@ -168,9 +168,9 @@ mod tests {
             let [.., registration, scopes] = report.steps.as_slice() else { panic!("{:?}", report.steps) };
             assert_eq!(
                 registration.found,
-                "it takes a client that is registered by hand, a client that registers itself; the client would register itself"
+                "it takes a client registered by hand, a client that registers itself; the client would register itself"
             );
-            assert_eq!(scopes.found, "asked for would be: read offline_access");
+            assert_eq!(scopes.found, "scopes to request: read offline_access");
             assert!(
                 at.lines().iter().all(|line| line == "POST /mcp" || line.starts_with("GET /.well-known/"))
             );
@@ -209,7 +209,7 @@ mod tests {
                     Ok(_) => assert!(known),
                     Err(error) => {
                         assert!(!known && error.subject == StepSubject::Server, "{error:?}");
-                        assert!(error.message.contains("is not known yet"), "{error}");
+                        assert!(error.message.contains("it is not known whether"), "{error}");
                     }
                 }
             }

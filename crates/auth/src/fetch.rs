@@ -191,7 +191,7 @@ impl Lookup for SystemLookup {
 
 /// A host has an address that is not allowed.
 #[derive(Debug, thiserror::Error)]
-#[error("{host} is {class}, and that is not where the server itself is: nothing was sent")]
+#[error("{host} is {class}, unlike the server itself: nothing was sent")]
 struct AddressRefused {
     host: String,
     class: AddressClass,
@@ -411,7 +411,7 @@ impl Fetcher {
         let outcome = match tokio::time::timeout(limit, self.fetch(url, &request)).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                let what = format!("no whole answer within {} ms", limit.as_millis());
+                let what = format!("no complete response within {} ms", limit.as_millis());
                 Err(failed(&request.method, url, FetchErrorKind::TimedOut, what))
             }
         };
@@ -455,7 +455,7 @@ impl Fetcher {
     ) -> Result<Fetched, FetchError> {
         let (status, headers) = (response.status(), response.headers().clone());
         let too_large = || {
-            let what = format!("more than {MAX_BODY_BYTES} bytes came: cut there");
+            let what = format!("the response exceeds {MAX_BODY_BYTES} bytes and was truncated");
             failed(&request.method, url.as_str(), FetchErrorKind::TooLarge, what)
         };
         let mut body = Vec::new();
@@ -482,7 +482,7 @@ impl Fetcher {
         let parsed = url_of(url).map_err(|problem| refused(FetchErrorKind::Url, problem.to_string()))?;
         let is_plain = parsed.scheme() == "http";
         if is_plain && !Origin::of(parsed.as_str()).is_ok_and(|origin| origin.is_loopback()) {
-            let what = "it is http, and only this machine is asked without TLS: nothing was sent".to_owned();
+            let what = "it is http, which is allowed only on this machine: nothing was sent".to_owned();
             return Err(refused(FetchErrorKind::Url, what));
         }
         let filter = &self.0.filter;
@@ -554,9 +554,9 @@ fn url_of(text: &str) -> Result<Url, Unusable> {
 
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
-    #[error("it is no URL that is asked: {0}")]
+    #[error("invalid URL: {0}")]
     Origin(OriginError),
-    #[error("it is no URL that is asked: it could be read in two ways")]
+    #[error("invalid URL: it can be parsed in two ways")]
     Ambiguous,
 }
 
@@ -569,16 +569,16 @@ fn target(url: &Url, request: &FetchRequest, response: &Response) -> Result<Stri
     let status = response.status();
     let location = response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
     let Some(location) = location else {
-        return Err(format!("{status} without a Location that can be read"));
+        return Err(format!("{status} without a valid Location"));
     };
     if request.method != Method::GET || request.headers.contains_key(header::AUTHORIZATION) {
-        return Err(format!("{status}: what may hold a secret is not sent on"));
+        return Err(format!("{status}: a request that may contain a secret is not redirected"));
     }
     resolve_same_origin(url.as_str(), location).map_err(|error| match error {
         OriginError::OtherOrigin => {
-            format!("{status} leads to {}, which is another origin: not followed", shown_text(location))
+            format!("{status} redirects to {}, another origin: not followed", shown_text(location))
         }
-        error => format!("{status} leads to a URL that is not followed: {error}"),
+        error => format!("{status} redirects to a URL that is not followed: {error}"),
     })
 }
 

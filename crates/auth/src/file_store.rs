@@ -73,7 +73,7 @@ impl FileStore {
         for (at, entry) in entries.enumerate() {
             if at == MAX_FILES {
                 let what = format!(
-                    "{}: of more than {MAX_FILES} files the others are not read",
+                    "{} has more than {MAX_FILES} files: the rest are ignored",
                     self.folder.display()
                 );
                 found.unread.push(StoreError::Other(what));
@@ -100,7 +100,7 @@ impl FileStore {
             Ok(found) if found.is_dir() => {
                 safety::check(&self.folder, &found, safety::WRITABLE).map(|()| true)
             }
-            Ok(_) => Err(unsafe_place(&self.folder, "it is no folder (a symbolic link is not followed)")),
+            Ok(_) => Err(unsafe_place(&self.folder, "it is not a folder (symbolic links are not followed)")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(system(&self.folder, &error)),
         }
@@ -160,13 +160,14 @@ impl FileStore {
         let path = self.file(server, "json");
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.is_file() => {
-                return Err(unsafe_place(&path, "it is no file (a symbolic link is not followed)"));
+                return Err(unsafe_place(&path, "it is not a file (symbolic links are not followed)"));
             }
             Ok(found) => safety::check(&path, &found, 0)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(system(&path, &error)),
         }
-        let name = random().ok_or_else(|| StoreError::Other("the system gives no random numbers".into()))?;
+        let name =
+            random().ok_or_else(|| StoreError::Other("the system provides no random numbers".into()))?;
         let new = self.file(server, &format!("{name}.new"));
         Ok((path, new))
     }
@@ -256,13 +257,13 @@ fn read(path: &Path) -> Result<Option<Secret>, StoreError> {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if safety::is_link(&error) => {
-            return Err(unsafe_place(path, "it is a symbolic link, which is not followed"));
+            return Err(unsafe_place(path, "it is a symbolic link; these are not followed"));
         }
         Err(error) => return Err(system(path, &error)),
     };
     let found = file.metadata().map_err(|error| system(path, &error))?;
     if !found.is_file() {
-        return Err(unsafe_place(path, "it is no file"));
+        return Err(unsafe_place(path, "it is not a file"));
     }
     safety::check(path, &found, safety::ANYTHING)?;
     let mut text = String::new();
@@ -288,7 +289,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, StoreError> {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return work() };
     let done = runtime.spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(StoreError::Other("the work on a file was given up".into())))
+    done.unwrap_or_else(|_| Err(StoreError::Other("a file operation was aborted".into())))
 }
 
 /// Ownership and permissions on this system.
@@ -315,8 +316,8 @@ mod safety {
         }
         if found.mode() & others != 0 {
             let (wrong, right) = match others {
-                WRITABLE => ("other users may write to it", "chmod 700"),
-                _ => ("other users may read it", "chmod 600"),
+                WRITABLE => ("other users can write to it", "chmod 700"),
+                _ => ("other users can read it", "chmod 600"),
             };
             return Err(unsafe_place(path, &format!("{wrong} (`{right}` it, or delete it)")));
         }

@@ -79,10 +79,10 @@ impl Parameters {
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (Some(name), Some(value)) = (decode(name), decode(value)) else {
-                return Err("it is not encoded as a form is");
+                return Err("it is not form-encoded");
             };
             if found.iter().any(|(other, _)| *other == name) {
-                return Err("a parameter stands in it twice");
+                return Err("it has a parameter twice");
             }
             found.push((name, value));
         }

@@ -127,9 +127,9 @@ impl PrivateKey {
     }
 
     fn sign(&self, client_id: &str, audience: &str, now: SystemTime) -> Result<Secret, String> {
-        let now = now.duration_since(UNIX_EPOCH).map_err(|_| "the clock stands before 1970".to_owned())?;
+        let now = now.duration_since(UNIX_EPOCH).map_err(|_| "the clock is before 1970".to_owned())?;
         let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|_| "the system gives no randomness".to_owned())?;
+        getrandom::fill(&mut id).map_err(|_| "the system provides no random numbers".to_owned())?;
         let client_id = Raw::string(client_id);
         let claims = format!(
             r#"{{"iss":{0},"sub":{0},"aud":{1},"jti":"{2}","iat":{3},"exp":{4}}}"#,
@@ -191,7 +191,7 @@ impl Assertion {
         // Text that was read from a file ends with a line feed.
         let text = assertion.expose().trim();
         if text.is_empty() {
-            return Err(unasked("there is no assertion: what was given for it is empty".into()));
+            return Err(unasked("the assertion is empty".into()));
         }
         Ok(Secret::new(text))
     }

@@ -107,7 +107,7 @@ impl Account {
             Ok(stored) => stored,
             // An unreadable store does not prevent a new login.
             Err(error) => {
-                tracing::warn!(target: "mcpjoin", %error, "what is stored is not used");
+                tracing::warn!(target: "mcpjoin", %error, "the stored login is not used");
                 None
             }
         };
@@ -287,7 +287,7 @@ impl Account {
 
     async fn authorized_once(&self, ask: &Ask<'_>) -> Result<Granted, AuthError> {
         let Some(user_agent) = &self.user_agent else {
-            return Err(AuthError::LoginNeeded(format!("nobody is logged in to {}", self.shown())));
+            return Err(AuthError::LoginNeeded(format!("not logged in to {}", self.shown())));
         };
         let server = &ask.discovered.server;
         let issuer = shown_text(&ask.discovered.issuer);
@@ -323,7 +323,9 @@ impl Account {
         let mut request = AuthorizationRequest::new(asked)?;
         if server.require_pushed_authorization_requests {
             let url = server.pushed_authorization_request_endpoint.as_deref();
-            let none = || AuthError::Endpoint(format!("{issuer} does not say where requests are pushed to"));
+            let none = || {
+                AuthError::Endpoint(format!("{issuer} names no endpoint for pushed authorization requests"))
+            };
             let endpoint =
                 TokenEndpoint { url: url.ok_or_else(none)?, ..self.endpoint_of(ask, &registration) };
             let answer = endpoint.post(request.pushed.clone()).await?;
@@ -348,7 +350,7 @@ impl Account {
         let step = Step::new(StepSubject::Token, rules::TOKEN, format!("asked for at {name}"));
         match granted {
             Ok(granted) => {
-                let found = format!("{name} has given a {} token", granted.tokens.kind.as_str());
+                let found = format!("{name} issued a {} token", granted.tokens.kind.as_str());
                 self.told(&Step { found, ..step });
             }
             Err(AuthError::Token(error)) => self.told(&step.failed(error.to_string())),
@@ -362,14 +364,14 @@ impl Account {
         outcome: Result<Registration, RegistrationError>,
         stored: Option<&Registration>,
     ) -> Result<Registration, RegistrationError> {
-        let step = Step::new(StepSubject::Registration, rules::REGISTRATION, "the client needs an id");
+        let step = Step::new(StepSubject::Registration, rules::REGISTRATION, "the client needs a client id");
         self.told(&match &outcome {
             Ok(registration) => {
                 let how = match registration.way {
-                    Way::PreRegistered => "is registered by hand",
-                    Way::Document => "is the URL of its document",
-                    Way::Dynamic if stored == Some(registration) => "has registered itself before",
-                    Way::Dynamic => "has registered itself",
+                    Way::PreRegistered => "was registered by hand",
+                    Way::Document => "is the URL of its metadata document",
+                    Way::Dynamic if stored == Some(registration) => "was registered earlier",
+                    Way::Dynamic => "was registered now",
                 };
                 Step { found: format!("the client {} {how}", cut(&registration.client_id)), ..step }
             }

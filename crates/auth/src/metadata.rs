@@ -61,7 +61,7 @@ impl ProtectedResource {
     /// Parses a document.
     ///
     /// # Errors
-    /// When it is no JSON object, repeats a member, has no `resource`, or a member has the wrong type.
+    /// When it is not a JSON object, repeats a member, has no `resource`, or a member has the wrong type.
     pub fn parse(body: impl Into<Bytes>) -> Result<Self, MetadataError> {
         let document = Document::parse(body.into())?;
         Ok(Self {
@@ -122,7 +122,7 @@ impl AuthorizationServer {
     /// Parses a document.
     ///
     /// # Errors
-    /// When it is no JSON object, repeats a member, has no `issuer`, or a member has the wrong type.
+    /// When it is not a JSON object, repeats a member, has no `issuer`, or a member has the wrong type.
     pub fn parse(body: impl Into<Bytes>) -> Result<Self, MetadataError> {
         let document = Document::parse(body.into())?;
         Ok(Self {
@@ -185,14 +185,14 @@ impl Document {
     /// A text; an empty one counts as absent.
     fn text(&self, member: &'static str) -> Result<Option<String>, MetadataError> {
         let Some(value) = self.member(member) else { return Ok(None) };
-        let text = value.to_string_value().ok_or(MetadataError::Type { member, expected: "a text" })?;
+        let text = value.to_string_value().ok_or(MetadataError::Type { member, expected: "a string" })?;
         Ok(Some(text.into_owned()).filter(|text| !text.is_empty()))
     }
 
     fn list(&self, member: &'static str) -> Result<Option<Vec<String>>, MetadataError> {
         let Some(value) = self.member(member) else { return Ok(None) };
         let list: Vec<String> =
-            value.decode().map_err(|_| MetadataError::Type { member, expected: "a list of texts" })?;
+            value.decode().map_err(|_| MetadataError::Type { member, expected: "a list of strings" })?;
         if list.len() > MAX_ENTRIES {
             return Err(MetadataError::Type { member, expected: "a list of 4096 entries at most" });
         }
@@ -215,10 +215,12 @@ pub(crate) fn object(body: Bytes) -> Result<Raw, String> {
     let beginning = body.trim_ascii_start().first().copied();
     match Raw::parse(body) {
         Ok(raw) if raw.as_str().starts_with('{') => Ok(raw),
-        Ok(_) => Err("the body is JSON, but no object".into()),
+        Ok(_) => Err("the body is JSON, but not an object".into()),
         Err(_) if beginning.is_none() => Err("the body is empty".into()),
-        Err(_) if beginning == Some(b'<') => Err("the body is a page (it begins with `<`), no JSON".into()),
-        Err(error) => Err(format!("the body is no JSON that can be used: {error}")),
+        Err(_) if beginning == Some(b'<') => {
+            Err("the body is HTML or XML (it begins with `<`), not JSON".into())
+        }
+        Err(error) => Err(format!("the body is not valid JSON: {error}")),
     }
 }
 
@@ -251,23 +253,23 @@ mod tests {
         for (text, expected) in [
             ("", "the body is empty"),
             (" \n", "the body is empty"),
-            ("[1]", "the body is JSON, but no object"),
-            ("<html>hunter2", "the body is a page (it begins with `<`), no JSON"),
+            ("[1]", "the body is JSON, but not an object"),
+            ("<html>hunter2", "the body is HTML or XML (it begins with `<`), not JSON"),
             ("{}", "it has no `resource`"),
             (r#"{"resource":""}"#, "it has no `resource`"),
             (r#"{"resource":null}"#, "it has no `resource`"),
-            (r#"{"resource":["hunter2"]}"#, "its `resource` is not a text"),
+            (r#"{"resource":["hunter2"]}"#, "its `resource` is not a string"),
             (
                 r#"{"resource":"x","authorization_servers":"hunter2"}"#,
-                "its `authorization_servers` is not a list of texts",
+                "its `authorization_servers` is not a list of strings",
             ),
-            (r#"{"resource":"x","scopes_supported":[1]}"#, "its `scopes_supported` is not a list of texts"),
+            (r#"{"resource":"x","scopes_supported":[1]}"#, "its `scopes_supported` is not a list of strings"),
         ] {
             assert_eq!(ProtectedResource::parse(text).unwrap_err().to_string(), expected, "{text}");
         }
         for text in [r#"{"resource":"a","resource":"b"}"#, r#"{"resource":"hunter2}"#, "hunter2"] {
             let error = ProtectedResource::parse(text).unwrap_err().to_string();
-            assert!(error.starts_with("the body is no JSON that can be used: "), "{error}");
+            assert!(error.starts_with("the body is not valid JSON: "), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
         let error = AuthorizationServer::parse(r#"{"token_endpoint":"https://as.example/t"}"#);

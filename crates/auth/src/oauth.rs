@@ -99,7 +99,7 @@ pub enum OAuthSetupError {
     Http(#[from] HttpSetupError),
     /// A scope contains a character that scopes must not contain
     /// ([RFC 6749, 3.3](https://www.rfc-editor.org/rfc/rfc6749#section-3.3)).
-    #[error("`{0}` is no scope")]
+    #[error("`{0}` is not a scope")]
     Scope(String),
 }
 
@@ -158,7 +158,7 @@ impl OAuth {
     /// When any of that fails, and when the login cannot be stored (it is used all the same).
     pub async fn login(&self) -> Result<Login, AuthError> {
         self.0.log_in(&Occasion::Wanted).await?;
-        let gone = || AuthError::LoginNeeded(format!("nobody is logged in to {} any more", self.0.shown()));
+        let gone = || AuthError::LoginNeeded(format!("no login for {} any more", self.0.shown()));
         self.0.kept().await?.as_deref().and_then(login).ok_or_else(gone)
     }
 
@@ -229,7 +229,9 @@ async fn revoke(
             Ok(fetched) if fetched.status.is_success() => {}
             // An access token that the server does not store, such as a signed one, expires by itself (RFC 7009, 2.2.1).
             Ok(fetched) if tokens.refresh.is_some() && kind == ACCESS && is_unsupported(&fetched) => {}
-            Ok(fetched) => return Some(Err(format!("the revocation endpoint answers {}", fetched.status))),
+            Ok(fetched) => {
+                return Some(Err(format!("the revocation endpoint responded with {}", fetched.status)));
+            }
             Err(error) => return Some(Err(error.to_string())),
         }
     }
@@ -265,7 +267,7 @@ impl Credentials for OAuth {
             let Some(value) = tokens.authorization() else { return Ok(None) };
             if tokens.kind == TokenKind::Dpop && account.possession().is_none() {
                 let what = format!(
-                    "the token for {} is bound to a key (DPoP), and that key is not kept with it or cannot be used",
+                    "the token for {} is bound to a key (DPoP), and that key is missing or unusable",
                     account.shown()
                 );
                 return Err(failed(AuthError::LoginNeeded(what)));

@@ -34,14 +34,14 @@ impl Account {
         let _lock = self.store.lock(&self.server).await?;
         let kept = self.reload().await?;
         if authorization(kept.as_ref()).is_some_and(|current| current != stale) {
-            tracing::debug!(target: "mcpjoin", server = %self.shown(), "somebody else has refreshed the token");
+            tracing::debug!(target: "mcpjoin", server = %self.shown(), "another process refreshed the token");
             return Ok(());
         }
         let Some((kept, tokens)) = kept.as_ref().and_then(|kept| Some((kept, kept.tokens.as_ref()?))) else {
-            return Err(AuthError::LoginNeeded(format!("nobody is logged in to {} any more", self.shown())));
+            return Err(AuthError::LoginNeeded(format!("no login for {} any more", self.shown())));
         };
         let Some(refresh) = &tokens.refresh else {
-            let what = format!("the token for {} is good no longer, and cannot be refreshed", self.shown());
+            let what = format!("the token for {} has expired and cannot be refreshed", self.shown());
             return Err(AuthError::LoginNeeded(what));
         };
         let form = Form::new("refresh_token")
@@ -73,11 +73,11 @@ impl Account {
                     self.keep(StoredLogin { tokens: None, key: None, ..StoredLogin::clone(kept) }, None).await
                 };
                 if let Err(error) = forgotten {
-                    tracing::warn!(target: "mcpjoin", %error, "a token that is good no longer stays stored");
+                    tracing::warn!(target: "mcpjoin", %error, "an expired token stays stored");
                 }
                 let TokenError::Refused { error, .. } = error else { return Err(error.into()) };
                 Err(AuthError::LoginNeeded(format!(
-                    "{} refuses to refresh the token for {} ({error})",
+                    "{} rejected the refresh of the token for {} ({error})",
                     shown_text(kept.issuer()),
                     self.shown()
                 )))

@@ -45,10 +45,10 @@ impl Account {
         }
         if !asks {
             let what = match (refused, again) {
-                (None, _) => format!("nobody is logged in to {}", self.shown()),
-                (Some(_), false) => format!("{} takes the stored authorization no longer", self.shown()),
+                (None, _) => format!("not logged in to {}", self.shown()),
+                (Some(_), false) => format!("{} no longer accepts the stored token", self.shown()),
                 (Some(_), true) => {
-                    format!("{} refuses also the token that was refreshed just now", self.shown())
+                    format!("{} also rejects the refreshed token", self.shown())
                 }
             };
             let said = challenge.parameter("error_description").map(|said| format!(" ({})", cut(said)));

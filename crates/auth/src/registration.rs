@@ -169,7 +169,7 @@ impl Registration {
 #[non_exhaustive]
 pub enum RegistrationError {
     /// The client was registered with another authorization server.
-    #[error("the client is registered with {given}, but the server names {found}: nothing was sent to it")]
+    #[error("the client is registered with {given}, but the server names {found}: nothing was sent to that")]
     IssuerDiffers {
         /// Its issuer.
         given: String,
@@ -177,7 +177,7 @@ pub enum RegistrationError {
         found: String,
     },
     /// The authorization server has no dynamic registration, and the client has no id.
-    #[error("{issuer} registers no client that comes by itself{}: register one there, and give its id", if *.document { ", but takes the URL of a client's document as its id" } else { "" })]
+    #[error("{issuer} has no dynamic registration{}: register a client there, and use its id", if *.document { ", but accepts a client ID metadata document" } else { "" })]
     NoWay {
         /// The issuer.
         issuer: String,
@@ -185,7 +185,7 @@ pub enum RegistrationError {
         document: bool,
     },
     /// The URL of the client's document cannot be its id.
-    #[error("the URL of the client's document cannot be its id: {0}")]
+    #[error("the URL cannot be a client id: {0}")]
     Document(String),
     /// The registration endpoint sent no response.
     #[error("the client could not be registered: {0}")]
@@ -362,7 +362,7 @@ fn read(
             text => Ok(text.map(Cow::into_owned)),
         }
     };
-    let client_id = text("client_id")?.ok_or("its answer has no `client_id`")?;
+    let client_id = text("client_id")?.ok_or("the response has no `client_id`")?;
     let client_secret = text("client_secret")?.map(Secret::from);
     let token_auth = match (text("token_endpoint_auth_method")?, &client_secret) {
         (_, None) => TokenAuth::None,
@@ -370,7 +370,7 @@ fn read(
         (None, Some(_)) => asked,
         (Some(method), Some(_)) => match TokenAuth::parse(&method) {
             Some(known) if known != TokenAuth::PrivateKeyJwt => known,
-            _ => return Err(format!("it wants the client to use {}, which it cannot", cut(&method))),
+            _ => return Err(format!("it requires {}, which is not supported", cut(&method))),
         },
     };
     Ok(Registration {

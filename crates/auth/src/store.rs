@@ -91,7 +91,9 @@ pub enum StoreError {
         what: String,
     },
     /// The stored text is no login.
-    #[error("what is stored for {server} cannot be read ({what}): forget it, and log in again")]
+    #[error(
+        "the login stored for {server} is unreadable ({what}): delete it with `auth logout`, and log in again"
+    )]
     Unreadable {
         /// The server.
         server: String,
@@ -99,7 +101,7 @@ pub enum StoreError {
         what: String,
     },
     /// Another process has held the lock for too long.
-    #[error("{place}: another program has held it for too long")]
+    #[error("{place}: another program has locked it for too long")]
     Busy {
         /// The lock.
         place: String,

@@ -87,9 +87,9 @@ impl StoredLogin {
         }
         let text: Text = serde_json::from_str(text.expose()).map_err(at)?;
         if text.server != server || !covers(&text.resource, server) {
-            return Err(unreadable("it is that of another server".into()));
+            return Err(unreadable("it belongs to another server".into()));
         }
-        let other = || unreadable("it has a value that is not known".into());
+        let other = || unreadable("it has an unknown value".into());
         let token_auth = TokenAuth::parse(&text.token_endpoint_auth_method).ok_or_else(other)?;
         let way = [Way::PreRegistered, Way::Document, Way::Dynamic]
             .into_iter()

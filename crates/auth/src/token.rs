@@ -44,7 +44,7 @@ pub enum TokenError {
     #[error("no token: {0}")]
     Unreached(FetchError),
     /// It is unavailable (a status of 5xx, or 429): the stored login stays valid.
-    #[error("no token: {url} answers {status}")]
+    #[error("no token: {url} responded with {status}")]
     Unavailable {
         /// The endpoint.
         url: String,
@@ -52,7 +52,7 @@ pub enum TokenError {
         status: u16,
     },
     /// It refuses ([RFC 6749, 5.2](https://www.rfc-editor.org/rfc/rfc6749#section-5.2)).
-    #[error("no token: {url} refuses: {error}{}", description.as_ref().map(|text| format!(": {text}")).unwrap_or_default())]
+    #[error("no token: {url} rejected the request: {error}{}", description.as_ref().map(|text| format!(": {text}")).unwrap_or_default())]
     Refused {
         /// The endpoint.
         url: String,
@@ -62,7 +62,7 @@ pub enum TokenError {
         description: Option<String>,
     },
     /// Its response is malformed.
-    #[error("no token: the answer of {url} is none: {what}")]
+    #[error("no token: invalid response of {url}: {what}")]
     Nonsense {
         /// The endpoint.
         url: String,
@@ -200,7 +200,7 @@ impl TokenEndpoint<'_> {
         headers.insert(header::CONTENT_TYPE, kind);
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         let id = self.client.client_id.as_str();
-        let missing = || TokenError::Unasked("the client has no secret to prove itself with".into());
+        let missing = || TokenError::Unasked("the client has no secret".into());
         if self.assertion.is_some() {
             form = form.with("client_id", id).with("client_assertion_type", JWT_BEARER);
         } else {
@@ -218,7 +218,7 @@ impl TokenEndpoint<'_> {
                     form = form.with("client_id", id);
                 }
                 TokenAuth::PrivateKeyJwt => {
-                    let what = "the client is registered to prove itself with a key, and none was given";
+                    let what = "the client is registered with a key, and none was given";
                     return Err(TokenError::Unasked(what.into()).into());
                 }
             }
@@ -270,7 +270,7 @@ fn members(fetched: &Fetched) -> Result<Map<String, Value>, String> {
     let raw = fetched.json()?;
     match serde_json::from_str(raw.as_str()) {
         Ok(Value::Object(members)) => Ok(members),
-        _ => Err("it is no object of JSON".into()),
+        _ => Err("it is not a JSON object".into()),
     }
 }
 
@@ -297,7 +297,7 @@ fn accepted(url: &str, fetched: &Fetched) -> Result<Map<String, Value>, TokenErr
     }
     if !status.is_success() {
         let kind = fetched.content_type().unwrap_or_else(|| "without a content type".into());
-        return Err(nonsense(format!("{status} {kind}, and no error that it names")));
+        return Err(nonsense(format!("{status} {kind}, without an OAuth error")));
     }
     members(fetched).map_err(|what| nonsense(format!("{status}: {what}")))
 }
@@ -310,7 +310,7 @@ pub(super) fn request_uri(url: &str, fetched: &Fetched) -> Result<String, TokenE
     let uri = uri.filter(|uri| !uri.is_empty() && uri.len() <= MAX_REQUEST_URI_BYTES).map(str::to_owned);
     uri.ok_or_else(|| TokenError::Nonsense {
         url: url.to_owned(),
-        what: "it has no request_uri that can be used".into(),
+        what: "it has no usable request_uri".into(),
     })
 }
 
@@ -321,7 +321,7 @@ pub(super) fn read(url: &str, fetched: &Fetched, now: SystemTime) -> Result<Toke
     let text = |name: &str| match members.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.as_str())),
-        Some(_) => Err(nonsense(format!("its {name} is no text"))),
+        Some(_) => Err(nonsense(format!("its {name} is not a string"))),
     };
     let token = |name: &str| match text(name)? {
         None | Some("") => Ok(None),
@@ -330,14 +330,14 @@ pub(super) fn read(url: &str, fetched: &Fetched, now: SystemTime) -> Result<Toke
         }
         // VSCHAR of RFC 6749, A.12: the characters that a header can contain.
         Some(token) if !token.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) => {
-            Err(nonsense(format!("its {name} has a character that no token has")))
+            Err(nonsense(format!("its {name} contains a character that is not allowed in a token")))
         }
         Some(token) => Ok(Some(Secret::new(token))),
     };
     let access = token("access_token")?.ok_or_else(|| nonsense("it has no access_token".into()))?;
     let kind = text("token_type")?.ok_or_else(|| nonsense("it has no token_type".into()))?;
     let kind = TokenKind::parse(kind)
-        .ok_or_else(|| nonsense(format!("its token_type is `{}`, which is not known", cut(kind))))?;
+        .ok_or_else(|| nonsense(format!("its token_type is `{}`, which is unknown", cut(kind))))?;
     let lifetime = members.get("expires_in").and_then(lifetime);
     let scopes = text("scope")?.map(|scopes| scopes.split(' ').filter(|scope| !scope.is_empty()));
     Ok(Tokens {

@@ -91,18 +91,16 @@ impl fmt::Debug for Authorizing {
 #[non_exhaustive]
 pub enum UserAgentError {
     /// The port for the response is in use.
-    #[error(
-        "port {port} of this machine is taken by another program, so the browser could not come back: end that program, or choose another port"
-    )]
+    #[error("port {port} is in use by another program: end that program, or choose another port")]
     PortTaken {
         /// The port.
         port: u16,
     },
     /// The system refuses to listen for the response.
-    #[error("nothing can be listened for on this machine: {0}")]
+    #[error("cannot listen on this machine: {0}")]
     Listen(String),
     /// The user has not come back.
-    #[error("nobody came back from the browser within {} s", after.as_secs())]
+    #[error("no response from the browser within {} s", after.as_secs())]
     NobodyCame {
         /// The timeout.
         after: Duration,

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 /// The width of a page.
 pub(crate) const PAGE_COLUMNS: usize = 80;
@@ -88,6 +88,11 @@ fn end(word: &str, max_columns: usize) -> usize {
 /// Wraps the lines of a text to that width. A continued line is indented to the second column of its text. A wider word stays
 /// whole.
 pub(crate) fn fold(text: &str, width: usize) -> Cow<'_, str> {
+    fold_except(text, width, |_| false)
+}
+
+/// [`fold`] without the lines that have to stay whole.
+pub(crate) fn fold_except(text: &str, width: usize, stays: impl Fn(&str) -> bool) -> Cow<'_, str> {
     if text.lines().all(|line| columns(line) <= width) {
         return Cow::Borrowed(text);
     }
@@ -96,7 +101,7 @@ pub(crate) fn fold(text: &str, width: usize) -> Cow<'_, str> {
         if place > 0 {
             out.push('\n');
         }
-        if columns(line) <= width {
+        if columns(line) <= width || stays(line) {
             out.push_str(line);
             continue;
         }
@@ -157,49 +162,11 @@ pub(crate) fn prose(out: &mut String, head: &Head<'_>, text: &str) {
     out.push('\n');
 }
 
-/// Writes a quoted message, broken behind commas and spaces where there are any. `cut` says how much is left out, where `text` is
-/// only the beginning.
-pub(crate) fn quoted(out: &mut String, head: &Head<'_>, text: &str, cut: Option<&str>) {
-    let room = PAGE_COLUMNS.saturating_sub(head.indent).max(MIN_COLUMNS);
-    let mut left = PAGE_COLUMNS.saturating_sub(head.columns).max(MIN_COLUMNS);
-    out.push_str(head.text);
-    let mut rest = text;
-    loop {
-        let (line, next) = rest.split_at(break_of(rest, left));
-        out.push_str(line);
-        rest = next;
-        if rest.is_empty() {
-            break;
-        }
-        let _ = write!(out, "\n{:indent$}", "", indent = head.indent);
-        left = room;
-    }
-    out.push('\n');
-    if let Some(cut) = cut {
-        let _ = writeln!(out, "{:indent$}[{cut}]", "", indent = head.indent);
-    }
-}
-
-/// The end of a line of that many columns: behind a comma or a space in the last third, where there is one.
-fn break_of(text: &str, max_columns: usize) -> usize {
-    let (mut columns, mut good) = (0, None);
-    for (at, character) in text.char_indices() {
-        columns += character.width().unwrap_or_default();
-        if columns > max_columns && at > 0 {
-            return good.unwrap_or(at);
-        }
-        if matches!(character, ',' | ' ') && columns * 3 > max_columns * 2 {
-            good = Some(at + character.len_utf8());
-        }
-    }
-    text.len()
-}
-
 #[cfg(test)]
 mod tests {
     use unicode_width::UnicodeWidthStr as _;
 
-    use super::{Head, LongWord, PAGE_COLUMNS, Widths, fold, lines, prose, quoted};
+    use super::{Head, LongWord, PAGE_COLUMNS, Widths, fold, fold_except, lines, prose};
 
     const HEAD: Head<'_> = Head { text: "    sent     ", columns: 13, indent: 13 };
 
@@ -251,25 +218,18 @@ mod tests {
             out.lines().skip(1).all(|line| line.starts_with("    ") && !line.starts_with("     ")),
             "{out}"
         );
-
-        for json in [r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.repeat(9), "ä世".repeat(200)] {
-            let mut out = String::new();
-            quoted(&mut out, &HEAD, &json, None);
-            assert!(out.lines().all(|line| line.width() <= PAGE_COLUMNS), "{out}");
-            assert_eq!(out.lines().map(|line| &line[13..]).collect::<String>(), json);
-        }
     }
 
     #[test]
-    fn an_address_stays_whole_and_what_is_missing_is_told() {
+    fn a_line_that_has_to_stay_whole_is_not_wrapped() {
+        let folded = fold_except("keep one two\nfold one two", 8, |line| line.starts_with("keep"));
+        assert_eq!(folded, "keep one two\nfold one\n  two");
+    }
+
+    #[test]
+    fn an_address_stays_whole() {
         let (address, mut out) = (format!("https://example.org/{}", "x".repeat(90)), String::new());
         prose(&mut out, &HEAD, &format!("see {address} there"));
         assert!(out.contains(&format!("\n             {address}\n")), "{out}");
-        let mut out = String::new();
-        quoted(&mut out, &HEAD, "{}", Some("the first 2 of 9 characters"));
-        assert_eq!(out, "    sent     {}\n             [the first 2 of 9 characters]\n");
-        let mut out = String::new();
-        quoted(&mut out, &HEAD, "", None);
-        assert_eq!(out, "    sent     \n");
     }
 }

@@ -159,8 +159,13 @@ impl Ui {
 
     /// Prints a result in sentences, wrapped to the width of a terminal. JSON is not wrapped.
     pub(crate) fn page(&self, text: &str) -> Result<(), Unwritten> {
+        self.page_except(text, |_| false)
+    }
+
+    /// [`page`](Self::page) without wrapping the lines that have to stay whole.
+    pub(crate) fn page_except(&self, text: &str, stays: impl Fn(&str) -> bool) -> Result<(), Unwritten> {
         match self.width() {
-            Some(width) if !self.json => self.result(&fold::fold(text, width)),
+            Some(width) if !self.json => self.result(&fold::fold_except(text, width, stays)),
             _ => self.result(text),
         }
     }

@@ -103,19 +103,19 @@ rules! {
         "A result is a JSON object.",
         else "no result was seen",
         |view| view.results().map(|(reply, result)| {
-            reply.finding_if(result.kind() != Kind::Object, "the result is no object")
+            reply.finding_if(result.kind() != Kind::Object, "the result is not an object")
         });
     "error-members", ERRORS,
         "An error is an object with a code, and a message that is a string.",
         |view| broken_errors(view, |error| {
-            let Some(error) = members(error) else { return Some("the error is no object".into()) };
+            let Some(error) = members(error) else { return Some("the error is not an object".into()) };
             if !error.contains_key("code") {
                 return Some("the error has no code".into());
             }
             match error.get("message").map(Raw::kind) {
                 None => Some("the error has no message".into()),
                 Some(Kind::String) => None,
-                Some(_) => Some("the error's message is no string".into()),
+                Some(_) => Some("the error's message is not a string".into()),
             }
         });
     "error-code-integer", ERRORS,
@@ -179,7 +179,7 @@ rules! {
         else "no notification was sent",
         |view| {
             if view.run.is_http() {
-                return Outcome::Skipped("over HTTP it has a response, of which notification-accepted judges");
+                return Outcome::Skipped("over HTTP notification-accepted checks the response");
             }
             let answered = view.stray_responses.iter().filter_map(|stray| {
                 let StrayMeaning::Notified(notification) = view.meaning(stray) else { return None };

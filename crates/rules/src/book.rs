@@ -136,7 +136,7 @@ pub struct UnknownName(pub String);
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no rule and no chapter {}", self.0)
+        write!(f, "there is no rule or chapter {}", self.0)
     }
 }
 

@@ -34,7 +34,7 @@ rules! {
         "Each block of content is an object whose type is one that the revision has.",
         |view| each_block(view, |kind, block| {
             if block.kind() != Kind::Object {
-                return Some("a block of content is no object".into());
+                return Some("a block of content is not an object".into());
             }
             let known = KINDS.iter().find(|(known, _)| *known == kind);
             let is_known = known.is_some_and(|(_, revisions)| revisions.contains(&view.run.version));
@@ -97,7 +97,7 @@ rules! {
         else "no link to a resource was seen: see --call and --read-only-tools",
         |view| blocks(view).filter(|part| kind_of(&part.value) == "resource_link").filter_map(|part| {
             let uri = text(&part.value, "uri")?;
-            Some(part.finding_if(!is_uri(&uri), format_args!("{uri:?} is no URI")))
+            Some(part.finding_if(!is_uri(&uri), format_args!("{uri:?} is not a URI")))
         });
     "annotations-valid", [
         FIRST Must "server/resources#resource",
@@ -150,7 +150,7 @@ rules! {
         |view| view.opening().and_then(|(reply, result)| {
             let extensions = object(&member(result, "capabilities")?, "extensions")?;
             let bare = extensions.keys().find(|key| !key.contains('/') || meta_key_fault(key).is_some());
-            Some(bare.map(|bare| reply.finding(format_args!("{bare:?} is no name with a prefix"))))
+            Some(bare.map(|bare| reply.finding(format_args!("{bare:?} is not a name with a prefix"))))
         });
     "trace-context-format", [MODERN Must "basic#meta"],
         "A traceparent in _meta is one by W3C Trace Context; tracestate and baggage are strings.",
@@ -184,7 +184,7 @@ fn media<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = Part<'s, 'a>>
 }
 
 fn annotations_fault(view: &ServerView<'_>, annotations: &Raw) -> Option<String> {
-    let Some(annotations) = members(annotations) else { return Some("annotations is no object".into()) };
+    let Some(annotations) = members(annotations) else { return Some("annotations is not an object".into()) };
     if let Some(audience) = annotations.get("audience") {
         let is_known = |one: &Raw| matches!(one.as_str(), "\"user\"" | "\"assistant\"");
         if !elements(audience).is_some_and(|audience| audience.iter().all(is_known)) {
@@ -223,13 +223,13 @@ fn each_icons(view: &ServerView<'_>, check: impl Fn(&Raw) -> Option<String>) -> 
 }
 
 fn icons_fault(icons: &Raw) -> Option<String> {
-    let Some(icons) = elements(icons) else { return Some("icons is no array".into()) };
+    let Some(icons) = elements(icons) else { return Some("icons is not an array".into()) };
     icons.iter().find_map(|icon| {
         if text(icon, "src").is_none() {
-            return Some("an icon is no object with a src".into());
+            return Some("an icon is not an object with a src".into());
         }
         if member(icon, "sizes").is_some_and(|sizes| strings(&sizes).is_none()) {
-            return Some("the sizes of an icon are no array of strings".into());
+            return Some("the sizes of an icon are not an array of strings".into());
         }
         let theme = member(icon, "theme").filter(|theme| !matches!(theme.as_str(), "\"light\"" | "\"dark\""));
         let theme = theme.map(|theme| format!("the theme of an icon is {theme}"));

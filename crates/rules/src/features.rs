@@ -116,7 +116,7 @@ pub(crate) fn has_texts(
     let (_, kind) = listed(method);
     let findings = items(view, method).map(|part| {
         if part.value.kind() != Kind::Object {
-            return Some(part.finding(format_args!("a {kind} is no object")));
+            return Some(part.finding(format_args!("a {kind} is not an object")));
         }
         let missing = names.iter().find(|name| text(&part.value, name).is_none())?;
         let label = label(kind, &part.value);
@@ -158,7 +158,7 @@ pub(crate) fn is_kind(item: &Raw, name: &str, kind: Kind) -> Option<String> {
     (value.kind() != kind).then(|| format!("{name} is {word}"))
 }
 
-/// The complete results of a method. A task of 2025-11-25 is no result yet.
+/// The complete results of a method. A task of 2025-11-25 is not a result yet.
 pub(crate) fn answered<'s, 'a>(
     view: &'s ServerView<'a>,
     method: &Method,
@@ -175,7 +175,7 @@ pub(crate) fn blocks<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = P
     let tools = tools.flat_map(|(reply, result)| parts(reply, list(result, "content")));
     let prompts = answered(view, &Method::GetPrompt);
     let prompts = prompts.flat_map(|(reply, result)| parts(reply, list(result, "messages")));
-    // Content that is no object has a rule of its own.
+    // Content that is not an object has a rule of its own.
     let content = prompts.filter_map(|Part { reply, value }| {
         let value = member(&value, "content").filter(|content| content.kind() == Kind::Object)?;
         Some(Part { reply, value })

@@ -30,7 +30,7 @@ pub(crate) fn template_fault(text: &str) -> Option<&'static str> {
         if literal.chars().any(|character| character.is_ascii_control() || " \"'<>\\^`|}".contains(character))
             || !is_percent_encoded(literal)
         {
-            return Some("a character that may not stand outside of braces");
+            return Some("a character that is not allowed outside braces");
         }
         if after.is_empty() {
             return None;
@@ -143,7 +143,7 @@ pub(crate) fn meta_key_fault(key: &str) -> Option<&'static str> {
                 && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
         };
         if !prefix.split('.').all(is_label) {
-            return Some("its prefix is no series of labels with dots between them");
+            return Some("its prefix is not a series of labels with dots between them");
         }
     }
     let bytes = name.as_bytes();

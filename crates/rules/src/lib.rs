@@ -40,6 +40,8 @@ mod json;
 mod lifecycle;
 mod patterns;
 mod prompts;
+mod quotes;
+mod remedies;
 mod resilience;
 mod resources;
 mod revisions;

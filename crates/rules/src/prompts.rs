@@ -44,7 +44,7 @@ rules! {
         |view| each(view, &Method::ListPrompts, NOTHING, |prompt| {
             list(prompt, "arguments")?.iter().find_map(|argument| {
                 let Some(name) = text(argument, "name") else {
-                    return Some("an argument is no object with a name".into());
+                    return Some("an argument is not an object with a name".into());
                 };
                 let found = is_kind(argument, "required", Kind::Bool)
                     .or_else(|| is_kind(argument, "description", Kind::String))?;
@@ -66,7 +66,7 @@ rules! {
         |view| answered(view, &Method::GetPrompt).map(|(reply, result)| {
             let messages = list(result, "messages");
             let is_good = messages.is_some_and(|items| items.iter().all(|item| item.kind() == Kind::Object));
-            reply.finding_if(!is_good, "messages is no array of objects")
+            reply.finding_if(!is_good, "messages is not an array of objects")
         });
     "message-role", MESSAGE,
         "Each message of a prompt has a role: user or assistant.",

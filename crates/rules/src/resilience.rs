@@ -17,7 +17,7 @@ use crate::trace::{Channel, Probe, Run, What};
 const RESPONSE: &[Source] = sources![ALL Must RESPONSE_PAGE];
 const SHUTDOWN: &[Source] =
     sources![LEGACY Advice "basic/lifecycle#shutdown", MODERN Should "basic/transports/stdio#shutdown"];
-const NOT_OURS: &str = "the server was not started by us, and is not ended or started again";
+const NOT_OURS: &str = "the server was not started here, so it cannot be stopped or restarted";
 
 rules! {
     pub(crate) RULES for Server in Chapter::Resilience;
@@ -29,7 +29,7 @@ rules! {
         "A client that does not read for a while gets every answer, whole, when it reads again.",
         |view| match view.probed(Probe::Unread).next().and_then(|_| view.invalid.first()) {
             Some(fault) => {
-                let problem = format!("what came is no message: {}", fault.what.kind);
+                let problem = format!("received something that is not a message: {}", fault.what.kind);
                 Outcome::Failed(vec![fault.finding(problem)])
             }
             None => all_answered(view, Probe::Unread),

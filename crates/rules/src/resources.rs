@@ -37,7 +37,7 @@ rules! {
         "The uri of a resource is a URI by RFC 3986, with its scheme.",
         |view| each(view, &Method::ListResources, NOTHING, |resource| {
             let uri = text(resource, "uri")?;
-            (!is_uri(&uri)).then(|| "its uri is no URI".into())
+            (!is_uri(&uri)).then(|| "its uri is not a URI".into())
         });
     "resource-uris-unique", [ALL Should "server/resources#resource"],
         "No two resources of a server have the same uri.",
@@ -46,7 +46,7 @@ rules! {
         "What describes a resource has its type: texts are strings, its size is an integer.",
         |view| each(view, &Method::ListResources, NOTHING, |resource| {
             let size = || member(resource, "size").filter(|size| !is_integer(size));
-            texts_fault(view, resource).or_else(|| size().map(|_| "size is no integer".into()))
+            texts_fault(view, resource).or_else(|| size().map(|_| "size is not an integer".into()))
         });
     "templates-listed", TEMPLATES,
         "The result of resources/templates/list has an array of resourceTemplates.",
@@ -86,10 +86,10 @@ rules! {
             })
         });
     "malformed-uri-refused", [ALL Must "server/resources#security-considerations"],
-        "What is no URI is checked, and reading it brings an error.",
+        "What is not a URI is checked, and reading it brings an error.",
         else NOT_ASKED,
         |view| view.answers(Probe::BadUri).map(|(reply, outcome)| {
-            reply.finding_if(outcome.is_ok(), "what is no URI brought a result")
+            reply.finding_if(outcome.is_ok(), "an invalid URI returned a result")
         });
     "read-has-contents", [ALL Must "server/resources#reading-resources"],
         "The result of resources/read has contents, an array of objects.",
@@ -97,7 +97,7 @@ rules! {
         |view| answered(view, &Method::ReadResource).map(|(reply, result)| {
             let contents = list(result, "contents");
             let is_good = contents.is_some_and(|items| items.iter().all(|item| item.kind() == Kind::Object));
-            reply.finding_if(!is_good, "contents is no array of objects")
+            reply.finding_if(!is_good, "contents is not an array of objects")
         });
     "read-contents-complete", [ALL Must "server/resources#resource-contents"],
         "Contents that were read have a uri, and a text or a blob; a mimeType is a string.",
@@ -128,7 +128,7 @@ pub(crate) fn contents_fault(content: &Raw) -> Option<String> {
         (None, None) => Some("there is neither text nor blob".into()),
         (Some(_), Some(_)) => Some("there are both text and blob".into()),
         (Some(one), None) | (None, Some(one)) if one.kind() != Kind::String => {
-            Some("text or blob is no string".into())
+            Some("text or blob is not a string".into())
         }
         _ => is_kind(content, "mimeType", Kind::String),
     }

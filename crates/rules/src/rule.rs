@@ -186,11 +186,11 @@ impl Chapter {
     /// Why its rules are skipped when no run used its transport.
     pub(crate) const fn unused(self) -> &'static str {
         match self {
-            Self::Resilience => "resilience was not asked for (--resilience)",
+            Self::Resilience => "stress tests were not requested (--resilience)",
             Self::Stdio => "the server was not run as a child",
             Self::StreamableHttp => "the server was not reached over Streamable HTTP",
             Self::HttpSse => "the server was not reached over HTTP+SSE",
-            Self::Authorization => "the server wants no token, or was not reached over Streamable HTTP",
+            Self::Authorization => "the server requires no token, or was not reached over Streamable HTTP",
             _ => "no session was opened",
         }
     }

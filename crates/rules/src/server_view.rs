@@ -53,7 +53,7 @@ pub(crate) struct OurRequest<'a> {
     pub(crate) line: &'a Line,
     pub(crate) id: Option<&'a RequestId>,
     spelling: Option<IdSpelling>,
-    /// `None` for a line that is no request on purpose.
+    /// `None` for a line that is not a request on purpose.
     pub(crate) method: Option<&'a Method>,
     pub(crate) responses: Vec<ReceivedResponse<'a>>,
 }
@@ -469,7 +469,7 @@ impl<'a> OurRequest<'a> {
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.method.map_or("a line that is no request", Method::as_str)
+        self.method.map_or("a line that is not a request", Method::as_str)
     }
 }
 

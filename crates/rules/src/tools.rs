@@ -49,7 +49,7 @@ rules! {
         |view| each_tool(view, |tool| {
             let name = text(tool, "name")?;
             let strange = name.chars().find(|one| !one.is_ascii_alphanumeric() && !"_-.".contains(*one))?;
-            Some(format!("{strange:?} stands in its name"))
+            Some(format!("its name contains {strange:?}"))
         });
     "tool-members", TOOL,
         "What describes a tool has its type: title and description are strings, annotations an object.",
@@ -117,7 +117,7 @@ rules! {
             sorted_names(view, Probe::ListAgain).filter_map(move |(reply, again)| {
                 let has_changed = declares && first.as_ref().is_some_and(|first| *first != again);
                 has_changed
-                    .then(|| reply.finding_if(!is_notified, "the list has changed, and nothing was told"))
+                    .then(|| reply.finding_if(!is_notified, "the list changed without a notification"))
             })
         };
     "input-schema-valid", [ALL Must "server/tools#tool"],
@@ -134,7 +134,7 @@ rules! {
             let shape = if view.run.is_legacy() {
                 is_of_objects(&schema, "outputSchema")
             } else {
-                (schema.kind() != Kind::Object).then(|| "outputSchema is no object".into())
+                (schema.kind() != Kind::Object).then(|| "outputSchema is not an object".into())
             };
             shape.or_else(|| invalid(view, "outputSchema", &schema))
         });
@@ -244,7 +244,7 @@ fn sorted(names: &[Option<String>]) -> Vec<Option<String>> {
 /// The problem of a schema that must have the type `object`.
 fn is_of_objects(schema: &Raw, name: &str) -> Option<String> {
     if schema.kind() != Kind::Object {
-        return Some(format!("{name} is no object"));
+        return Some(format!("{name} is not an object"));
     }
     match member(schema, "type") {
         None => Some(format!("its {name} has no type")),
@@ -257,7 +257,7 @@ fn is_of_objects(schema: &Raw, name: &str) -> Option<String> {
 fn properties_fault(name: &str, schema: &Raw) -> Option<String> {
     if let Some(properties) = member(schema, "properties") {
         let Some(properties) = members(&properties) else {
-            return Some(format!("properties of its {name} is no object"));
+            return Some(format!("properties of its {name} is not an object"));
         };
         if let Some((property, value)) = properties.iter().find(|(_, value)| value.kind() != Kind::Object) {
             return Some(format!("in its {name}, the property {property:?} is {value}, and no object"));
@@ -266,7 +266,7 @@ fn properties_fault(name: &str, schema: &Raw) -> Option<String> {
     member(schema, "required")?;
     let names = list(schema, "required");
     let is_good = names.is_some_and(|names| names.iter().all(|name| name.kind() == Kind::String));
-    (!is_good).then(|| format!("required of its {name} is no array of strings"))
+    (!is_good).then(|| format!("required of its {name} is not an array of strings"))
 }
 
 /// The problem of a schema that is an object: by the revision's own schema, and by its draft if the revision defines one.
@@ -276,7 +276,7 @@ fn invalid(view: &ServerView<'_>, name: &str, schema: &Raw) -> Option<String> {
     }
     let schema = value(schema).filter(|_| Revisions::SINCE_FOURTH.contains(&view.run.version))?;
     if schema.get("$schema").is_some_and(|named| !named.is_string()) {
-        return Some(format!("$schema of its {name} is no string"));
+        return Some(format!("$schema of its {name} is not a string"));
     }
     fault(&schema).map(|problem| format!("its {name} is not valid {problem}"))
 }

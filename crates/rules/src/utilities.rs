@@ -164,13 +164,13 @@ fn completion_fault(reply: Reply<'_, '_>, result: &Raw) -> Option<Finding> {
         return Some(reply.finding("completion is missing"));
     };
     let Some(values) = texts(&completion, "values") else {
-        return Some(reply.finding("values is no array of strings"));
+        return Some(reply.finding("values is not an array of strings"));
     };
     if values.len() > MAX_COMPLETION_VALUES {
         return Some(reply.finding(format_args!("there are {} values", values.len())));
     }
     if member(&completion, "total").is_some_and(|total| !is_integer(&total)) {
-        return Some(reply.finding("total is no integer"));
+        return Some(reply.finding("total is not an integer"));
     }
     let more = member(&completion, "hasMore").filter(|more| more.kind() != Kind::Bool)?;
     Some(reply.finding(format_args!("hasMore is {more}")))

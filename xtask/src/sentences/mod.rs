@@ -17,6 +17,8 @@ use sha2::{Digest as _, Sha256};
 
 const FOLDER: &str = "crates/rules/sentences";
 const RULES: &str = "crates/rules/src";
+/// The sentences that have a rule, to the letter.
+const QUOTES: &str = "crates/rules/src/quotes.txt";
 /// The file of the rules that are not based on such a sentence.
 const BEYOND: &str = "beyond.txt";
 /// The number of bytes of the digest that identify a sentence.
@@ -79,6 +81,40 @@ pub(crate) fn write(root: &Path, specification: &Path) -> Result<()> {
         store(root, area, &lines)?;
     }
     Ok(())
+}
+
+/// Writes the sentences that have a rule, for the reports of `validate`, which quote them.
+pub(crate) fn quotes(root: &Path, specification: &Path) -> Result<()> {
+    let (areas, kept) = (areas(specification)?, kept(root)?);
+    let path = root.join(QUOTES);
+    std::fs::write(&path, quoted(&areas, &kept)).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A line for each sentence with a rule: its place, its revisions, the rules and the sentence.
+fn quoted(areas: &Areas, kept: &BTreeMap<String, Vec<Line>>) -> String {
+    let mut text = String::new();
+    for (area, sentences) in areas {
+        for (digest, sentence) in sentences {
+            let line = kept.get(*area).and_then(|lines| lines.iter().find(|line| line.digest == *digest));
+            let rules: Vec<&str> = line
+                .iter()
+                .flat_map(|line| &line.fates)
+                .filter_map(|fate| if let Fate::Rule(slugs) = fate { Some(slugs) } else { None })
+                .flatten()
+                .map(String::as_str)
+                .collect();
+            if !rules.is_empty() {
+                let mut revisions = sentence.revisions.clone();
+                revisions.sort_unstable();
+                let revisions: Vec<&str> = revisions.iter().map(|revision| REVISIONS[*revision]).collect();
+                let Sentence { place, text: words, .. } = sentence;
+                // A row of a table has its cells in the sentence.
+                let words = words.replace(" | ", ": ");
+                let _ = writeln!(text, "{place} | {} | {} | {words}", revisions.join(" "), rules.join(" "));
+            }
+        }
+    }
+    text
 }
 
 /// Replaces planned rules by rules, where the crate `rules` has them now.
@@ -327,6 +363,19 @@ mod tests {
         assert_eq!(told(line(&digest, "2026-07-28", "SHOULD")), 1);
         // One sentence was removed, and one is new.
         assert_eq!(told(line("00000000", "2026-07-28", "MUST")), 2);
+    }
+
+    #[test]
+    fn what_has_a_rule_is_quoted_with_its_rules_and_revisions() {
+        let mut areas = Areas::new();
+        add(&mut areas, 4, "basic", one("It MUST be | so."));
+        add(&mut areas, 4, "basic", one("That MUST be."));
+        let kept = areas["base"].iter().zip(["rule x y; unseen", "unseen"]).map(|((digest, _), fates)| {
+            format!("## basic#a\n{digest} | 2026-07-28 | MUST | both | {fates} | So.\n")
+        });
+        let kept = list::parse(&kept.collect::<String>()).unwrap();
+        let kept = BTreeMap::from([("base".to_owned(), kept)]);
+        assert_eq!(quoted(&areas, &kept), "basic#a | 2026-07-28 | x y | It MUST be: so.\n");
     }
 
     #[test]

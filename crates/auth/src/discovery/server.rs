@@ -133,7 +133,7 @@ impl Climb<'_> {
         let server = match AuthorizationServer::parse(fetched.body.clone()) {
             Ok(server) => server,
             Err(error) => {
-                let mut step = step("a document that cannot be used").failed(error.to_string());
+                let mut step = step("an unusable document").failed(error.to_string());
                 if error == (MetadataError::Missing { member: "issuer" }) {
                     (step.subject, step.rule) = (StepSubject::Issuer, rules::ISSUER);
                 }

@@ -156,11 +156,11 @@ fn g129_metadata_and_endpoints_at_private_addresses_are_not_asked_for() {
     run(async {
         for (place, refusal) in [
             ("https://10.0.0.1/x", "an address in a private network"),
-            ("https://169.254.169.254/latest/", "a link-local address"),
+            ("https://169.254.169.254/latest/", "a link-local or cloud metadata address"),
             ("https://[::ffff:10.0.0.1]/x", "an address in a private network"),
             ("http://as.example/x", "it is http"),
-            ("https://0x7f.1/x", "it is no URL that is asked"),
-            ("file:///etc/passwd", "it is no URL that is asked"),
+            ("https://0x7f.1/x", "invalid URL"),
+            ("file:///etc/passwd", "invalid URL"),
         ] {
             // The challenge contains the address: discovery tries no other place.
             let named = place.to_owned();
@@ -254,7 +254,7 @@ fn g132_a_resource_that_is_another_server_is_refused() {
             })
             .await;
             let report = climbed(&at).await;
-            let words = format!("`resource` is {shown}, which is not the server that was asked, ~/mcp");
+            let words = format!("`resource` is {shown}, which is not this server, ~/mcp");
             ended(&at, &report, StepSubject::Resource, &words);
             assert_eq!(at.lines(), ["POST /mcp", PRM], "nobody else is asked");
         }
@@ -289,7 +289,7 @@ fn g143_metadata_without_an_end_is_cut() {
             seen.line.starts_with("GET").then(|| Answer::Endless(gigabyte.into()))
         })
         .await;
-        let words = "GET ~/.well-known/oauth-protected-resource/mcp: more than 1048576 bytes came: cut there";
+        let words = "GET ~/.well-known/oauth-protected-resource/mcp: the response exceeds 1048576 bytes and was truncated";
         ended(&at, &climbed(&at).await, StepSubject::ResourceMetadata, words);
     });
 }
@@ -304,7 +304,7 @@ fn documents_that_are_none_are_said_to_be_none() {
                 PRM,
                 Box::new(body(r#"{"resource":"~/mcp","resource":"~/mcp"}"#)),
                 StepSubject::ResourceMetadata,
-                "no JSON that can be used",
+                "not valid JSON",
             ),
             (PRM, Box::new(body("{}")), StepSubject::ResourceMetadata, "it has no `resource`"),
             (
@@ -325,12 +325,12 @@ fn documents_that_are_none_are_said_to_be_none() {
                 StepSubject::AuthorizationServers,
                 "names no authorization server",
             ),
-            (OAUTH, Box::new(body("[]")), StepSubject::ServerMetadata, "the body is JSON, but no object"),
+            (OAUTH, Box::new(body("[]")), StepSubject::ServerMetadata, "the body is JSON, but not an object"),
             (
                 OAUTH,
                 Box::new(body(r#"{"issuer":"a","issuer":"b"}"#)),
                 StepSubject::ServerMetadata,
-                "no JSON that can be used",
+                "not valid JSON",
             ),
             (
                 OAUTH,
@@ -343,7 +343,7 @@ fn documents_that_are_none_are_said_to_be_none() {
             let at = played(move |seen, own| (seen.line == line).then(|| make(own))).await;
             let report = climbed(&at).await;
             // A body that is not JSON may be the error page of a server without metadata, as in 2025-03-26.
-            if line == PRM && words.contains("no JSON") {
+            if line == PRM && words.contains("not valid JSON") {
                 assert!(summary(&report).contains("resource-metadata broken"), "{:?}", report.steps);
                 assert!(report.outcome.unwrap().protected_resource.is_none());
                 continue;
@@ -359,7 +359,7 @@ fn what_the_challenge_names_is_not_made_up_for() {
     run(async {
         for (answer, words) in [
             (not_found(), "the challenge names it, but it answered 404 Not Found"),
-            (json("<html>"), "the body is a page (it begins with `<`), no JSON"),
+            (json("<html>"), "the body is HTML or XML (it begins with `<`), not JSON"),
         ] {
             let at = played(move |seen, own| match seen.line.as_str() {
                 "POST /mcp" => Some(refused(&format!("Bearer resource_metadata={own}/here"))),
@@ -448,7 +448,7 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
 
         let at = played(|seen, _| (seen.line != "POST /mcp").then(not_found)).await;
         let report = climbed(&at).await;
-        assert!(report.steps.last().unwrap().advice.as_ref().unwrap().contains("a key of its own"));
+        assert!(report.steps.last().unwrap().advice.as_ref().unwrap().contains("an API key"));
         let found = report.outcome.unwrap();
         assert!(found.assumed && found.protected_resource.is_none());
         assert_eq!(found.server.token_endpoint, Some(format!("{}/token", at.origin)));
@@ -457,7 +457,7 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
         // The defaults are not used for a server that requires no authorization, or whose metadata fails with an error.
         let at =
             played(|seen, _| Some(if seen.line == "POST /mcp" { json("{}") } else { not_found() })).await;
-        let words = "the server asks for no authorization, and names nobody who gives any";
+        let words = "the server does not require authorization and names no authorization server";
         ended(&at, &climbed(&at).await, StepSubject::Server, words);
         let at =
             played(|seen, _| (seen.line != "POST /mcp").then(|| answer("500 Internal Server Error", "", "")))

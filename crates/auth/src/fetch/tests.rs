@@ -123,8 +123,8 @@ fn g129_names_are_judged_when_they_are_connected_to() {
         assert_eq!(error.kind, FetchErrorKind::Address);
         assert_eq!(
             error.to_string(),
-            "GET https://as.example/x?...: as.example (169.254.169.254) is a link-local address, or one at which a \
-             cloud tells its machines their secrets, and that is not where the server itself is: nothing was sent"
+            "GET https://as.example/x?...: as.example (169.254.169.254) is a link-local or cloud metadata \
+             address, unlike the server itself: nothing was sent"
         );
         assert_eq!(server.lines(), ["GET /mcp"]);
     });
@@ -254,7 +254,7 @@ fn g143_what_is_too_long_or_too_slow_is_cut() {
             let error = hasty.get(&at(path), HeaderMap::new()).await.unwrap_err();
             assert_eq!(
                 (error.kind, &*error.what),
-                (FetchErrorKind::TimedOut, "no whole answer within 50 ms")
+                (FetchErrorKind::TimedOut, "no complete response within 50 ms")
             );
         }
     });

@@ -252,6 +252,6 @@ async fn ten_thousand_files_of_a_folder_are_looked_at_and_more_are_said_to_be_th
     assert_eq!(store.servers().await.unwrap().unread.len(), 0);
     fs::hard_link(&one, store.folder.join("more.lock")).unwrap();
     let unread = store.servers().await.unwrap().unread;
-    let words = format!("{}: of more than 10000 files the others are not read", store.folder.display());
+    let words = format!("{} has more than 10000 files: the rest are ignored", store.folder.display());
     assert_eq!(unread.iter().map(ToString::to_string).collect::<Vec<_>>(), [words]);
 }

@@ -142,7 +142,7 @@ impl KeySet {
     /// The caller limits the length of the text.
     ///
     /// # Errors
-    /// When it is no JSON object with an array `keys`.
+    /// When it is not a JSON object with an array `keys`.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, KeySetError> {
         let set = Raw::parse(text.to_vec()).map_err(|_| KeySetError("it is not JSON"))?;
         let keys = set.member("keys").ok_or(KeySetError("it has no keys"))?;

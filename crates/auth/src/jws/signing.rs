@@ -28,7 +28,7 @@ const ENCRYPTED: KeyError = KeyError("the private key is encrypted; give it with
 const NO_KEY: KeyError = KeyError(
     "the private key is neither one of P-256 with its public half nor an RSA key of 2048 to 4096 bits",
 );
-const NO_RANDOMNESS: KeyError = KeyError("the system gives no randomness");
+const NO_RANDOMNESS: KeyError = KeyError("the system provides no random numbers");
 
 /// The header of a token, beside `alg`.
 #[derive(Clone, Copy, Debug, Default)]

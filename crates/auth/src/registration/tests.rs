@@ -64,8 +64,8 @@ fn pre_registered_comes_before_a_document_and_that_before_registering() {
         assert_eq!(
             error.to_string(),
             format!(
-                "{origin} registers no client that comes by itself, but takes the URL of a client's document as its id: \
-                 register one there, and give its id"
+                "{origin} has no dynamic registration, but accepts a client ID metadata document: register a client \
+                 there, and use its id"
             )
         );
         assert_eq!(at.lines().len(), 2, "nothing else was asked");
@@ -195,12 +195,12 @@ fn an_answer_is_taken_for_what_it_says() {
             ),
             (
                 r#"{"client_id":"x","client_secret":"s","token_endpoint_auth_method":"tls_client_auth"}"#,
-                Err("it wants the client to use tls_client_auth, which it cannot"),
+                Err("it requires tls_client_auth, which is not supported"),
             ),
-            ("{}", Err("its answer has no `client_id`")),
-            (r#"{"client_id":""}"#, Err("its answer has no `client_id`")),
-            (r#"{"client_id":7}"#, Err("its answer has no `client_id`")),
-            ("<html>", Err("the body is a page (it begins with `<`), no JSON")),
+            ("{}", Err("the response has no `client_id`")),
+            (r#"{"client_id":""}"#, Err("the response has no `client_id`")),
+            (r#"{"client_id":7}"#, Err("the response has no `client_id`")),
+            ("<html>", Err("the body is HTML or XML (it begins with `<`), not JSON")),
         ] {
             let at = ScriptedServer::new(move |_, _| created(body)).await;
             let found = registered(&at, &discovered(&at)).await;
@@ -251,7 +251,7 @@ fn a_refusal_is_said_in_words_that_no_terminal_obeys() {
         );
         let at = ScriptedServer::new(|_, _| json("x".repeat(2 << 20))).await;
         let error = registered(&at, &discovered(&at)).await.unwrap_err().to_string();
-        assert!(error.contains("more than 1048576 bytes came"), "{error}");
+        assert!(error.contains("exceeds 1048576 bytes"), "{error}");
     });
 }
 

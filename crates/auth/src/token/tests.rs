@@ -112,7 +112,10 @@ fn a_refusal_is_told_and_what_may_pass_is_told_from_it() {
         read_at(400, r#"{"error":"invalid_grant","error_description":"\u001b[31mno"}"#, SystemTime::now());
     let error = error.unwrap_err();
     assert!(error.is("invalid_grant") && !error.is_transient());
-    assert_eq!(error.to_string(), "no token: https://as.example/token refuses: invalid_grant: \\u{1b}[31mno");
+    assert_eq!(
+        error.to_string(),
+        "no token: https://as.example/token rejected the request: invalid_grant: \\u{1b}[31mno"
+    );
     // Some servers send the error with status 200.
     assert!(
         read_at(200, r#"{"error":"bad_verification_code"}"#, SystemTime::now())

@@ -254,7 +254,7 @@ fn without_anybody_to_ask_the_message_fails_and_says_what_is_missing() {
         let world = World::new().await;
         let oauth = world.builder().build().unwrap();
         let error = connect(&world, &oauth).await.unwrap_err().to_string();
-        assert!(error.contains("nobody is logged in") && error.contains("a login is needed"), "{error}");
+        assert!(error.contains("not logged in") && error.contains("a login is needed"), "{error}");
         assert_eq!(world.mcp.seen().len(), 1, "nothing else was asked, nothing looked up");
         assert!(world.authorities[0].seen().is_empty());
 
@@ -399,13 +399,13 @@ fn each_step_of_a_login_is_told_and_nothing_secret_in_it() {
             of.map(|step| (step.found.as_str(), &step.result)).collect::<Vec<_>>()
         };
         let [(first, _), (second, _), _] = of(StepSubject::Registration)[..] else { panic!("{told:?}") };
-        assert_eq!(first, "the client client-1 has registered itself");
-        assert_eq!(second, "the client client-1 has registered itself before");
+        assert_eq!(first, "the client client-1 was registered now");
+        assert_eq!(second, "the client client-1 was registered earlier");
         let [(token, StepResult::Passed), _, (_, StepResult::Failed(why))] = of(StepSubject::Token)[..]
         else {
             panic!("{told:?}")
         };
-        assert!(token.ends_with("/token has given a Bearer token"), "{token}");
+        assert!(token.ends_with("/token issued a Bearer token"), "{token}");
         assert!(why.contains("invalid_grant"), "{why}");
         assert!(!format!("{told:?}").contains("hush"), "{told:?}");
     });
@@ -420,7 +420,7 @@ fn g138_a_key_in_the_url_of_the_server_is_shown_in_no_error() {
         let oauth = OAuth::builder(&url).store(store.clone()).build().unwrap();
         let link = Link::http(&url).credentials(oauth.clone()).build().unwrap();
         let error = builder().connect(link).await.unwrap_err().to_string();
-        assert!(error.contains("nobody is logged in") && !error.contains("hush"), "{error}");
+        assert!(error.contains("not logged in") && !error.contains("hush"), "{error}");
         assert!(!format!("{oauth:?}").contains("hush"), "{oauth:?}");
         store.save(&url, Secret::new("{}")).await.unwrap();
         let error = oauth.status().await.unwrap_err();

@@ -10,55 +10,53 @@ use super::values::duration;
 use super::{Configured, Output};
 
 const LONG: &str = "\
-Logs in to servers over HTTP that want to know who asks (OAuth 2.1), and explains why that fails
+Logs in to HTTP servers that require authorization (OAuth 2.1)
 
-login asks the server who lets people in, registers mcpjoin there where nothing else is said, and leads through the browser. \
-What it brings back is stored for the server's URL: from then on every verb sends it there and to no other server, and \
-renews it by itself. Nothing else ever opens a browser.
+`auth login` finds the authorization server, registers mcpjoin there if necessary, and opens the browser. The tokens \
+are stored for the server's URL. From then on every verb sends them to that URL, and to no other, and renews them. No \
+other verb opens a browser.
 
-It is stored in files for you alone, below the folder that MCPJOIN_AUTH_DIR names, otherwise $XDG_STATE_HOME/mcpjoin/auth, \
+The files are readable only by you. Their folder is MCPJOIN_AUTH_DIR, otherwise $XDG_STATE_HOME/mcpjoin/auth, \
 otherwise ~/.local/state/mcpjoin/auth (macOS: ~/Library/Application Support/mcpjoin/auth; Windows: \
-%LOCALAPPDATA%\\mcpjoin\\auth). A server for which an Authorization header is typed (-H) or configured gets that, and \
-nothing that is stored; --no-auth leaves what is stored unused for one run.";
+%LOCALAPPDATA%\\mcpjoin\\auth). An Authorization header given with -H or in the configuration replaces the stored \
+token. --no-auth ignores stored tokens for one run.";
 
 const LOGIN: &str = "\
-Logs in to a server, and stores what that brings
+Logs in to a server and stores the tokens
 
-The server says which authorization server it trusts, and that one what it can do (explain shows each step). mcpjoin then needs \
-an id there: the one that --client-id or the entry's `oauth` names, the address of a document that describes the client \
-(--client-metadata-url), or else one that it registers. With none of them, the id of an earlier login, given or registered, is used \
-again until `auth logout`. Then a browser is opened; it comes back to a port of this machine that is \
-open until then, and for five minutes at most, or for as long as --timeout says. Interrupted (Ctrl-C), nothing stays open and nothing is stored.
+The server names its authorization server, whose metadata say what it supports (`auth explain` shows each step). \
+mcpjoin needs a client id there. It uses, in this order: --client-id or the entry's `oauth`; --client-metadata-url; \
+the id of an earlier login, until `auth logout`; a client that it registers itself. Then it opens the browser and \
+waits for it on a local port: for five minutes, or for --timeout. Ctrl-C closes the port and stores nothing.
 
---no-browser prints the address in place of opening it, and waits for the browser in two ways at once: on the port, and on standard \
-input, where somebody can answer there, for the address that the browser was sent to in the end. So it works over SSH: open the address on the machine where \
-you sit, log in, and paste the address of the page that could not be shown.
+--no-browser prints the address instead of opening it, and waits in two ways: on the local port, and on standard input \
+for the address at which the browser ended. This works over SSH: open the printed address on your own machine, log in, \
+and paste the address of the page that the browser could not open.
 
---client-credentials logs in a machine, without a person and without a browser: with --client-id and a secret, or with a key that \
-the authorization server knows (--private-key). A secret never stands on the command line: it is read from @FILE or from \
-the variable MCPJOIN_CLIENT_SECRET.
+--client-credentials logs in without a person or a browser: with --client-id and a secret, or with a registered key \
+(--private-key). Secrets are not accepted on the command line: use @FILE or the variable MCPJOIN_CLIENT_SECRET.
 
 With --json the result is one object with resource, issuer, clientId, scopes, expiresAt, refreshable and storedIn.";
 
 const STATUS: &str = "\
-Shows what is stored: for which servers, by which authorization server, with which scopes, and for how long
+Shows the stored logins: server, authorization server, scopes and expiry
 
-Nothing is sent, and no token or secret is shown. With TARGET it is about that server alone, and the exit code is 3 when nothing \
-is stored that could be used for it: then log in. With --json the result is one object with storedIn and logins.";
+Sends nothing, and shows no token or secret. With TARGET only that server is shown, and the exit code is 3 if no \
+usable login is stored. With --json the result is one object with storedIn and logins.";
 
 const LOGOUT: &str = "\
-Forgets what is stored for a server, after taking it back where the authorization server offers that
+Revokes and deletes the stored login of a server
 
-An authorization server with a revocation endpoint (RFC 7009) is asked to make the tokens worthless. They are forgotten \
-here also when that fails, which is told.";
+The tokens are revoked if the authorization server has a revocation endpoint (RFC 7009). They are deleted here even if \
+that fails; the failure is shown.";
 
 const EXPLAIN: &str = "\
-Climbs the whole ladder to a login, rung by rung, and says which rung is broken
+Goes through the login step by step and shows which step fails
 
-The server is asked without a token, as a client would; then the documents are read that its answer leads to: its own (RFC 9728) \
-and that of its authorization server (RFC 8414, OpenID Connect). Each rung says what was tried, what came back, and the \
-rule that it is held to. Nobody is asked, nothing is registered, and no token is sent. The exit code is 0 when a client could log \
-in, or need not, and 1 when a rule is broken that keeps it from that.";
+Sends a request without a token, as a client would, and reads the metadata that the response leads to: those of the \
+server (RFC 9728) and of its authorization server (RFC 8414, OpenID Connect). Each step shows what was requested, what \
+was received, and the rule that applies. No login is started, nothing is registered, and no token is sent. The exit \
+code is 0 if a client can log in or does not need to, and 1 if a violation prevents it.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -79,13 +77,13 @@ pub(crate) struct Auth {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuthWhat {
-    /// Logs in to a server, and stores what that brings
+    /// Logs in to a server and stores the tokens
     Login(Box<Login>),
-    /// Shows what is stored, and for how long it can be used
+    /// Shows the stored logins and when they expire
     Status(Status),
-    /// Takes back what is stored for a server, and forgets it
+    /// Revokes and deletes the stored login of a server
     Logout(Logout),
-    /// Climbs the ladder to a login, and says which rung is broken
+    /// Goes through the login step by step and shows which step fails
     Explain(Box<Explain>),
 }
 
@@ -105,26 +103,26 @@ pub(crate) struct Login {
     pub(crate) target: Option<OsString>,
     #[command(flatten)]
     pub(crate) client: Client,
-    /// Asks for this scope beside those that the server asks for. May be given more than once
+    /// Requests this scope in addition to those that the server names. Repeatable
     #[arg(long, value_name = "SCOPE", value_parser = scope)]
     pub(crate) scope: Vec<String>,
-    /// Waits for the browser at this port of 127.0.0.1, in place of any that is free: for a client that is registered with it
+    /// Waits for the browser at this port of 127.0.0.1 instead of any free one: for clients that are registered with it
     #[arg(long, value_name = "PORT", value_parser = port, conflicts_with = "client_credentials")]
     pub(crate) callback_port: Option<u16>,
-    /// Waits for the browser at this address, which the client is registered with: http://127.0.0.1[:port]/path, or
+    /// Waits for the browser at this address, with which the client is registered: http://127.0.0.1[:port]/path or
     /// http://localhost[:port]/path [default: http://127.0.0.1/callback]
     #[arg(
         long, value_name = "URL", value_parser = Callback::parse,
         conflicts_with_all = ["callback_port", "client_credentials"]
     )]
     pub(crate) callback_url: Option<Callback>,
-    /// Opens no browser: prints the address, and reads the one that the browser was sent to from standard input
+    /// Prints the address instead of opening a browser, and reads the final address of the browser from standard input
     #[arg(long, conflicts_with = "client_credentials")]
     pub(crate) no_browser: bool,
-    /// Logs in as a machine, without a person: needs --client-id with a secret or with --private-key
+    /// Logs in without a person: needs --client-id and a secret, or --private-key
     #[arg(long)]
     pub(crate) client_credentials: bool,
-    /// The key with which the client shows who it is in place of a secret: PKCS#8 in PEM, of P-256 (ES256) or RSA (RS256)
+    /// Authenticates the client with this key instead of a secret: PKCS#8 in PEM, P-256 (ES256) or RSA (RS256)
     #[arg(long, value_name = "FILE", requires = "client_credentials")]
     pub(crate) private_key: Option<PathBuf>,
     #[command(flatten)]
@@ -139,7 +137,7 @@ pub(crate) struct Login {
     after_help = "Examples:\n  mcpjoin auth status\n  mcpjoin auth status --json https://example.com/mcp"
 )]
 pub(crate) struct Status {
-    /// The server: a URL of http:// or https://, or an entry of a configuration with one; without it, all that is stored
+    /// The server: a URL of http:// or https://, or an entry of a configuration with one. Without it: all stored logins
     #[arg(value_name = "TARGET", help_heading = "Arguments")]
     pub(crate) target: Option<OsString>,
     #[command(flatten)]
@@ -157,7 +155,7 @@ pub(crate) struct Logout {
     /// The server: a URL of http:// or https://, or an entry of a configuration with one
     #[arg(value_name = "TARGET", help_heading = "Arguments", conflicts_with = "all")]
     pub(crate) target: Option<OsString>,
-    /// All servers for which something is stored
+    /// All servers with a stored login
     #[arg(long, conflicts_with = "server")]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -189,17 +187,17 @@ pub(crate) struct Explain {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Client")]
 pub(crate) struct Client {
-    /// The id of a client that is registered with the authorization server already
+    /// The id of a client that is already registered with the authorization server
     #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
-    /// The file that holds the secret of that client, with an @ before its name; without it, the variable
-    /// MCPJOIN_CLIENT_SECRET is looked at
+    /// The file with the secret of that client, as @FILE. Without it: the variable MCPJOIN_CLIENT_SECRET
     #[arg(long, value_name = "@FILE", requires = "client_id")]
     pub(crate) client_secret: Option<OsString>,
-    /// The one authorization server that the client is registered with, as its metadata name it: nothing is sent to another
+    /// The authorization server at which the client is registered, exactly as its metadata name it. Nothing is sent to
+    /// any other
     #[arg(long, value_name = "URL", requires = "client_id")]
     pub(crate) issuer: Option<String>,
-    /// The address of a document that describes the client (Client ID Metadata Document), which is its id then
+    /// The URL of a document that describes the client (Client ID Metadata Document). It is the client id
     #[arg(long, value_name = "URL", conflicts_with = "client_id")]
     pub(crate) client_metadata_url: Option<String>,
 }
@@ -210,7 +208,7 @@ pub(crate) struct Client {
 pub(crate) struct Named {
     #[command(flatten)]
     pub(crate) configured: Configured,
-    /// The server as an entry of a configuration, in place of TARGET: for names with `/`, `#` or spaces
+    /// The server as an entry of a configuration, instead of TARGET: for names with `/`, `#` or spaces
     #[arg(long, value_name = "NAME", conflicts_with = "target")]
     pub(crate) server: Option<String>,
 }
@@ -221,13 +219,14 @@ pub(crate) struct Named {
 pub(crate) struct Reach {
     #[command(flatten)]
     pub(crate) named: Named,
-    /// Trusts the authorities in this file beside those of the system. Certificates in PEM
+    /// Trusts the authorities in this file in addition to those of the system. Certificates in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// How long connecting may take, each time. Seconds, or with ms, s, m, h [default: 10s]
+    /// The timeout of each connection attempt. Seconds, or with ms, s, m, h [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) connect_timeout: Option<Duration>,
-    /// How long all of it may take: what a person does included. Seconds, or with ms, s, m, h [default: 10m]
+    /// The timeout of the whole login, including the time that the user needs. Seconds, or with ms, s, m, h [default:
+    /// 10m]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -274,7 +273,7 @@ fn scope(word: &str) -> Result<String, String> {
     if !word.is_empty() && word.bytes().all(is_token) {
         return Ok(word.to_owned());
     }
-    Err("a scope has neither blanks nor \" nor \\; give --scope once for each".into())
+    Err("a scope contains no spaces, \" or \\; repeat --scope for more scopes".into())
 }
 
 fn port(word: &str) -> Result<u16, String> {

@@ -11,48 +11,45 @@ use super::values::{count, duration};
 use super::{Authorization, Connect, Output};
 
 const LONG: &str = "\
-Joins any MCP client to any server, and MCP to Orchestra
+Bridges any MCP client to any MCP server, and MCP to Orchestra
 
-mcpjoin bridge TARGET is an MCP server on standard input and output, and what it offers is the server at TARGET, however that \
-is reached: for a client that starts its servers as programs, and a server that listens on HTTP, say. With --listen it \
-waits for clients instead, at http://host:port/path (Streamable HTTP, with the HTTP+SSE of 2024-11-05 at /sse beside it), \
-sse+http://host:port/sse (the same service; the path is that of HTTP+SSE, and Streamable HTTP is at /mcp), quic://host:port, \
-tcp://host:port or unix:/path. Both sides may be of any revision. Everything crosses: requests and notifications of either side, \
-progress, cancellations, log messages, questions to the user and to the model, and what no revision knows. No header of a \
-client's request goes to the server, and so no token that was meant for us; what the server is to get, -H names, or -e.
+`mcpjoin bridge TARGET` is an MCP server on standard input and output: a client starts this command, and gets the \
+server at TARGET. With --listen it waits for clients at http://host:port/path (Streamable HTTP, with the HTTP+SSE of \
+2024-11-05 at /sse), sse+http://host:port/sse (the same; Streamable HTTP is at /mcp), quic://host:port, \
+tcp://host:port or unix:/path. Both sides may speak any revision. All messages are forwarded: requests and \
+notifications of both sides, progress, cancellation, logging, elicitation, sampling, and unknown methods. Headers of \
+the client, and with them its tokens, are not forwarded: -H and -e set what the server gets.
 
-With --listen a program gets those of your variables alone that programs need to run (see --env-clean), because its clients \
-may be others than you; -e NAME passes one more on, --inherit-env all of them.
+With --listen the server's program gets only the variables that programs need to run (see --env-clean), because its \
+clients may be other people. -e NAME adds one, --inherit-env all of them.
 
-Each client with a session or a connection of its own has a server of its own: a program is started for each of them and \
-ended with it, up to --max-sessions at once. Clients of 2026-07-28 over HTTP, which know no sessions, share one as far as they \
-declare the same capabilities and come from one address. Where such a client can be asked something, and the server is of an \
-older revision, each of its calls has a server for itself until it is over, so that no question reaches another client: more \
-are started for calls at the same time, and beyond --max-sessions they wait for their turn. A server that dies is started again: what was under way \
-fails with an error that says how it ended, and is never done twice.
+Each client with a session or connection of its own gets a server of its own, up to --max-sessions: a program is \
+started for the client and ended with it. Clients of 2026-07-28 over HTTP have no sessions; those from one address \
+that declare the same capabilities share a server. If the server speaks an older revision and the client can be asked \
+questions, each call has a server for itself, so that no question reaches another client; beyond --max-sessions calls \
+wait. A server that dies is started again: its pending requests fail with the reason, and none is sent twice.
 
-On standard input and output it ends when its input does, or at a signal. With --listen it says on standard error where it \
-listens and ends at a signal: what is in progress is finished first, within 10 seconds, and at a second signal not even \
-that. Nobody is asked who they are but with --client-ca, over QUIC, and with --auth-issuer, over HTTP, and only QUIC is encrypted: a Unix socket is for your \
-user alone, and a port is for everyone who can reach it. Over HTTP only requests for this \
-machine are answered, and for the host in the address: --allow-host and --allow-origin name others. With --listen \
-quic://host:port --cert and --key are what clients are shown; without them a key is made that lasts as long as it runs, and \
-the line is printed with which clients know it.
+On standard input and output it ends when the input ends, or at a signal. With --listen it prints its addresses on \
+standard error and ends at a signal: pending requests have 10 seconds to finish; a second signal ends them at once. \
+There is no authentication unless --client-ca (QUIC) or --auth-issuer (HTTP) is given, and only QUIC is encrypted. A \
+Unix socket is open to your user only, a port to everyone who can reach it. Over HTTP it answers requests for this \
+machine and for the host of the address; --allow-host and --allow-origin add others. With --listen quic://host:port, \
+--cert and --key are its certificate; without them it creates a key for this run and prints the option with which \
+clients trust it.
 
-With --orchestrator-addr host:port it is an MCP server on standard input and output whose tools, prompts and resources are \
-those of an Orchestra orchestrator: it takes the place of Orchestra's transport.stdio, also under that name (a link to this \
-program called transport-stdio, whose flags may be written -x v as well). It is there at once; the connection is made in \
-the background, and made again when it is lost. While there is none, a call fails within 5 seconds and says why. A read is \
-made again, a tool is never called twice. At the end of its input calls in progress are finished first, within 10 seconds; \
-a signal ends it at once. Certificates, an address or options that cannot be used end it at once with 2, and so does an \
-orchestrator that does not accept us, or that we do not accept, at the first connection.
+With --orchestrator-addr host:port it is an MCP server on standard input and output with the tools, prompts and \
+resources of an Orchestra orchestrator. It replaces Orchestra's transport.stdio, also under that name (a link called \
+transport-stdio; flags may be written -x v). It connects in the background and reconnects when the connection is lost; \
+until then calls fail within 5 seconds with the reason. A read is repeated, a tool call never. At the end of the input \
+pending calls have 10 seconds to finish; a signal ends them at once. The exit code is 2 if the certificates, the \
+address or the options cannot be used, or if either side rejects the other at the first connection.
 
-With --listen orchestra://host:port MCP servers are offered to the clients of Orchestra, as its orchestrator offers its plugins: \
-tools, prompts, and resources as documents. Clients have to show a certificate of the authority in the folder of \
-certificates, which is made when there is none. orchestra+tcp://host:port is the same without encryption, for everyone who \
-can reach the port. --cert and --key show another certificate than the folder's. Of two tools with one name that of the server which was named last counts. A server that dies is \
-started again; a call is never made twice. It ends at a signal: calls in progress are finished first, within 10 seconds, \
-and at a second signal not even these.";
+With --listen orchestra://host:port it offers MCP servers to Orchestra's clients, as an orchestrator offers its \
+plugins: tools, prompts, and resources as documents. Clients need a certificate of the authority in the folder of \
+certificates, which is created if it is missing. --cert and --key replace the folder's certificate. \
+orchestra+tcp://host:port is the same without encryption or authentication. If two servers have a tool of the same \
+name, the last one is used. A server that dies is started again, and no call is sent twice. At a signal pending calls \
+have 10 seconds to finish; a second signal ends them at once.";
 
 /// What means something only for servers that are started or reached here.
 const OF_SERVERS: [&str; 28] = [
@@ -111,51 +108,49 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
         mcpjoin bridge --listen orchestra://localhost:50100 demo:\n  \
         mcpjoin bridge --listen orchestra://localhost:50100 ./my-server --stdio\n  \
         mcpjoin bridge --listen orchestra://localhost:50100 --also files --also http://localhost:3000/mcp demo:\n\n\
-        Options stand before the server's command: what follows its first word is its own.",
+        Options must come before the server's command; everything after its first word is passed to it.",
     mut_arg("timeout", |arg| arg.help(
-        "How long a request may go without a sign of life; progress starts it again. Seconds, or with ms, s, m, h [default: 10m; \
-         60s with --listen orchestra://...]"
+        "The timeout of a request; progress restarts it. Seconds, or with ms, s, m, h [default: 10m; 60s with --listen \
+         orchestra://...]"
     )),
     mut_arg("cert", |arg| arg.help(
-        "Over QUIC, shows this certificate: PEM. To clients, with --listen quic://... or orchestra://..., read anew for each of them; \
-         otherwise to a server that asks who we are"
+        "The certificate for QUIC: PEM. Shown to clients with --listen quic://... or orchestra://..., and read again for each \
+         of them; otherwise shown to a server that requires one"
     )),
     mut_arg("trace", |arg| arg.help(
-        "Writes everything that crosses to the server, and its standard error, to a file: one JSON object a line, with the \
-         values of -e, of an entry's variables and of headers replaced. Where the server is started or reached more than once, \
-         the member `connection` says which time it was"
+        "Writes all messages to and from the server, and its standard error, to a file: one JSON object per line. The values \
+         of -e, of an entry's variables and of headers are replaced. `connection` numbers the connections"
     )),
 )]
 pub(crate) struct Bridge {
-    /// The server: a URL, `demo:`, quic://host:port, tcp://host:port, unix:/path, an entry of a configuration, or a
-    /// command and its arguments. For Orchestra's clients, after a URL, `demo:` or FILE#NAME more of them may follow
+    /// The server: a URL, `demo:`, an entry of a configuration, or a command and its arguments (`mcpjoin help targets`).
+    /// For Orchestra's clients, more may follow a URL, `demo:` or FILE#NAME
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
-    /// Is an MCP server on standard input and output for the orchestrator at host:port, over QUIC; without an address for the
-    /// one at localhost:50100, where orchestrators listen when they are not told otherwise
+    /// Is an MCP server on standard input and output for the orchestrator at host:port, over QUIC. Without an address:
+    /// localhost:50100, where orchestrators listen by default
     #[arg(
         long, value_name = "HOST:PORT", group = "orchestrator", help_heading = "Orchestrator",
         conflicts_with_all = OF_SERVERS, num_args = 0..=1, default_missing_value = LISTEN_ADDRESS
     )]
     pub(crate) orchestrator_addr: Option<String>,
-    /// The same over the orchestrator's plain TCP port: nothing is encrypted, and nobody is asked who they are
+    /// The same over the orchestrator's TCP port: without encryption or authentication
     #[arg(
         long, value_name = "HOST:PORT", group = "orchestrator", help_heading = "Orchestrator",
         conflicts_with_all = OF_SERVERS.into_iter().chain(OF_CERTIFICATES), allow_hyphen_values = true
     )]
     pub(crate) tcp_addr: Option<String>,
-    /// How often it is looked whether the tools have changed, while a client hears of it; every second in the first 15 s of a
-    /// connection; 0 is never [default: 30s]
+    /// How often the list of tools is checked for changes while a client subscribes to them; every second in the first 15
+    /// s of a connection; 0 is never [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = poll, requires = "orchestrator", help_heading = "Orchestrator")]
     pub(crate) poll: Option<Poll>,
-    /// Answers exactly as the document of that version says, and offers tools alone
+    /// Answers exactly as the document of that version says, and offers only tools
     #[arg(long, value_name = "VERSION", requires = "orchestrator", help_heading = "Orchestrator")]
     pub(crate) compat: Option<Compat>,
-    /// Rounds numbers that Orchestra cannot carry, as its own programs do, instead of refusing them
+    /// Rounds numbers that Orchestra cannot carry, as its own programs do, instead of rejecting them
     #[arg(long, requires = "orchestrator", help_heading = "Orchestrator")]
     pub(crate) lossy_numbers: bool,
-    /// A tool that answers bit by bit: what it says is told as progress, where the client asks for that. May be given more
-    /// than once
+    /// A tool with a streamed result: the parts are sent as progress, if the client asks for progress. Repeatable
     #[arg(
         long,
         value_name = "TOOL",
@@ -164,44 +159,40 @@ pub(crate) struct Bridge {
         help_heading = "Orchestrator"
     )]
     pub(crate) stream: Vec<String>,
-    /// Answers the call of a tool that does not exist with an error, as MCP has it, and not with a result that has failed
+    /// Answers a call of an unknown tool with a JSON-RPC error, as MCP requires, instead of a result with isError
     #[arg(long, requires = "orchestrator", conflicts_with = "compat", help_heading = "Orchestrator")]
     pub(crate) strict: bool,
-    /// What Orchestra's programs are told when one of them starts another: there is nothing to listen for here.
+    /// The argument with which Orchestra's programs start each other. It has no effect here
     #[arg(long, hide = true, value_name = "HOST:PORT", requires = "orchestrator")]
     pub(crate) listen_addr: Option<String>,
-    /// Waits for clients at http://host:port/path, sse+http://host:port/sse, quic://host:port, tcp://host:port or
-    /// unix:/path; port 0 is any that is free. May be given more than once. For Orchestra's clients, and for these alone:
-    /// orchestra://host:port, orchestra+tcp://host:port
+    /// Listens at http://host:port/path, sse+http://host:port/sse, quic://host:port, tcp://host:port or unix:/path; port
+    /// 0 is any free one. Repeatable. For Orchestra's clients: orchestra://host:port or orchestra+tcp://host:port, which
+    /// cannot be combined with the others
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Vec<String>,
-    /// One more server for Orchestra's clients, named by one word: as TARGET. May be given more than once
+    /// Another server for Orchestra's clients: one word, as TARGET. Repeatable
     #[arg(long, value_name = "TARGET")]
     pub(crate) also: Vec<OsString>,
-    /// How many servers there may be at once: one for each client that has its own, and at least one for those that share,
-    /// declare the same capabilities and come from one address. One client more is told why it is refused; over HTTP, where
-    /// as many have a session there, it is asked to come again (503) [default: 100]
+    /// The maximum number of servers at once: one for each client that has its own, and one or more for clients that
+    /// share one. Further clients are rejected; over HTTP with the status 503 [default: 100]
     #[arg(long, value_name = "NUMBER", value_parser = count, requires = "listen", help_heading = "Clients")]
     pub(crate) max_sessions: Option<u32>,
-    /// Over HTTP, after how long without a request and without an open stream a session is over, and its server ended
-    /// [default: 30m]
+    /// Over HTTP, ends a session, and its server, after this time without a request or an open stream [default: 30m]
     #[arg(
         long, value_name = "TIME", value_parser = duration, requires = "listen", help_heading = "Clients",
         allow_hyphen_values = true
     )]
     pub(crate) session_idle: Option<Duration>,
-    /// Over HTTP, answers requests for this host, too, as clients name it: host or host:port. Otherwise for localhost,
-    /// 127.0.0.1, [::1] and the host in the address alone, so that no web page reaches us under a name of its own (DNS
-    /// rebinding). May be given more than once
+    /// Over HTTP, also answers requests for this host: host or host:port. By default only localhost, 127.0.0.1, [::1] and
+    /// the host of the address are answered, which prevents DNS rebinding. Repeatable
     #[arg(long, value_name = "HOST", requires = "listen", help_heading = "Clients")]
     pub(crate) allow_host: Vec<String>,
-    /// Over HTTP, answers requests of the web pages of this origin, too, and lets web pages that are answered read the answers
-    /// (CORS): scheme://host or scheme://host:port. Otherwise pages of this machine alone are answered. May be given more than
-    /// once
+    /// Over HTTP, also answers requests from the web pages of this origin, and lets them read the responses (CORS):
+    /// scheme://host or scheme://host:port. By default only pages of this machine are answered. Repeatable
     #[arg(long, value_name = "ORIGIN", requires = "listen", help_heading = "Clients")]
     pub(crate) allow_origin: Vec<String>,
-    /// Over QUIC, lets in only clients with a certificate that the authorities in this file have signed: PEM. For Orchestra's
-    /// clients instead of the folder's authority
+    /// Over QUIC, requires a client certificate signed by an authority in this file: PEM. For Orchestra's clients it
+    /// replaces the folder's authority
     #[arg(
         long,
         visible_alias = "clients-ca",
@@ -232,7 +223,7 @@ fn poll(word: &str) -> Result<Poll, String> {
     }
 }
 
-/// The versions whose replies are known to the letter.
+/// The versions whose responses are reproduced exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Compat {
     /// The first

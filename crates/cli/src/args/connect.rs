@@ -27,7 +27,7 @@ pub(crate) struct Configured {
     /// LM Studio, Copilot CLI, Inspector, mcporter and Zed). `mcpjoin servers` shows which there are
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A configuration as JSON on the command line, or a file of one, in which the server is an entry; may be repeated
+    /// A configuration as JSON on the command line, or a file with one. Repeatable
     #[arg(long, value_name = "JSON or FILE")]
     pub(crate) mcp_config: Vec<OsString>,
     /// The files that were read, shared by all clones.
@@ -48,48 +48,49 @@ impl Configured {
 pub(crate) struct Connect {
     #[command(flatten)]
     pub(crate) configured: Configured,
-    /// The server as an entry of a configuration, in place of TARGET: for names with `/`, `#` or spaces
+    /// The server as an entry of a configuration, instead of TARGET: for names with `/`, `#` or spaces
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Option<String>,
-    /// Sends a header with every request to a server over HTTP: 'Name: value', or @FILE with one in each line, which
-    /// keeps secrets off the command line. Values are never shown
+    /// Sends a header with every HTTP request: 'Name: value', or @FILE with one header per line, which keeps secrets off
+    /// the command line. Values are never shown
     #[arg(short = 'H', long, value_name = "HEADER")]
     pub(crate) header: Vec<OsString>,
-    /// Uses nothing that `auth login` has stored for a server over HTTP
+    /// Ignores the tokens that `auth login` has stored
     #[arg(long)]
     pub(crate) no_auth: bool,
-    /// Trusts the authorities in this file: beside those of the system over HTTPS, and alone over QUIC. Certificates in
-    /// PEM
+    /// Trusts the authorities in this file: over HTTPS in addition to those of the system, over QUIC only these.
+    /// Certificates in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Over QUIC, takes that server for the right one whose key has this hash: sha256: and 64 hexadecimal digits, as
-    /// the server prints it
+    /// Over QUIC, trusts only the server whose key has this hash: sha256: and 64 hexadecimal digits, as the server prints
+    /// it
     #[arg(long, value_name = "HASH", value_parser = pin, conflicts_with = "ca")]
     pub(crate) pin: Option<Pin>,
-    /// Over QUIC, shows this certificate to a server that asks who we are: PEM
+    /// Over QUIC, shows this certificate to a server that requires one: PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
-    /// The key of the certificate: PEM, readable for you alone
+    /// The key of the certificate: PEM; must be readable only by you (chmod 600)
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// The folder of certificates for an orchestrator (orchestra://host:port); --cert, --key and --ca stand before what is
-    /// in it; a ~ at its beginning is your home folder [default: ~/.orchestra/certs]
+    /// The folder of certificates for an orchestrator (orchestra://host:port). --cert, --key and --ca override its files.
+    /// A leading ~ is your home folder [default: ~/.orchestra/certs]
     #[arg(long, value_name = "DIR", help_heading = "Orchestra")]
     pub(crate) certs_dir: Option<String>,
-    /// The name in the certificate of an orchestrator, where that is not the host of its address: mostly `orchestrator`
+    /// The name in the certificate of an orchestrator if it is not the host of the address: usually `orchestrator`
     #[arg(long, value_name = "NAME", help_heading = "Orchestra")]
     pub(crate) server_name: Option<String>,
-    /// Sets a variable for the server; NAME alone passes ours on. Values are never shown
+    /// Sets a variable for the server; NAME without a value passes on the variable of this process. Values are never
+    /// shown
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
-    /// Passes on no variable of ours but those that programs need to run: HOME, LANG, LANGUAGE, LC_*, LOGNAME, PATH, SHELL,
-    /// TEMP, TERM, TMP, TMPDIR, TZ, USER, XDG_*, SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS, and HTTP_PROXY, HTTPS_PROXY,
-    /// ALL_PROXY and NO_PROXY without a password. It is the default for entries of files that are not named (--config)
-    /// and for `bridge --listen`; the variables that the entry or -e sets come on top
+    /// Passes on only the variables that programs need to run: HOME, LANG, LANGUAGE, LC_*, LOGNAME, PATH, SHELL, TEMP,
+    /// TERM, TMP, TMPDIR, TZ, USER, XDG_*, SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS, and HTTP_PROXY, HTTPS_PROXY,
+    /// ALL_PROXY and NO_PROXY without a password. The default for entries of files that are not named with --config, and
+    /// for `bridge --listen`. Variables of the entry and of -e are added
     #[arg(long)]
     pub(crate) env_clean: bool,
-    /// Passes on all of our variables where only some would be. Secrets that are for mcpjoin itself (`MCPJOIN_CLIENT_SECRET`,
-    /// `MCPJOIN_INPUT_*`) no server gets for which they are not named
+    /// Passes on all variables of this process. Secrets for mcpjoin itself (`MCPJOIN_CLIENT_SECRET`, `MCPJOIN_INPUT_*`)
+    /// are passed on only if they are named
     #[arg(long, conflicts_with = "env_clean")]
     pub(crate) inherit_env: bool,
     /// The server answers clients that come over a network or a socket.
@@ -104,27 +105,28 @@ pub(crate) struct Connect {
     /// The server's working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// The era of the protocol to speak: with `initialize` (legacy), without (modern), or what the server speaks
+    /// The era of the protocol: with `initialize` (legacy, up to 2025-11-25), without (modern, 2026-07-28), or whichever
+    /// the server speaks
     #[arg(long, value_name = "ERA", default_value = "auto")]
     pub(crate) era: EraChoice,
-    /// Uses nothing that is remembered, and remembers nothing: neither its era from an earlier run, nor results that the
-    /// server calls fresh in this one
+    /// Neither uses nor stores anything from earlier requests: the era of a server, and results that the server marks as
+    /// fresh
     #[arg(long)]
     pub(crate) no_cache: bool,
-    /// The one version of the protocol to speak
+    /// Speaks only this version of the protocol
     #[arg(long, value_name = "DATE", value_parser = version)]
     pub(crate) protocol_version: Option<Version>,
-    /// How long an answer may take; progress starts it again. Seconds, or with ms, s, m, h [default: 60s]
+    /// The timeout of a request; progress restarts it. Seconds, or with ms, s, m, h [default: 60s]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
-    /// How long connecting to a socket or a URL, and then the answer to the opening request, may take [default: 10s, 30s]
+    /// The timeout of connecting to a socket or URL, and then of the opening request [default: 10s, 30s]
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) connect_timeout: Option<Duration>,
     /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_message_size: Option<usize>,
-    /// Writes everything that crosses the wire, and the server's standard error, to a file: one JSON object a line, with
-    /// the values of -e, of an entry's variables and of headers replaced
+    /// Writes all messages, and the server's standard error, to a file: one JSON object per line. The values of -e, of an
+    /// entry's variables and of headers are replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 }

@@ -9,27 +9,27 @@ use super::values::count;
 use super::{Connect, Output};
 
 const LONG: &str = "\
-Says what has changed in what a server offers: its tools, resources, resource templates and prompts, its instructions and \
-capabilities
+Shows what changed in a server's tools, resources and prompts, and what would break callers
 
-Each of OLD and NEW is a server, named as everywhere (`mcpjoin help targets`), or a file that `mcpjoin list --json` has written: \
-a path, a word that ends in .json, or - for standard input. `mcpjoin list --json TARGET > pinned.json` pins a server, and \
-`mcpjoin diff pinned.json TARGET` checks it. Two servers are asked at the same time, and the options about servers are for \
-both: a --header goes to each.
+OLD and NEW are each a server (`mcpjoin help targets`) or a file written by `mcpjoin list --json`: a path, a word that \
+ends in .json, or - for standard input. `mcpjoin list --json TARGET > pinned.json` pins a server; `mcpjoin diff \
+pinned.json TARGET` compares it later. Two servers are read at the same time, with the same options: a --header goes \
+to both.
 
-Order counts nowhere. Of a schema it is said what has changed in it: a parameter that is required now, a type that is narrower, a \
-value that is gone. Every change is of one class. breaks: a call that was right may be refused now, or its result may lack what \
-was relied on. reads: what a model or a person reads of something that was there has changed, as descriptions, instructions, \
-annotations, defaults, and parameters and values that may be given. adds: something new by itself, as a tool, or a limit that \
-is wider. What differs from release to release without a meaning of its own (the version of the server, that of the protocol, \
-the size of a resource and when it was modified) is noted: shown, and not counted.
+Order does not count. Each change has one class:
+breaks  a call that worked may be rejected now, or its result may lack something
+reads   the text or meaning of an existing item changed: descriptions, instructions, annotations, defaults, optional \
+parameters, allowed values
+adds    a new item, or a wider limit
+Changes without a meaning of their own (the version of the server or protocol, the size and modification time of a \
+resource) are shown but do not count.
 
-The exit code is 0 when nothing has changed that counts, and 1 when something has. A side that cannot be read is told as every \
-failure is, with its own code.
+The exit code is 0 if nothing that counts changed, and 1 otherwise. If one side cannot be read, it is the code of that \
+failure.
 
-With --json the result is one object with old and new (source, protocolVersion, serverInfo), changed, counts of each class, and \
-changes: class, kind, of (server, tool, resource, resourceTemplate or prompt), name, path (a JSON pointer into it; an argument of \
-a prompt by its name), and old and new as far as there is something.";
+With --json the result is one object with old and new (source, protocolVersion, serverInfo), changed, counts of each \
+class, and changes: class, kind, of (server, tool, resource, resourceTemplate or prompt), name, path (a JSON pointer; \
+for an argument of a prompt, its name), and old and new where they exist.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -44,18 +44,17 @@ a prompt by its name), and old and new as far as there is something.";
         `mcpjoin list --json TARGET > pinned.json` writes what a server offers now."
 )]
 pub(crate) struct Diff {
-    /// As in the usage: two of servers (a URL, `demo:`, quic://host:port, tcp://host:port, unix:/path, an entry of a
-    /// configuration or the path of a program) and files of `list --json`; the second may be a COMMAND behind `--`, or the
-    /// entry that --server names
+    /// Two servers (`mcpjoin help targets`) or files of `list --json`. The second may also be a COMMAND after `--`, or
+    /// the entry named by --server
     #[arg(value_name = "SIDE", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// The command of the second server
     #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
     pub(crate) command: Vec<OsString>,
-    /// Counts and shows changes of these classes alone; may be repeated, or several with commas
+    /// Counts and shows only changes of these classes. Repeatable, or separated by commas
     #[arg(long, value_name = "CLASS", value_enum, value_delimiter = ',', hide_possible_values = false)]
     pub(crate) only: Vec<Counted>,
-    /// How many pages a list may have [default: 1000]
+    /// The maximum number of pages of a list [default: 1000]
     #[arg(long, value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
     pub(crate) max_pages: Option<u32>,
     #[command(flatten)]
@@ -67,11 +66,11 @@ pub(crate) struct Diff {
 /// A class of changes that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Counted {
-    /// A call that was right may be refused, or its result lack something
+    /// A call that worked may be rejected, or its result may lack something
     Breaks,
-    /// What is read of something that was there
+    /// The text or meaning of an existing item changed
     Reads,
-    /// Something new, or a limit that is wider
+    /// A new item, or a wider limit
     Adds,
 }
 

@@ -8,6 +8,7 @@ mod bridge;
 mod connect;
 mod diff;
 mod doctor;
+pub(crate) mod pages;
 mod questions;
 mod request;
 mod serve;
@@ -49,7 +50,7 @@ const STYLES: Styles = Styles::styled()
     .valid(AnsiColor::Green.on_default())
     .invalid(AnsiColor::Yellow.on_default());
 
-/// Talks to Model Context Protocol servers, whatever revision they speak.
+/// Connects any MCP client to any MCP server, of any revision: list, call, check, diagnose, bridge.
 #[derive(Debug, Parser)]
 #[command(
     name = "mcpjoin",
@@ -78,7 +79,7 @@ fn after_help() -> String {
          mcpjoin read demo: test://static-text\n  \
          mcpjoin call echo message=hi -- npx -y @modelcontextprotocol/server-everything\n\n\
          Exit codes:\n{}\n\n\
-         `mcpjoin help targets` says how a server is named.",
+         `mcpjoin help targets` shows how to name a server, `mcpjoin help options` the options that all verbs share.",
         exit::TABLE
     )
 }
@@ -87,13 +88,13 @@ fn after_help() -> String {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Verb {
-    /// Judges a server by the specification's own sentences
+    /// Checks a server against the MCP specification
     Validate(Validate),
     /// Lists the tools, resources, resource templates and prompts of a server
     List(List),
-    /// Shows what a server is, and how much it has
+    /// Shows name, version, protocol and capabilities of a server
     Info(Info),
-    /// Says what has changed in what a server offers, and whether that harms anybody
+    /// Shows what changed in what a server offers, and what would break callers
     Diff(Diff),
     /// Finds tools by name in every server of the configuration
     #[command(visible_alias = "grep")]
@@ -104,21 +105,21 @@ pub(crate) enum Verb {
     Call(Call),
     /// Reads a resource of a server
     Read(Read),
-    /// Has a server fill in a prompt, and prints its messages
+    /// Gets a prompt from a server and prints its messages
     Prompt(Prompt),
-    /// Asks a server what a value may be, as far as it is typed
+    /// Asks a server to complete a prompt or resource argument
     Complete(Complete),
-    /// Asks a server whether it answers, and measures how long that takes
+    /// Pings a server and measures the response time
     Ping(Ping),
     /// Opens one session with a server, and runs commands in it
     Shell(Shell),
-    /// Finds out what is wrong with a server, phase by phase
+    /// Finds why a connection does not work, phase by phase
     Doctor(Doctor),
-    /// Logs in to servers over HTTP, and explains why that fails
+    /// Logs in to HTTP servers that require authorization (OAuth 2.1)
     Auth(Auth),
-    /// Joins any client to any server: stdio, HTTP, sockets, QUIC, Orchestra
+    /// Bridges any MCP client to any MCP server: stdio, HTTP, sockets, QUIC, Orchestra
     Bridge(Bridge),
-    /// Shows the configuration, edits it, or writes it in another dialect
+    /// Shows the entries of the configuration, edits them, or writes them in another dialect
     Servers(Servers),
     /// Runs a built-in server on standard input and output, or on a socket
     Serve(Serve),
@@ -126,7 +127,7 @@ pub(crate) enum Verb {
     Completions(Completions),
     /// Prints the manual page of mcpjoin, or of one of its verbs
     Man(Man),
-    /// Explains a verb, or how a server is named (`targets`)
+    /// Explains a verb or a topic: targets, options, quic, orchestra
     Help(Help),
 }
 
@@ -135,7 +136,7 @@ pub(crate) enum Verb {
     after_help = "Examples:\n  mcpjoin help call\n  mcpjoin help servers convert\n  mcpjoin help targets"
 )]
 pub(crate) struct Help {
-    /// A verb, with what stands below it, or `targets`
+    /// A verb with its subcommand, or a topic: targets, options, quic, orchestra
     pub(crate) topic: Vec<String>,
 }
 
@@ -155,7 +156,7 @@ pub(crate) struct Completions {
     mcpjoin man call > ~/.local/share/man/man1/mcpjoin-call.1\n  \
     mcpjoin man servers convert | man -l -")]
 pub(crate) struct Man {
-    /// A verb, with what stands below it
+    /// A verb with its subcommand
     pub(crate) verb: Vec<String>,
 }
 

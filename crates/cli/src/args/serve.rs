@@ -10,12 +10,14 @@ use super::values::size;
 const LONG: &str = "\
 Runs a built-in server on standard input and output, on sockets, or over HTTP
 
-On standard input and output it ends when its input does. With --listen, which may be given more than once, it serves \
-everyone who comes, tells on standard error where it listens, and ends at a signal: calls in progress are finished first, within 12 seconds, and at a second \
-signal not even these. Nothing is encrypted but QUIC, and nobody is asked who they are but with --client-ca, and over HTTP with --auth-issuer: a Unix socket is for your user alone, and a \
-port is for everyone who can reach it. Over QUIC it shows the certificate of --cert; without one it makes a key that lasts as long as it runs, and \
-prints the line with which clients know it. Over HTTP it answers requests for this machine alone: for localhost, 127.0.0.1, \
-[::1] and the host in the address. Clients of 2024-11-05 find it at /sse there.";
+Without --listen it serves one client on standard input and output, and ends when the input ends. With --listen \
+(repeatable) it serves all clients that connect, prints its addresses on standard error, and ends at a signal: calls \
+in progress have 12 seconds to finish; a second signal ends them at once.
+
+There is no authentication unless --client-ca (QUIC) or --auth-issuer (HTTP) is given. Only QUIC is encrypted. A Unix \
+socket is open to your user only, a port to everyone who can reach it. Over QUIC the server shows the certificate of \
+--cert; without it, it creates a key for this run and prints the option with which clients trust it. Over HTTP it \
+answers requests for localhost, 127.0.0.1, [::1] and the host of the address. Clients of 2024-11-05 find it at /sse.";
 
 #[derive(Clone, Debug, Args)]
 #[command(
@@ -31,17 +33,17 @@ prints the line with which clients know it. Over HTTP it answers requests for th
 pub(crate) struct Serve {
     /// Which server
     pub(crate) server: Served,
-    /// Serves on quic://host:port, tcp://host:port, unix:/path, http://host:port/path or sse+http://host:port/sse, which
-    /// names the same service by where clients of 2024-11-05 find it; port 0 is any that is free
+    /// Listens at quic://host:port, tcp://host:port, unix:/path, http://host:port/path or sse+http://host:port/sse (the
+    /// same service as http://, named by its path for clients of 2024-11-05). Port 0 is any free one
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Vec<String>,
-    /// Over QUIC, shows this certificate: PEM, with those between it and its authority behind it. Read for each connection
+    /// The certificate for QUIC: PEM, followed by the intermediate certificates. Read again for each connection
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
-    /// The key of the certificate: PEM, readable for you alone
+    /// The key of the certificate: PEM; must be readable only by you (chmod 600)
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// Over QUIC, lets in only clients with a certificate that the authorities in this file have signed: PEM
+    /// Over QUIC, requires a client certificate signed by an authority in this file: PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca: Option<PathBuf>,
     #[command(flatten)]
@@ -54,6 +56,6 @@ pub(crate) struct Serve {
 /// The servers inside this program.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Served {
-    /// A server with a tool, a resource or a prompt for each thing that the protocol has
+    /// A demonstration server with tools, resources and prompts for each feature of the protocol
     Demo,
 }

@@ -10,61 +10,59 @@ use super::{Configured, Output};
 use crate::config::PROGRAM_NAMES;
 
 const LONG: &str = "\
-Shows the configuration, edits it, or writes it in another dialect
+Shows the entries of the configuration, edits them, or writes them in another dialect
 
-Every file in which an entry would be looked for is shown, in that order, with each entry, the line of each of its values, \
-and why it cannot be used: what is wrong with it, the variables that are not set, or an entry of the same name that comes \
-first. Values of variables and headers are not shown, and nothing is started. The exit code is 2 when a file cannot be used, or \
-an entry that is neither disabled nor behind another of its name; with warnings alone it is 0. On the same faults mcpjoin \
-doctor, which looks for the programs, too, ends with 1.
+Shows every file in which an entry is looked up, in that order, with each entry, the line of each value, and why an \
+entry cannot be used: an error, a missing variable, or an entry of the same name in an earlier file. The values of \
+variables and headers are not shown, and nothing is started. The exit code is 2 if a file cannot be used, or an entry \
+that is neither disabled nor shadowed; with only warnings it is 0. For the same faults `mcpjoin doctor`, which also \
+looks up the programs, exits with 1.
 
-In texts, ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} stand for variables, ${workspaceFolder} and ${userHome} for \
-folders, {file:PATH} of opencode for the text of a file. An input of VS Code, ${input:ID}, is taken from the variable \
-MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default. What envFile names is \
-read for more variables.
+${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} are replaced by variables, ${workspaceFolder} and ${userHome} by \
+folders, {file:PATH} of opencode by the text of a file. An input of VS Code, ${input:ID}, is the variable \
+MCPJOIN_INPUT_ID (the id in capitals, with _ for everything but letters and digits), or its default. envFile names a \
+file with more variables.
 
-A program gets those of your variables alone that programs need to run (see --env-clean), those that env, env_vars and envFile name, and \
-all of them with --inherit-env, or where you name the file (--config).
+A program gets only the variables that programs need to run (see --env-clean), and those that env, env_vars and \
+envFile name. With --inherit-env, or if you name the file with --config, it gets all variables.
 
-A url can also be quic://host:port, with the members pin or ca, and cert with key, which mean what the options of these names \
-do, or tcp://host:port or unix:/path. Beside a url of https:// there can be ca. Files are found from the folder that the \
-configuration is about.
+A url may also be quic://host:port (with pin or ca, and cert with key, as the options of these names), tcp://host:port \
+or unix:/path. An https:// entry may have ca. Relative paths start at the folder of the configuration.
 
-With --json the result is one object with files; each has file, trusted, dialect, problem (of one that cannot be read), warnings and \
-servers; each of these has name, line, trusted, changes (since it was trusted), transport, description, values (what, text, \
-line, and file where that is another one), disabled (the line that says so), \
-shadowedBy, problems and warnings.";
+With --json the result is one object with files: file, trusted, dialect, problem (if it cannot be read), warnings and \
+servers: name, line, trusted, changes (since it was trusted), transport, description, values (what, text, line, and \
+file if it is another one), disabled (the line), shadowedBy, problems and warnings.";
 
 const TRUST: &str = "\
 Trusts the entries in a folder as they are now, and shows them
 
-Configurations in the working directory can be the work of others. Before an entry of such a file is used, the entry is \
-shown as the file has it, and you are asked; without a terminal, the entry is refused. An entry that you have trusted is used \
-without a question until its definition changes: the command, its arguments, variables and directory, the URL, headers \
-and login, the filters of tools, and the values in the files that envFile and {file:PATH} name. Then you are asked again and \
-shown what has changed. The file of the program itself is not part of the definition.
+Configurations in the working directory may come from other people. Before an entry of such a file is used, it is \
+shown as the file has it, and you are asked; without a terminal it is refused. A trusted entry is used without a \
+question until its definition changes: command, arguments, variables and directory; URL, headers and login; tool \
+filters; the values in the files that envFile and {file:PATH} name. Then you are asked again, with the changes. The \
+program file itself is not part of the definition.
 
-Not asked about are files that you name (--config FILE, --mcp-config, FILE#NAME, MCP_CONFIG_PATH), and files in your home and in \
-your folder of configurations.
+There is no question for files that you name (--config FILE, --mcp-config, FILE#NAME, MCP_CONFIG_PATH), and for files \
+in your home folder and your folder of configurations.
 
-What is trusted stands in mcpjoin/trusted.json in your folder of configurations. Secrets stand there as SHA-256 digests \
-alone. A list that is damaged, or that others can write to, trusts nothing. The list of folders of earlier versions, \
-mcpjoin/trusted, is not used.";
+The list is mcpjoin/trusted.json in your folder of configurations. It holds secrets only as SHA-256 digests. If the \
+list is damaged, or writable by others, nothing is trusted. The list of earlier versions, mcpjoin/trusted, is not \
+used.";
 
 const UNTRUST: &str = "\
-Trusts the entries in a folder, and in folders below it, no longer
+Stops trusting the entries in a folder and in the folders below it
 
-The next use of such an entry asks again. The folder itself need not exist any more.";
+The next use of such an entry asks again. The folder does not have to exist.";
 
 const CONVERT: &str = "\
 Writes entries in another dialect, to standard output
 
-Variables are spelled as the other program reads them. In the place of each value of a variable or a header, and of each \
-secret among arguments and in a url, a variable is written, and standard error says which of them have to be set; --values \
-writes all of it as it stands. What the other dialect has no word for is told on standard error, too. No file is changed.
+Variables are written as the other program reads them. Values of variables and headers, and secrets in arguments and \
+URLs, are replaced by variables; standard error lists those that you have to set. --values writes the values \
+themselves. Settings that the other dialect does not have are listed on standard error. No file is changed.
 
-An entry that cannot be converted is left out and told; one that is named is an error. With --json, which is for the dialects \
-in JSON, what is wrong is told as JSON, too: the result is the same.";
+An entry that cannot be converted is left out with a warning; if you named it, that is an error. With --json (for the \
+dialects in JSON) the warnings are JSON, too; the result is the same.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -86,7 +84,7 @@ pub(crate) struct Servers {
 
 #[derive(Debug, Args)]
 pub(crate) struct Shown {
-    /// Shows the entries of these names alone
+    /// Shows only the entries with these names
     #[arg(value_name = "NAME", help_heading = "Arguments")]
     pub(crate) names: Vec<String>,
     #[command(flatten)]
@@ -108,7 +106,7 @@ pub(crate) enum What {
         /// The dialect: mcpServers in JSON, servers of VS Code, mcp of opencode, [[servers]] in TOML, or that of a program
         #[arg(long, value_name = "DIALECT")]
         to: WrittenAs,
-        /// Writes the values of variables and headers, and secrets among arguments, as they stand
+        /// Writes the values of variables and headers, and secrets in arguments, instead of variables
         #[arg(long)]
         values: bool,
         #[command(flatten)]
@@ -122,25 +120,25 @@ pub(crate) enum What {
     /// Trusts the entries in a folder as they are now, and shows them
     #[command(long_about = TRUST, after_help = "Examples:\n  mcpjoin servers trust\n  mcpjoin servers trust ~/work files")]
     Trust {
-        /// The folder; without it, the working directory
+        /// The folder [default: the working directory]
         #[arg(value_name = "DIR", help_heading = "Arguments")]
         folder: Option<PathBuf>,
-        /// The entries of these names alone
+        /// Only the entries with these names
         #[arg(value_name = "NAME", help_heading = "Arguments")]
         names: Vec<String>,
         #[command(flatten)]
         output: Output,
     },
-    /// Trusts the entries in a folder, and in folders below it, no longer
+    /// Stops trusting the entries in a folder and in the folders below it
     #[command(
         long_about = UNTRUST,
         after_help = "Examples:\n  mcpjoin servers untrust\n  mcpjoin servers untrust /"
     )]
     Untrust {
-        /// The folder; without it, the working directory
+        /// The folder [default: the working directory]
         #[arg(value_name = "DIR", help_heading = "Arguments")]
         folder: Option<PathBuf>,
-        /// The entries of these names alone
+        /// Only the entries with these names
         #[arg(value_name = "NAME", help_heading = "Arguments")]
         names: Vec<String>,
         #[command(flatten)]

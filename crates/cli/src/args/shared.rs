@@ -10,8 +10,7 @@ use crate::failure::Failure;
 // The words that are no options. No doc comment: clap would add it to the help of a verb.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Words {
-    /// As in the usage: the server (a URL, `demo:`, quic://host:port, tcp://host:port, unix:/path, an entry of a configuration,
-    /// a program, or a command line in quotes), unless its COMMAND follows `--`, and then what is asked of it
+    /// The server (`mcpjoin help targets`), unless its COMMAND follows `--`; then the operands in the usage
     #[arg(value_name = "OPERAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// The server's command
@@ -38,11 +37,11 @@ pub(crate) struct Output {
     /// Prints the result as one JSON document, and a failure as one JSON object on standard error
     #[arg(long)]
     pub(crate) json: bool,
-    /// Shows the server's standard error and log messages, and what is done about a connection in trouble; twice: also
-    /// what the connection notices, like messages against the specification
+    /// Shows the server's standard error and log messages, and retries; twice: also violations of the protocol that the
+    /// connection notices
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// Shows nothing but results, warnings and failures
+    /// Shows only results, warnings and failures
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// When to use colours; `auto` looks at the terminal, at NO_COLOR and at TERM
@@ -61,19 +60,20 @@ pub(crate) enum When {
 // No doc comment: clap would add it to the help of a verb.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Authorization {
-    /// Over HTTP, lets in only who shows an access token (a JSON Web Token) that this authorization server has given out for
-    /// us: its issuer, to the letter, from which its keys are fetched. Clients are told where to get one (OAuth 2.1, RFC
-    /// 9728). No token goes any further
+    /// Over HTTP, requires an access token (a JSON Web Token) of this authorization server, named exactly by its issuer.
+    /// The keys are fetched from it. Clients are told where to get a token (OAuth 2.1, RFC 9728). Tokens are not
+    /// forwarded
     #[arg(long, value_name = "URL", requires = "listen", help_heading = "Authorization")]
     pub(crate) auth_issuer: Option<String>,
-    /// The URL by which clients know this server: what a token has to be given out for, and a host for which requests are
-    /// answered [default: where it listens]
+    /// The URL by which clients know this server. Tokens must be issued for it, and requests for its host are answered
+    /// [default: where it listens]
     #[arg(long, value_name = "URL", requires = "auth_issuer", help_heading = "Authorization")]
     pub(crate) auth_resource: Option<String>,
-    /// A scope that every request needs. May be given more than once
+    /// A scope that every request needs. Repeatable
     #[arg(long, value_name = "SCOPE", requires = "auth_issuer", help_heading = "Authorization")]
     pub(crate) auth_scope: Vec<String>,
-    /// Trusts the authorities in this file, too, when the keys of the authorization server are fetched. Certificates in PEM
+    /// Trusts the authorities in this file, too, when it fetches the keys of the authorization server. Certificates in
+    /// PEM
     #[arg(long, value_name = "FILE", requires = "auth_issuer", help_heading = "Authorization")]
     pub(crate) auth_ca: Option<PathBuf>,
 }

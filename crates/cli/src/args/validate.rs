@@ -11,52 +11,49 @@ use super::values::duration;
 use super::{Connect, Output};
 
 const LONG: &str = "\
-Judges servers by the specification's own sentences
+Checks a server, or a client, against the MCP specification
 
-A server is started several times: for a session in each era that it speaks, for each version of the legacy era, and \
-for lines that are no messages. One that is reached over HTTP is asked in as many sessions, and beside that without \
-headers, with wrong ones, as a page of another origin would ask it, and in sessions that have ended; one that wants a token \
-also as somebody who has none, who is told how it wants one and no more. No tool is called, \
-no listed resource read, no listed prompt filled in, unless --call or --read-only-tools say so. Rules that need what the \
-server does not declare are skipped, and the report says why.
+A server is started several times: once for each revision that it speaks, and once for invalid messages. Over HTTP it \
+is tested in as many sessions, and also without headers, with wrong headers, with the origin of another page, and in \
+ended sessions. If it requires a token, only its responses without one are checked. No tool is called, no resource \
+read and no prompt filled in unless --call or --read-only-tools is given. Rules about features that the server does \
+not declare are skipped.
 
-A MUST that is broken makes the exit code 1; a SHOULD does so with --strict; advice never does; nor does what the \
-baseline has. An answer that takes longer than --timeout (here 10s by default) is not waited for.
+The exit code is 1 if a MUST is broken; with --strict also for a SHOULD; never for advice or for findings in the \
+baseline. --timeout limits each response (here 10s by default).
 
-More servers than one are looked at four at a time: after a URL, `demo:` or FILE#NAME more of them may follow, --also \
-names one more by one word, and --config FILE without any server means every entry of that file. There is one document \
-then, a server that cannot be reached hides none of the others, and the exit code is the largest of theirs.
+Several servers are checked four at a time: TARGET... after a URL, `demo:` or FILE#NAME, --also TARGET, or --config \
+FILE without a target for all entries of the file. There is one report, an unreachable server hides none of the \
+others, and the exit code is the highest of all.
 
 With --format json (or --json) the result is one object:
-  command, runs   what was started, and each run's name and protocolVersion
-  ran, passed, failed, skipped   numbers of rules; with --baseline also known, of those that failed
-  rules           one object for each rule: rule, chapter, level, sentence, address, outcome (passed, failed or \
-skipped), why (of one that was skipped), and findings (of one that failed): problem, run, protocolVersion, level, \
-address, count (how often, with other ids), fingerprint (the same each time, as long as nothing changes), the lines sent and received (over HTTP, the \
-beginning of the request and of the response), where there are any, cut after 4096 characters, and, with --baseline, \
-known. Of more than 500 such places leftOut says how many are not there
-  calls           with --call: tool, problem and listed, of each call that shows less than it was meant to
-  clients         with --compatibility: tools and tokens, how many there are, and clients, one object for each: client, \
-usable, and findings: tool, problem, consequence, source and seen (where and when that was seen)
-  openers         with --eras, in place of all that: one object for each opener: method, protocolVersion, opens, \
-answer (version, versions, result, refused, unreadable, lost, closed or silent), elapsedMs, and what came: version, \
+command, runs   the command or URL, and each run's name and protocolVersion
+ran, passed, failed, skipped   numbers of rules; with --baseline also known: failed rules without new findings
+rules           for each rule: rule, chapter, level, sentence, address, outcome (passed, failed or skipped), why (if \
+skipped), findings (if failed): problem, run, protocolVersion, level, address, count, fingerprint (the same in each \
+run), sent and received (up to 4096 characters; over HTTP the beginning of request and response), and with --baseline \
+known. leftOut: the number of findings beyond 500
+calls           with --call: tool, problem and listed, of each call that did not show what it should
+clients         with --compatibility: tools and tokens (numbers), and clients: client, usable, and findings: tool, \
+problem, consequence, source and seen (the page and its date)
+openers         with --eras, instead of all that: for each opening request: method, protocolVersion, opens, answer \
+(version, versions, result, refused, unreadable, lost, closed or silent), elapsedMs, and what was received: version, \
 versions, code, message
-  error           where nobody was let in without a token: the rules of authorization are judged, and no others
-  baseline        with --baseline: file, and stale, the findings that it has and nobody finds any more
-Of several servers it is an object with servers, an array of these objects: each with server, its name, and, in place \
-of runs and rules, error where it was not judged.
+error           if every request without a token was rejected: only the rules of authorization were checked
+baseline        with --baseline: file, and stale: its findings that were not found again
+For several servers it is an object with servers: an array of these objects, each with server (its name), and error \
+instead of runs and rules if it was not checked.
 
-With --client it is a client that is judged, by the rules that bind clients: `mcpjoin validate --client` is what the client \
-is to start as its server, and serves it what `demo:` has, or, with --listen, what it is to connect to. It ends when the client \
-has left (over HTTP, when there has been no connection for 5s, or when the command after -- has ended, in whose words {url} is our \
-address), after --for, or at a signal, which is what the exit code says then; what was seen is told all the same. Beside its \
-server's own questions a client of the legacy era gets pings, a request and notifications that nobody knows, cancellations \
-that are late or malformed, a question for its roots, and questions for its model that it has to refuse. Lists have one more \
-page than they need, and over HTTP every other answer comes on a stream. On standard input and output the report goes \
-to standard error, if there is no --report.
+With --client a client is checked: configure `mcpjoin validate --client` as its server, or use --listen and give the \
+client the address. It serves the tools of `demo:`. The run ends when the client disconnects (over HTTP: after 5s \
+without a connection, or when the command after -- has exited; {url} in that command is the address), after --for, or \
+at a signal. In the older protocol the client also receives pings, an unknown request, unknown notifications, late and \
+malformed cancellations, a request for its roots, and sampling requests that it must reject. Lists have an extra page, \
+and over HTTP every other response is a stream. On standard input and output the report is written to standard error \
+unless --report is given.
 
-With --format sarif it is SARIF 2.1.0, where a MUST is an error, a SHOULD a warning and advice a note; with --format \
-junit it is JUnit's XML, with a suite for each chapter and a case for each rule.";
+--format sarif writes SARIF 2.1.0: a MUST is an error, a SHOULD a warning, advice a note. --format junit writes JUnit \
+XML: a suite for each chapter, a case for each rule.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -77,60 +74,58 @@ junit it is JUnit's XML, with a suite for each chapter and a case for each rule.
         mcpjoin validate --client --report client.txt\n  \
         mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}\n  \
         mcpjoin validate --rules\n\n\
-        Options stand before the server's command: what follows its first word is its own."
+        Options must come before the server's command; everything after its first word is passed to it."
 )]
 pub(crate) struct Validate {
-    /// The server: a URL, `demo:`, tcp://host:port, unix:/path, an entry of a configuration, or a command and its
-    /// arguments. After a URL, `demo:` or FILE#NAME more of them may follow
+    /// The servers: a URL, `demo:`, an entry of a configuration, or a command and its arguments (`mcpjoin help targets`).
+    /// After a URL, `demo:` or FILE#NAME more of them may follow
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
-    /// One more server, named by one word: as TARGET. May be given more than once
+    /// Also checks this server: one word, as TARGET. Repeatable
     #[arg(long, value_name = "TARGET")]
     pub(crate) also: Vec<OsString>,
-    /// Applies this rule, or the rules of this chapter, and no other; may be repeated
+    /// Applies only this rule, or the rules of this chapter. Repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) rule: Vec<String>,
-    /// Leaves out this rule, or the rules of this chapter; may be repeated
+    /// Skips this rule, or the rules of this chapter. Repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) skip: Vec<String>,
-    /// Puts the server under stress as well: many requests at once, a reader that waits, a request of 1 MiB, the end of its
-    /// input at bad moments, a signal. Over HTTP: many requests at once, answers that are read late and slowly, requests that
-    /// are given up, broken off or sent in pieces, many sessions, a stream that is cut and resumed
+    /// Also runs stress tests. On stdio: many requests at once, slow reading, a request of 1 MiB, the end of input at bad
+    /// moments, a signal. Over HTTP: many requests at once, slow and late reading, aborted and fragmented requests, many
+    /// sessions, an interrupted and resumed stream
     #[arg(long, conflicts_with_all = ["eras", "client"])]
     pub(crate) resilience: bool,
-    /// Lets a SHOULD that is broken count as a fault
+    /// Also exits with 1 if a SHOULD is broken
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Also calls this tool, with these arguments (a JSON object; without them none), once in each era; may be repeated. A
-    /// tool that the server does not list, and a call that it refuses, are told; with one that no server lists the exit
-    /// code is 2
+    /// Also calls this tool, once in each era, with these arguments: a JSON object. Repeatable. A tool that the server
+    /// does not list, and a rejected call, are shown; if no server lists the tool, the exit code is 2
     #[arg(long, value_name = "TOOL[=JSON]", value_parser = call)]
     pub(crate) call: Vec<ToolCall>,
-    /// Also calls tools that say that they only read (`readOnlyHint`), reads listed resources, and has prompts filled in
-    /// that need no argument: twenty of each at most, in each era; some a few times more, for what can only be seen so. A
-    /// tool that must have arguments is called without them, which it has to refuse. It is the server that says what only
-    /// reads: mind whose it is
+    /// Also calls read-only tools, reads resources and gets prompts. Read-only are the tools marked `readOnlyHint`; used
+    /// are listed resources and prompts without required arguments; up to twenty of each in each era, some of them
+    /// several times. Tools with required arguments are called without them and must reject that. The server decides what
+    /// it marks as read-only: use this with servers that you trust
     #[arg(long)]
     pub(crate) read_only_tools: bool,
-    /// Also shows which tools well-known clients would leave out, rename or refuse, and where that is known from: by the
-    /// length and the letters of names, by schemas, by how many there are. No fault by itself
+    /// Also shows which tools well-known clients would omit, rename or reject. Names, schemas and the number of tools are
+    /// compared with the limits of each client, with the source of each limit. Does not change the exit code
     #[arg(long, conflicts_with = "client")]
     pub(crate) compatibility: bool,
-    /// Takes the findings in this file for known: they are told, and are no faults. What is found no longer is told, too
+    /// Findings in this file are known: they are counted but are not faults. Entries that were not found again are shown
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Writes what is found to the baseline, so that all of it is known from then on, and takes out what is found no
-    /// longer; a file that is not there is made
+    /// Writes all findings to the baseline; removes those that were not found again. Creates a missing file
     #[arg(long, requires = "baseline")]
     pub(crate) update_baseline: bool,
-    /// Shows how the server opens, and judges nothing: what it makes of `server/discover` and of `initialize` with every
-    /// version, with one that does not exist, without one, and of a request with nothing before it
+    /// Only shows which opening requests the server accepts. Sent are `server/discover`, `initialize` with each version,
+    /// an unknown one and none, and a request without either
     #[arg(long, conflicts_with_all = ["rule", "skip", "strict", "baseline", "rules", "call", "read_only_tools", "compatibility"])]
     pub(crate) eras: bool,
-    /// Prints the rules, with their addresses, and looks at no server
+    /// Prints the rules and their addresses; connects to no server
     #[arg(long, conflicts_with_all = ["baseline", "strict", "call", "read_only_tools", "compatibility"])]
     pub(crate) rules: bool,
-    /// How the report is written [default: text]
+    /// The format of the report [default: text]
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = false, conflicts_with = "json")]
     pub(crate) format: Option<Format>,
     #[command(flatten)]
@@ -145,26 +140,26 @@ pub(crate) struct Validate {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Clients")]
 pub(crate) struct ClientLook {
-    /// Judges a client: this is the server that it connects to, on standard input and output or with --listen
+    /// Checks a client: this process is its server. On standard input and output, or with --listen
     #[arg(long, conflicts_with_all = ["also", "baseline", "eras", "call", "read_only_tools"])]
     pub(crate) client: bool,
-    /// Waits for clients there, http://host:port/path, until they have left; port 0 is any that is free
-    #[arg(long, value_name = "ADDRESS", requires = "client")]
+    /// Waits for clients at http://host:port/path until they disconnect. Port 0 is any free one
+    #[arg(long, value_name = "ADDRESS", requires = "client", hide_short_help = true)]
     pub(crate) listen: Option<String>,
-    /// Looks for so long, whoever has left: seconds, or with ms, s, m, h
-    #[arg(long = "for", value_name = "TIME", requires = "client", value_parser = duration)]
+    /// Runs for this time, even if the client disconnects: seconds, or with ms, s, m, h
+    #[arg(long = "for", value_name = "TIME", requires = "client", value_parser = duration, hide_short_help = true)]
     pub(crate) during: Option<Duration>,
-    /// Writes the report to this file, and not to standard output (on stdio: to standard error); `{pid}` stands for the
+    /// Writes the report to this file instead of standard output (on stdio: standard error). `{pid}` is replaced by the
     /// id of this process
-    #[arg(long, value_name = "FILE", requires = "client")]
+    #[arg(long, value_name = "FILE", requires = "client", hide_short_help = true)]
     pub(crate) report: Option<PathBuf>,
-    /// Answers initialize with a version that does not exist, at which a client is to leave; in the modern era refuses each
-    /// request because of its version
-    #[arg(long, requires = "client")]
+    /// Answers initialize with a version that does not exist, after which a client should disconnect; in the modern era
+    /// rejects the version of each request
+    #[arg(long, requires = "client", hide_short_help = true)]
     pub(crate) refuse_version: bool,
-    /// Does what a server may do and a client is to bear: refuses one cursor of a list, and over HTTP one call because of its
-    /// headers, and loses one session. What the client has wanted may fail then
-    #[arg(long, requires = "client", conflicts_with = "refuse_version")]
+    /// Does what a client must tolerate: rejects a cursor of a list, loses a session, and over HTTP rejects a call
+    /// because of its headers. The work of the client may fail
+    #[arg(long, requires = "client", conflicts_with = "refuse_version", hide_short_help = true)]
     pub(crate) disturb: bool,
 }
 
@@ -184,7 +179,7 @@ fn call(word: &str) -> Result<ToolCall, String> {
     let arguments = arguments.map(|json| match Raw::parse(json.to_owned()) {
         Ok(raw) if raw.kind() == Kind::Object => Ok(raw),
         Ok(_) => Err("the arguments must be a JSON object: TOOL={\"name\": ...}".to_owned()),
-        Err(error) => Err(format!("the arguments are no JSON: {error}")),
+        Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
     });
     Ok(ToolCall { tool: tool.to_owned(), arguments: arguments.transpose()? })
 }
@@ -194,7 +189,7 @@ fn call(word: &str) -> Result<ToolCall, String> {
 pub(crate) enum Format {
     /// For a person
     Text,
-    /// As --json
+    /// The same as --json
     Json,
     /// SARIF 2.1.0, for code scanning
     Sarif,

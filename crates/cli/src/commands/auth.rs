@@ -38,10 +38,9 @@ pub(crate) fn run(ui: &Ui, args: Auth) -> Result<Exit, Failure> {
 /// The folder of stored logins. There is none if the system does not say where the user's files are.
 fn folder() -> Result<std::path::PathBuf, Failure> {
     logins_folder().ok_or_else(|| {
-        let problem =
-            "there is no place to store logins: neither MCPJOIN_AUTH_DIR nor HOME is an absolute path";
+        let problem = "no folder for logins: neither MCPJOIN_AUTH_DIR nor HOME is an absolute path";
         Failure::new("E_AUTH_STORE", Exit::Usage, Phase::Authorize, problem)
-            .hint("set MCPJOIN_AUTH_DIR to a folder for them")
+            .hint("set MCPJOIN_AUTH_DIR to a folder")
     })
 }
 
@@ -72,10 +71,10 @@ fn with_access(
     }
     let target = target_of(ui, "auth", connect, words, false)?;
     let not_http = |name: &str| {
-        let problem = format!("auth is for servers over HTTP, and {name} is none");
+        let problem = format!("auth is for HTTP servers, and {name} is not one");
         Failure::usage(
             problem,
-            "name a URL of http:// or https://, or an entry with one (mcpjoin servers shows them)",
+            "use an http:// or https:// URL, or an entry with one (mcpjoin servers shows them)",
         )
     };
     if !matches!(target, Target::Http(_) | Target::Entry(_)) {
@@ -86,7 +85,7 @@ fn with_access(
         None => {
             let mut failure = not_http(&plan.shown);
             if let Some(no_entry) = plan.endpoint.no_entry() {
-                failure.message = format!("{}, and it is no URL of http:// or https://", no_entry.said);
+                failure.message = format!("{}, and it is not an http:// or https:// URL", no_entry.said);
             }
             ui.failure(&failure);
             failure.exit
@@ -119,9 +118,9 @@ async fn run_until(
         failure.exit
     };
     let late = || {
-        let problem = format!("it was not done within {}", seconds(within));
+        let problem = format!("not finished within {}", seconds(within));
         Failure::new("E_TIMEOUT", Exit::Connection, Phase::Authorize, problem)
-            .hint("do it again, and give it more time with --timeout 20m")
+            .hint("try again with more time: --timeout 20m")
     };
     // A signal drops the work, which frees its port.
     match signals.until(timeout(within, work)).await {

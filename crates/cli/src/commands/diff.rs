@@ -43,12 +43,12 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
     if targets.is_empty()
         && let Some(option) = connect.given().next().or_else(|| max_pages.map(|_| "--max-pages"))
     {
-        let problem = format!("{option} is for a server, and both sides are files");
+        let problem = format!("{option} applies to servers, but both sides are files");
         return Err(Failure::usage(problem, format!("leave out {option}")));
     }
     if targets.len() == 2 && connect.trace.is_some() {
-        let problem = "--trace writes down what crosses to one server, and there are two";
-        let hint = "leave out --trace, or write one of them down: mcpjoin list --json TARGET > old.json";
+        let problem = "--trace records one server, but there are two";
+        let hint = "leave out --trace, or save one side first: mcpjoin list --json TARGET > old.json";
         return Err(Failure::usage(problem, hint));
     }
     let [old, new] = match sides {
@@ -119,7 +119,7 @@ async fn compare(ui: &Ui, old: Snapshot, new: Snapshot, only: Vec<Counted>) -> E
     let found = spawn_blocking(move || Comparison::between(old, new, only)).await;
     let Ok(found) = found else {
         let failure = Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "the comparison was lost")
-            .hint("this is a fault of mcpjoin: tell its authors");
+            .hint("this is a fault of mcpjoin: report it to its authors");
         ui.failure(&failure);
         return failure.exit;
     };

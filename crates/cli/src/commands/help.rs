@@ -1,12 +1,14 @@
 //! `mcpjoin help`, `mcpjoin completions` and `mcpjoin man`: what the declarations of the arguments say, for people and
 //! shells.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
-use clap::{CommandFactory, Parser};
+use clap::{Command, CommandFactory};
 use clap_mangen::Man as Page;
 
 use super::written;
+use crate::args::pages::{self, Extent, Topic};
 use crate::args::{Cli, Completions, Help, Man};
 use crate::command_line::verb_meant;
 use crate::completion;
@@ -20,6 +22,11 @@ pub(crate) fn help(args: &Help) -> Exit {
     let ui = Ui::plain();
     if args.topic == ["targets"] {
         return written(&ui, ui.page(&targets()));
+    }
+    if let [topic] = &args.topic[..]
+        && let Some(topic) = Topic::named(topic)
+    {
+        return written(&ui, ui.result(&topic.page()));
     }
     // The text of `VERB --help`.
     let mut root = Cli::command();
@@ -41,19 +48,16 @@ pub(crate) fn help(args: &Help) -> Exit {
         };
         command = below;
     }
-    let words = ["mcpjoin"].into_iter().chain(args.topic.iter().map(String::as_str)).chain(["--help"]);
-    match Cli::try_parse_from(words) {
-        Ok(_) => Exit::Done,
-        Err(help) => written(&ui, ui.clap(&help)),
-    }
+    let page = pages::verb_page(&args.topic, Extent::Long).unwrap_or_default();
+    written(&ui, ui.result(&page))
 }
 
 /// The page `mcpjoin help targets`.
 fn targets() -> String {
     let mut out = format!(
-        "{HEADING}How a server is named{HEADING:#}\n\n  \
+        "{HEADING}How to name a server{HEADING:#}\n\n  \
          mcpjoin VERB [OPTIONS] TARGET [OPERANDS]              TARGET is one word\n  \
-         mcpjoin VERB [OPTIONS] [OPERANDS] -- COMMAND ARG...   what follows -- is the server's command\n  \
+         mcpjoin VERB [OPTIONS] [OPERANDS] -- COMMAND ARG...   the server's command follows --\n  \
          mcpjoin list [OPTIONS] COMMAND ARG...                 a verb without operands needs no --\n\n"
     );
     let width = TARGETS.iter().map(|(form, _)| form.len()).max().unwrap_or_default();
@@ -61,11 +65,11 @@ fn targets() -> String {
         let _ = writeln!(out, "  {NAME}{form:<width$}{NAME:#}  {meaning}");
     }
     out.push_str(
-        "\nOptions stand before a COMMAND: everything after its first word is passed to it. With any other TARGET they\n\
+        "\nOptions come before a COMMAND: everything after its first word is passed to it. With any other TARGET they\n\
          may stand anywhere, also before the verb.\n\
-         validate and bridge --listen orchestra://... take several servers: after a URL, demo: or FILE#NAME more of\n\
-         them may follow, and --also TARGET names one more by one word. validate --config FILE alone means\n\
-         every entry of the file.\n",
+         validate and bridge --listen orchestra://... take several servers: more may follow a URL, demo: or\n\
+         FILE#NAME, and --also TARGET adds one. validate --config FILE without a target checks every entry of\n\
+         the file.\n",
     );
     out
 }
@@ -86,18 +90,16 @@ pub(crate) fn completions(args: &Completions) -> Exit {
 /// Prints a manual page.
 pub(crate) fn man(args: &Man) -> Exit {
     let ui = Ui::plain();
-    let mut all = Cli::command();
-    // Gives each verb its full name, which is the name of its page: `mcpjoin-call`.
-    all.build();
-    let below = args.verb.iter().try_fold(&all, |command, verb| command.find_subcommand(verb));
-    let Some(command) = below.cloned() else {
+    let topic = if let [name] = &args.verb[..] { Topic::named(name) } else { None };
+    let command = topic.map_or_else(|| pages::verb(&args.verb, Extent::Long), |topic| Some(topic.command()));
+    let Some(command) = command else {
         let words: Vec<String> = args.verb.iter().map(|word| shown(word.as_ref())).collect();
         let failure = Failure::usage(format!("there is no verb {}", words.join(" ")), "mcpjoin help");
         ui.failure(&failure);
         return failure.exit;
     };
     let mut page = Vec::new();
-    match Page::new(command).render(&mut page) {
+    match man_page(command, topic, &mut page) {
         Ok(()) => written(&ui, ui.data(&String::from_utf8_lossy(&page))),
         Err(error) => {
             let failure = Failure::system(Phase::Output, &error);
@@ -105,4 +107,39 @@ pub(crate) fn man(args: &Man) -> Exit {
             failure.exit
         }
     }
+}
+
+/// A manual page in the order of the help: examples before options.
+fn man_page(command: Command, topic: Option<Topic>, out: &mut Vec<u8>) -> io::Result<()> {
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let has_verbs = command.has_subcommands();
+    let command = match topic {
+        Some(topic) => command.name(topic.man_name()).display_name(topic.man_name()),
+        None => command,
+    };
+    let page =
+        Page::new(command.after_help(None::<&str>)).source(concat!("mcpjoin ", env!("CARGO_PKG_VERSION")));
+    page.render_title(out)?;
+    page.render_name_section(out)?;
+    if topic.is_none() {
+        page.render_synopsis_section(out)?;
+        page.render_description_section(out)?;
+    }
+    if !examples.is_empty() {
+        writeln!(out, ".SH EXAMPLES\n.nf")?;
+        let text = examples.strip_prefix("Examples:\n").unwrap_or(&examples);
+        for line in text.lines() {
+            // A dot or a quote at the beginning of a line would be a command of roff.
+            writeln!(out, "\\&{}", line.replace('\\', "\\\\").replace('-', "\\-"))?;
+        }
+        writeln!(out, ".fi")?;
+    }
+    page.render_options_section(out)?;
+    if has_verbs {
+        page.render_subcommands_section(out)?;
+    }
+    writeln!(
+        out,
+        ".SH \"SEE ALSO\"\nmcpjoin man options, mcpjoin man quic, mcpjoin man orchestra, mcpjoin help targets"
+    )
 }

@@ -41,7 +41,7 @@ pub(super) enum Address {
 impl Address {
     pub(super) fn parse(word: &str) -> Result<Self, Failure> {
         let wrong = |problem: String| {
-            Failure::usage(format!("{} is no address to listen on", shown(word.as_ref())), problem)
+            Failure::usage(format!("{} is not an address to listen on", shown(word.as_ref())), problem)
         };
         let Some((scheme, rest)) = word.split_once("://") else {
             return match url_meant(word) {
@@ -59,14 +59,12 @@ impl Address {
                 }
                 match (scheme, path) {
                     ("http", "sse" | "messages") => {
-                        Err(wrong("write another path: clients of 2024-11-05 are served at this one".into()))
+                        Err(wrong("use another path: this one is for clients of 2024-11-05".into()))
                     }
                     ("http", _) => Ok(Self::Http { url: format!("http://{rest}"), sse_path: None }),
-                    (_, "mcp" | "messages") => {
-                        Err(wrong("write another path: something else is served at this one".into()))
-                    }
+                    (_, "mcp" | "messages") => Err(wrong("use another path: this one is in use".into())),
                     _ if path.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace()) => {
-                        Err(wrong("a path has no query, no fragment and no spaces".into()))
+                        Err(wrong("a path cannot have a query, a fragment or spaces".into()))
                     }
                     _ => {
                         let path = if path.is_empty() { "sse" } else { path };
@@ -227,7 +225,7 @@ impl Open {
         let shows = if asks { " --cert FILE --key FILE" } else { "" };
         let known_by = pin.map(|pin| {
             format!(
-                "its key lasts as long as it runs: mcpjoin list --pin {pin}{shows} {}",
+                "the key changes with every start; clients use: mcpjoin list --pin {pin}{shows} {}",
                 listener.address()
             )
         });
@@ -320,10 +318,10 @@ async fn fetch_keys(ui: Ui, issuer: Option<(ResourceServer, String)>) -> Infalli
             error => error.to_string(),
         };
         let trust =
-            if why.contains("certificate") { " (--auth-ca FILE trusts one more authority)" } else { "" };
+            if why.contains("certificate") { " (--auth-ca FILE trusts another authority)" } else { "" };
         ui.warning(&format!(
-            "the authorization server {issuer} cannot be used: {why}{trust}. Until it can, nobody is let in: who shows a token of it \
-             gets 503, and who shows none gets 401. It is asked again when a token comes"
+            "the authorization server {issuer} cannot be used: {why}{trust}. Until it can, requests with a token get 503, and \
+             requests without one 401. It is tried again with the next token"
         ));
     }
     pending().await
@@ -386,8 +384,8 @@ impl Listening {
     ) -> Result<Self, Failure> {
         if authorization.auth_issuer.is_some() && !addresses.iter().all(Address::is_http) {
             return Err(Failure::usage(
-                "--auth-issuer is for clients over HTTP, and others would be let in without a token",
-                "--listen http://host:port/path alone, and another mcpjoin for the other addresses",
+                "--auth-issuer works only over HTTP; clients at the other addresses would need no token",
+                "only --listen http://host:port/path; start another mcpjoin for the other addresses",
             ));
         }
         let mut open = Vec::new();
@@ -403,29 +401,29 @@ impl Listening {
         for open in &self.0 {
             match open.audience() {
                 Audience::Everyone { encrypted: false } => {
-                    warning = Some("nobody is asked who they are, and nothing is encrypted");
+                    warning = Some("there is no authentication and no encryption");
                 }
                 Audience::Everyone { encrypted: true } => {
-                    warning = warning.or(Some("nobody is asked who they are"));
+                    warning = warning.or(Some("there is no authentication"));
                 }
                 Audience::TokenHolders | Audience::Local => {}
             }
         }
         if self.0.iter().any(|open| matches!(open.audience(), Audience::TokenHolders)) {
-            ui.warning("nothing is encrypted: whoever is on the way can take the tokens; put something before it that speaks https");
+            ui.warning("no encryption: tokens can be read in transit; put an https proxy in front of it");
         }
         if let Some(warning) = warning {
-            ui.warning(&format!("whoever can reach this port can use this server: {warning}"));
+            ui.warning(&format!("everyone who can reach this port can use this server: {warning}"));
         }
         for open in &self.0 {
             ui.note(&format!("listening on {}", visible::line(&open.address())));
             if let Some(TokenIssuer { server, issuer }) = open.asked() {
                 let (issuer, resource) = (visible::line(issuer), visible::line(server.resource()));
-                ui.note(&format!("asks for tokens of {issuer} for {resource}"));
+                ui.note(&format!("requires tokens of {issuer} for {resource}"));
                 if let Some(port) = open.other_port() {
                     ui.warning(&format!(
-                        "{resource} is not where this listens, which is port {port}: a client that comes here is told to ask for \
-                         tokens for another address, and goes no further, unless something there leads to this port"
+                        "{resource} is not this address (port {port}): clients are sent to that address for tokens, which works only \
+                         if a proxy there forwards to this port"
                     ));
                 }
             }
@@ -505,11 +503,11 @@ mod tests {
             ("http://localhost", "write http://host:port/path"),
             ("sse+http://localhost", "write sse+http://host:port/path"),
             ("http://me:hunter2@localhost:1/", "with nothing before the host"),
-            ("http://localhost:1/sse", "write another path"),
-            ("http://localhost:1/messages", "write another path"),
-            ("sse+http://localhost:1/mcp", "write another path"),
-            ("sse+http://localhost:1/messages", "write another path"),
-            ("sse+http://localhost:1/a?b", "no query"),
+            ("http://localhost:1/sse", "use another path"),
+            ("http://localhost:1/messages", "use another path"),
+            ("sse+http://localhost:1/mcp", "use another path"),
+            ("sse+http://localhost:1/messages", "use another path"),
+            ("sse+http://localhost:1/a?b", "cannot have a query"),
             ("https://localhost:1", "http://host:port/path or sse+http://host:port/sse"),
             ("localhost:1", "--listen http://localhost:1/mcp"),
             ("quic://localhost:1/x", "quic://host:port"),

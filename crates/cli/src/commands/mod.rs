@@ -37,7 +37,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use self::bridge::Typed;
-use crate::args::{AuthWhat, Cli, Configured, Connect, Output, Verb, What, When, Words};
+use crate::args::{AuthWhat, Cli, Configured, Connect, Output, Verb, What, When, Words, pages};
 use crate::command_line;
 use crate::completion;
 use crate::config;
@@ -175,7 +175,9 @@ fn joined(mut object: Value, other: Value) -> Value {
 fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
     let ui = Ui::plain();
     if !error.use_stderr() {
-        return written(&ui, ui.clap(&error));
+        let words = argv.iter().skip(1).filter_map(|word| word.to_str());
+        let page = (error.kind() == ErrorKind::DisplayHelp).then(|| pages::requested(words)).flatten();
+        return written(&ui, page.map_or_else(|| ui.clap(&error), |page| ui.result(&page)));
     }
     if let Some(failure) = command_line::answer(argv, error.kind()) {
         return report_refused(argv, &failure);

@@ -45,14 +45,14 @@ fn misplaced(args: &Serve) -> Option<Failure> {
     }
     let options = [("--cert", args.cert.is_some()), ("--client-ca", args.client_ca.is_some())];
     let (option, _) = options.into_iter().find(|(_, given)| *given)?;
-    let problem = format!("{option} is for clients over QUIC");
+    let problem = format!("{option} works only over QUIC");
     Some(Failure::usage(problem, "--listen quic://host:port, or leave it out"))
 }
 
 pub(super) fn demo_server(limits: Limits) -> Result<Server, Failure> {
     demo::server(limits).map_err(|error| {
         Failure::new("E_DEMO", Exit::Usage, Phase::Serve, error.to_string())
-            .hint("tell the authors of mcpjoin")
+            .hint("report it to the authors of mcpjoin")
     })
 }
 
@@ -88,9 +88,10 @@ pub(super) fn client_failure(cause: &CloseCause) -> Option<Failure> {
     match cause {
         CloseCause::Local => None,
         CloseCause::Link(end) if end.kind.is_closed() => None,
-        CloseCause::Link(_) => {
-            Some(Failure::closed(cause, Phase::Serve).hint("look at what standard input and output lead to"))
-        }
+        CloseCause::Link(_) => Some(
+            Failure::closed(cause, Phase::Serve)
+                .hint("check what standard input and output are connected to"),
+        ),
         cause => Some(Failure::closed(cause, Phase::Serve)),
     }
 }

@@ -5,6 +5,7 @@ mod calls;
 mod client;
 mod compatibility;
 mod examine;
+mod findings;
 mod json;
 mod junit;
 mod openers;
@@ -17,6 +18,7 @@ use mcpjoin_rules::{Chapter, Level, Selection, rules};
 use self::baseline::Baseline;
 use self::examine::Options;
 use self::report::{Document, Examination, RuleResults, Server};
+use self::text::Extent;
 use super::{refuse_orchestrator, refuse_trace, targets_of, written};
 use crate::args::{Format, Validate};
 use crate::config;
@@ -41,8 +43,8 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
     }
     if matches!(args.form(), Format::Sarif | Format::Junit) {
         let problem = match (args.eras, args.compatibility) {
-            (true, _) => "--eras shows a table and judges nothing: it is printed as text or as JSON",
-            (_, true) => "--compatibility shows a table: it is printed as text or as JSON",
+            (true, _) => "--eras prints a table, as text or JSON only",
+            (_, true) => "--compatibility prints a table, as text or JSON only",
             _ => "",
         };
         if !problem.is_empty() {
@@ -92,14 +94,14 @@ fn select(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Selected, Failu
 /// Prints the rules. Examines no server.
 fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure> {
     if !args.words.is_empty() || !args.also.is_empty() || args.connect.server.is_some() {
-        return Err(Failure::usage("--rules looks at no server", "mcpjoin validate --rules"));
+        return Err(Failure::usage("--rules takes no server", "mcpjoin validate --rules"));
     }
     let selected = rules().filter(|rule| selection.has(rule));
     let text = match args.form() {
         Format::Text => text::book(selected),
         Format::Json => json::book(selected),
         Format::Sarif | Format::Junit => {
-            let problem = "--rules is printed as text or as JSON";
+            let problem = "--rules prints text or JSON only";
             return Err(Failure::usage(problem, "mcpjoin validate --rules --json"));
         }
     };
@@ -128,7 +130,9 @@ async fn print_report(ui: &Ui, args: &Validate, mut document: Document, baseline
     let exit =
         document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
     let is_page = args.form() == Format::Text;
-    let outcome = ui.aside(move |ui| if is_page { ui.page(&text) } else { ui.result(&text) }).await;
+    let outcome = ui
+        .aside(move |ui| if is_page { ui.page_except(&text, findings::is_message) } else { ui.result(&text) })
+        .await;
     match (written(ui, outcome), unwritten) {
         (Exit::Done, Some(exit)) => exit,
         (Exit::Done, None) => {
@@ -164,7 +168,14 @@ fn warn_calls(ui: &Ui, document: &Document) -> Option<Exit> {
 /// The report in the selected format.
 fn render(ui: &Ui, args: &Validate, document: &Document) -> String {
     match args.form() {
-        Format::Text => text::document(ui, document, ui.verbosity() > 0),
+        Format::Text => {
+            let extent = match (args.output.quiet, ui.verbosity()) {
+                (true, _) => Extent::Verdict,
+                (false, 0) => Extent::Findings,
+                (false, _) => Extent::All,
+            };
+            text::document(ui, document, extent)
+        }
         Format::Json => json::document(ui, document),
         Format::Sarif => sarif::document(ui, document),
         Format::Junit => junit::document(ui, document),
@@ -178,7 +189,7 @@ fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Do
             let file = target::shown(path.as_os_str());
             let stale = document.baseline.as_mut().map(|compared| std::mem::take(&mut compared.stale));
             let gone = stale.map_or(0, |stale| stale.len());
-            ui.note(&format!("{count} findings are written to {file}, {gone} are taken out"));
+            ui.note(&format!("{count} findings written to {file}, {gone} removed"));
             for server in &mut document.servers {
                 if let Ok(Examination::Rules(judged)) = &mut server.outcome {
                     judged.know_all();

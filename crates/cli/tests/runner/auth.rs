@@ -108,10 +108,10 @@ impl Login {
 #[test]
 fn a_person_logs_in_and_every_verb_uses_it_until_it_is_taken_back() {
     let place = Place::new("person");
-    place.run("auth status URL").exits(3).says(&["(E_AUTH)", "nothing is stored", "mcpjoin auth login http"]);
+    place.run("auth status URL").exits(3).says(&["(E_AUTH)", "no login", "mcpjoin auth login http"]);
     let line = format!("try      mcpjoin auth login {}", place.authority.url());
     place.run("list URL").exits(3).says(&["(E_AUTH)", "asked    Bearer resource_metadata=", &line]);
-    assert!(place.run("auth status").exits(0).stdout.contains("nothing is stored"));
+    assert!(place.run("auth status").exits(0).stdout.contains("no login"));
 
     let ran = place.login("-v --json");
     let result = ran.json();
@@ -146,11 +146,11 @@ fn a_person_logs_in_and_every_verb_uses_it_until_it_is_taken_back() {
     assert_eq!(place.authority.state().count("POST", "/token"), 2);
 
     let out = place.run("auth logout URL").exits(0).stdout;
-    assert!(out.contains("taken back") && out.contains("forgotten"), "{out}");
+    assert!(out.contains("revoked") && out.contains("deleted"), "{out}");
     assert!(place.authority.state().count("POST", "/revoke") > 0);
     place.run("auth status URL").exits(3);
     place.run("ping -n 1 URL").exits(3).says(&["(E_AUTH)", &line]);
-    assert!(place.run("auth logout URL").exits(0).stdout.contains("nothing was stored"));
+    assert!(place.run("auth logout URL").exits(0).stdout.contains("no login was stored"));
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn the_address_that_the_browser_ended_at_is_pasted() {
     for line in ["", "what?", &other, &back] {
         writeln!(stdin, "{line}").unwrap();
     }
-    let ran = login.end().exits(0).says(&["code= in it", "another login"]);
+    let ran = login.end().exits(0).says(&["contains code=", "another login"]);
     assert!(ran.stdout.contains("registered"), "{}", ran.stdout);
     place.run("ping -n 1 URL").exits(0);
-    assert!(place.run("auth logout --all").exits(0).stdout.contains("forgotten"));
+    assert!(place.run("auth logout --all").exits(0).stdout.contains("deleted"));
     place.run("ping -n 1 URL").exits(3);
 }
 
@@ -188,7 +188,7 @@ fn the_browser_of_the_user_is_opened_with_the_address_alone() {
     assert_eq!(count, "1");
     visited(&led(address));
     let ran = clean(running.finish()).exits(0);
-    assert!(ran.stderr.contains("the browser that opens now"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("in the browser within"), "{}", ran.stderr);
     for path in [script, pipe] {
         std::fs::remove_file(path).unwrap();
     }
@@ -323,8 +323,8 @@ fn a_machine_logs_in_with_a_secret_that_is_nowhere_shown() {
     std::fs::write(&file, format!("{SECRET}\n")).unwrap();
     let login = format!("auth login -v --client-credentials --client-id {MACHINE}");
     place.run(&format!("{login} --client-secret {SECRET} URL")).exits(2).says(&["(E_USAGE)", "@FILE"]);
-    place.run(&format!("{login} URL")).exits(2).says(&["(E_USAGE)", "with a secret, or with a key"]);
-    place.run("auth login --client-credentials URL").exits(2).says(&["registered already"]);
+    place.run(&format!("{login} URL")).exits(2).says(&["(E_USAGE)", "needs a secret or a key"]);
+    place.run("auth login --client-credentials URL").exits(2).says(&["needs a registered client"]);
     let ran = place.run(&format!("{login} --client-secret @{} URL", file.display())).exits(0);
     assert!(ran.stdout.contains(MACHINE), "{}", ran.stdout);
     assert_eq!(place.run("call --era legacy URL whoami").exits(0).stdout, "you\n");
@@ -502,7 +502,7 @@ fn what_the_page_on_authorization_shows_is_printed() {
             if stdout.read_line(&mut said).unwrap() == 0 {
                 break;
             }
-            if serves && said.starts_with("asks for tokens") {
+            if serves && said.starts_with("requires tokens") {
                 company.is_asked();
                 running.signal("TERM");
             }

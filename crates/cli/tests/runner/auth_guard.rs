@@ -115,7 +115,7 @@ impl Guarded {
         let listening = guarded.line();
         guarded.url = listening.strip_prefix("listening on ").unwrap().to_owned();
         let asks = guarded.line();
-        assert!(asks.starts_with(&format!("asks for tokens of {issuer} for ")), "{asks}");
+        assert!(asks.starts_with(&format!("requires tokens of {issuer} for ")), "{asks}");
         guarded
     }
 
@@ -173,7 +173,7 @@ fn an_authorization_server_that_cannot_be_used_is_told_at_once_and_what_follows_
             let warning = guarded.line();
             let begins = format!("warning: the authorization server {issuer} cannot be used: ");
             assert!(warning.starts_with(&begins), "{warning}");
-            for part in [why, "gets 503", "gets 401", "/.well-known/"] {
+            for part in [why, "with a token get 503", "without one 401", "/.well-known/"] {
                 assert!(warning.contains(part), "{part}: {warning}");
             }
             assert_eq!(guarded.status(None), "401");
@@ -209,7 +209,7 @@ fn a_resource_of_this_machine_at_another_port_is_warned_of() {
         let mut guarded = Guarded::new("serve", issuer, &format!("--auth-resource {resource}"));
         let warning = guarded.line();
         let port = guarded.url.split(['/', ':']).nth(4).unwrap();
-        assert_eq!(warning.contains(&format!("which is port {port}")), warns, "{warning}");
+        assert_eq!(warning.contains(&format!("(port {port})")), warns, "{warning}");
         assert_eq!(warning.contains(resource), warns, "{warning}");
         guarded.end();
     }

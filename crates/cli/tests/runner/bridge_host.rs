@@ -208,7 +208,7 @@ fn several_servers_are_offered_together_and_one_that_is_not_allowed_in_says_why(
 fn what_cannot_be_used_ends_it_at_once_with_exit_code_2() {
     let certs = Certs::new("misuse");
     for address in ["orchestra:", "orchestra://", "orchestra://127.0.0.1:0/path", "127.0.0.1:0"] {
-        run(["bridge", "--listen", address, "demo:"]).exits(2).says(&["no address to listen on"]);
+        run(["bridge", "--listen", address, "demo:"]).exits(2).says(&["not an address to listen on"]);
     }
     line("bridge --listen orchestra://127.0.0.1:0 --cert x demo:").exits(2).says(&["--key"]);
     line("bridge --listen orchestra://127.0.0.1:0").exits(2).says(&["no server is named"]);

@@ -406,7 +406,7 @@ fn every_address_is_served_at_once_whatever_its_kind() {
     assert!(!path.exists());
     // Over QUIC, the printed address has the pin of the bridge's key.
     let mut bridge = Bridge::before("quic://127.0.0.1:0", &["demo:"]);
-    let known = bridge.says_of("its key lasts as long as it runs: mcpjoin list ");
+    let known = bridge.says_of("the key changes with every start; clients use: mcpjoin list ");
     let words = known.split("mcpjoin list ").nth(1).unwrap();
     assert_eq!(line(&format!("call {words} echo message=hi")).exits(0).stdout, "hi\n");
     bridge.ends("TERM", 143);
@@ -537,7 +537,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
     for (words, told) in [
         ("", "no server is named"),
         ("--listen http://127.0.0.1:0/mcp", "no server is named"),
-        ("--listen nonsense demo:", "no address to listen on"),
+        ("--listen nonsense demo:", "not an address to listen on"),
         ("--listen http://127.0.0.1:0/sse demo:", "2024-11-05"),
         ("--listen orchestra://127.0.0.1:0 --listen tcp://127.0.0.1:0 demo:", "run it twice"),
         ("--listen tcp://127.0.0.1:0 --also demo: demo:", "--also is for Orchestra's clients"),
@@ -566,7 +566,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
         ),
         (
             "--listen http://127.0.0.1:0/ --listen tcp://127.0.0.1:0 --auth-issuer https://a.example demo:",
-            "others would be let in without a token",
+            "would need no token",
         ),
         (
             "--listen orchestra://127.0.0.1:0 --auth-issuer https://a.example demo:",
@@ -605,8 +605,8 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
 #[test]
 fn whoever_can_reach_it_is_named_once_where_everybody_can() {
     for (words, told) in [
-        (&["--listen", "tcp://0.0.0.0:0", "--listen", "http://0.0.0.0:0/mcp"][..], "nothing is encrypted"),
-        (&["--listen", "quic://0.0.0.0:0"], "nobody is asked who they are"),
+        (&["--listen", "tcp://0.0.0.0:0", "--listen", "http://0.0.0.0:0/mcp"][..], "no encryption"),
+        (&["--listen", "quic://0.0.0.0:0"], "there is no authentication"),
         (&["--listen", "quic://127.0.0.1:0"], ""),
     ] {
         let bridge = Bridge::at(&[words, &["demo:"]].concat(), words.len() / 2);
@@ -615,7 +615,7 @@ fn whoever_can_reach_it_is_named_once_where_everybody_can() {
             told => {
                 let [warning] = &bridge.before[..] else { panic!("{:?}", bridge.before) };
                 assert!(
-                    warning.starts_with("warning: whoever can reach") && warning.ends_with(told),
+                    warning.starts_with("warning: everyone who can reach") && warning.ends_with(told),
                     "{warning}"
                 );
             }
@@ -858,8 +858,8 @@ fn over_http_it_asks_for_a_token_and_says_where_one_is_to_be_had() {
     ];
     let mut bridge = Bridge::at(&words, 1);
     let [warning] = &bridge.before[..] else { panic!("{:?}", bridge.before) };
-    assert!(warning.starts_with("warning: nothing is encrypted: whoever is on the way"), "{warning}");
-    assert_eq!(bridge.says(), "asks for tokens of http://127.0.0.1:1/as for https://tools.example.com/mcp");
+    assert!(warning.starts_with("warning: no encryption: tokens can be read in transit"), "{warning}");
+    assert_eq!(bridge.says(), "requires tokens of http://127.0.0.1:1/as for https://tools.example.com/mcp");
     let address = bridge.addresses[0].replace("0.0.0.0", "127.0.0.1");
     // By the public name, and by the address of this machine.
     for head in ["", "host: tools.example.com\r\n"] {

@@ -39,7 +39,15 @@ fn the_reference_is_what_is_checked_in() {
         "completions --help",
         "man --help",
         "help targets",
+        "help options",
+        "help quic",
+        "help orchestra",
         "-h",
+        "validate -h",
+        "list -h",
+        "call -h",
+        "bridge -h",
+        "auth login -h",
     ] {
         let ran = line(words).exits(0);
         assert_eq!(ran.stderr, "", "{words}");

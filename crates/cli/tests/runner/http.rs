@@ -42,7 +42,7 @@ fn a_server_that_asks_for_a_token_lets_nobody_in_without_one() {
     let listening = said.next().unwrap().unwrap();
     let url = listening.strip_prefix("listening on ").unwrap();
     // The resource is the listening address, unless an option sets it.
-    assert_eq!(said.next().unwrap().unwrap(), format!("asks for tokens of http://127.0.0.1:1 for {url}"));
+    assert_eq!(said.next().unwrap().unwrap(), format!("requires tokens of http://127.0.0.1:1 for {url}"));
     line(&format!("list {url}")).exits(3).says(&["(E_AUTH)", "401"]);
     line("serve demo --listen tcp://127.0.0.1:0 --auth-issuer https://a.example")
         .exits(2)
@@ -346,7 +346,7 @@ fn files_without_an_end_are_not_read_to_it() {
 fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
     for path in ["sse", "messages"] {
         let refused = line(&format!("serve demo --listen http://127.0.0.1:0/{path}")).exits(2);
-        refused.says(&["(E_USAGE)", "write another path"]);
+        refused.says(&["(E_USAGE)", "use another path"]);
     }
     let refused = line("serve demo --listen https://127.0.0.1:0/mcp").exits(2);
     refused.says(&["write tcp://host:port, unix:/path, quic://host:port, http://host:port/path or sse+http://host:port/sse"]);
@@ -367,7 +367,7 @@ fn a_validation_says_of_what_came_at_once_that_it_came() {
     ] {
         let (url, _received) = answering(response);
         let ran = line(&format!("validate {url}")).exits(4).says(&["(E_NO_ENDPOINT)", told]);
-        let hint = if told.contains("redirects") { "nothing was sent there" } else { "is the path right?" };
+        let hint = if told.contains("redirects") { "nothing was sent there" } else { "check the path" };
         assert!(ran.stderr.contains(hint), "{}", ran.stderr);
         assert!(!ran.stderr.contains("within") && !ran.stderr.contains("hunter2"), "{}", ran.stderr);
     }

@@ -159,7 +159,7 @@ fn every_command_of_the_page_on_pinning_prints_what_stands_there() {
     let mut commands = shown(&page);
     // The step of a CI pipeline: it succeeds, and prints the same as the command above it.
     let step = page.lines().find_map(|line| line.strip_prefix("- run: ")).unwrap();
-    commands.push((format!("{step} -q && echo passed"), "nothing has changed\npassed\n".into()));
+    commands.push((format!("{step} -q && echo passed"), "no changes\npassed\n".into()));
     printed_in(&folder.path().join("here"), commands, 5);
 }
 

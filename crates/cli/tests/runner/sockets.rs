@@ -188,5 +188,5 @@ fn what_listens_and_is_no_server_is_told() {
 #[test]
 fn i166_an_address_is_shown_without_user_information() {
     let ran = line("serve demo --listen tcp://me:hunter2@127.0.0.1:0").exits(2);
-    ran.says(&["tcp://***@127.0.0.1:0 is no address to listen on"]);
+    ran.says(&["tcp://***@127.0.0.1:0 is not an address to listen on"]);
 }

@@ -167,8 +167,8 @@ fn a_word_too_many_is_left_out_of_the_right_line() {
 
 #[test]
 fn the_list_of_rules_takes_no_server() {
-    line("validate --rules demo:").exits(2).says(&["--rules looks at no server", "(E_USAGE)"]);
-    line("validate --rules --server x").exits(2).says(&["--rules looks at no server"]);
+    line("validate --rules demo:").exits(2).says(&["--rules takes no server", "(E_USAGE)"]);
+    line("validate --rules --server x").exits(2).says(&["--rules takes no server"]);
 }
 
 #[test]

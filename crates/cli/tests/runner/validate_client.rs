@@ -101,7 +101,7 @@ fn the_demo_bears_it_over_http() {
     assert_eq!((&report["ran"], &report["failed"]), (&7.into(), &0.into()), "{report:#}");
     let whys = report["rules"].as_array().unwrap().iter().filter_map(|rule| rule["why"].as_str());
     let whys: std::collections::BTreeSet<&str> = whys.collect();
-    assert!(whys.iter().any(|why| why.contains("not started by us")) && whys.len() == 2, "{whys:?}");
+    assert!(whys.iter().any(|why| why.contains("not started here")) && whys.len() == 2, "{whys:?}");
     running.signal("TERM");
     running.finish().exits(143);
 }
@@ -189,8 +189,8 @@ fn a_client_whose_command_fails_is_told_with_its_end_and_its_last_words() {
     let fails = "echo no token was found >&2; exit 7";
     silent(&["sh", "-c", fails, "{url}"], &["exit code 7", "stderr   no token was found", "by itself"]);
     silent(&["sh", "-c", "kill -KILL $$", "{url}"], &["signal 9", "command  sh -c"]);
-    silent(&["sh", "-c", "mcpjoin-no-such-client {url}"], &["exit code 127", "not found", "is it installed"]);
-    silent(&["true"], &["exit code 0", "{url} in its command stands for our address"]);
+    silent(&["sh", "-c", "mcpjoin-no-such-client {url}"], &["exit code 127", "not found", "install it"]);
+    silent(&["true"], &["exit code 0", "{url} in its command is replaced by it"]);
     let words = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--for", "50ms", "--json"];
     let failure = run(words.iter().chain(&["--", "sh", "-c", "exec sleep 1000", "{url}"]))
         .exits(4)
@@ -243,5 +243,5 @@ fn a_report_that_cannot_be_written_is_refused_before_anything_is_done() {
 #[test]
 fn a_client_that_cannot_be_started_is_told() {
     let words = "validate --client --listen http://127.0.0.1:0/mcp -- /nowhere/client {url}";
-    line(words).exits(4).says(&["/nowhere/client", "is it on PATH"]);
+    line(words).exits(4).says(&["/nowhere/client", "check that it is on PATH"]);
 }

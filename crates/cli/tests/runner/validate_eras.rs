@@ -119,7 +119,7 @@ fn a_server_over_quic_is_judged_on_one_stream_and_with_one_for_each_request() {
 fn of_several_servers_the_table_says_which_are_opened_and_judges_none() {
     let ran = line("validate --eras --also demo: --also ./no/such demo:").exits(4);
     let last = ran.stdout.lines().last().unwrap();
-    assert_eq!(last, "3 servers: 2 opened by some opener, 0 by none, 1 not reached; nothing was judged");
+    assert_eq!(last, "3 servers: 2 accept an opening request, 0 accept none, 1 not reached");
     assert!(!ran.stdout.contains("faults"), "{}", ran.stdout);
 }
 
@@ -201,8 +201,8 @@ fn the_openers_are_those_that_the_options_leave() {
     assert_eq!(count("--protocol-version 2025-03-26"), 1);
     // If no opening request succeeds, there is no connection.
     let ran = run(["validate", "--eras", "sh", "-c", "read -r line; exit 7"]).exits(4);
-    assert!(ran.stdout.contains("12 openers, 0 of them open it"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("0 of 12 opening requests accepted"), "{}", ran.stdout);
     line("validate --eras mcpjoin-no-such-program").exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
-    line("validate --eras --format sarif demo:").exits(2).says(&["judges nothing"]);
+    line("validate --eras --format sarif demo:").exits(2).says(&["prints a table"]);
     line("validate --eras --strict demo:").exits(2).says(&["cannot be used with"]);
 }

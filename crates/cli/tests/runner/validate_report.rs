@@ -124,7 +124,7 @@ fn a_server_that_is_not_there_is_told_in_each_format() {
     }
     line("validate --json --format sarif demo:").exits(2).says(&["cannot be used with", "E_USAGE"]);
     line("validate --format html demo:").exits(2).says(&["text, json, sarif, junit"]);
-    line("validate --rules --format junit").exits(2).says(&["as text or as JSON"]);
+    line("validate --rules --format junit").exits(2).says(&["prints text or JSON only"]);
     // After the target, the option is passed to the server, and a message says so.
     run(["validate", "mcpjoin-no-such-program", "--format", "sarif"])
         .exits(4)
@@ -207,7 +207,7 @@ fn i166_no_secret_is_in_any_format() {
 #[track_caller]
 fn written(file: &Path, fault: &str) {
     let path = file.display().to_string();
-    faulty(&["--baseline", &path, "--update-baseline"], fault).exits(0).says(&["are written to"]);
+    faulty(&["--baseline", &path, "--update-baseline"], fault).exits(0).says(&["findings written to"]);
 }
 
 #[test]
@@ -256,16 +256,16 @@ fn what_the_baseline_has_and_nobody_finds_is_told_and_taken_out() {
     written(&file, MUST);
     let ran = faulty(&["--baseline", &path], "").exits(0);
     assert!(
-        ran.stdout.contains("found no longer") && ran.stdout.contains("  ping-empty: "),
+        ran.stdout.contains("not found again") && ran.stdout.contains("  ping-empty: "),
         "{}",
         ran.stdout
     );
     // A finding of a rule that did not run is not reported as fixed.
     let ran = faulty(&["--baseline", &path, "--rule", "stdio"], "").exits(0);
-    assert!(!ran.stdout.contains("found no longer"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("not found again"), "{}", ran.stdout);
     faulty(&["--baseline", &path, "--rule", "stdio", "--update-baseline"], "").exits(0);
     assert!(std::fs::read_to_string(&file).unwrap().contains("ping-empty"));
-    faulty(&["--baseline", &path, "--update-baseline"], "").exits(0).says(&["0 findings are written"]);
+    faulty(&["--baseline", &path, "--update-baseline"], "").exits(0).says(&["0 findings written"]);
     assert!(!std::fs::read_to_string(&file).unwrap().contains("ping-empty"));
     faulty(&["--baseline", &path], MUST).exits(1);
     std::fs::remove_file(&file).unwrap();
@@ -281,7 +281,7 @@ fn a_baseline_that_cannot_be_used_is_told_before_anything_is_started() {
         ("{", "cannot be used"),
         ("[]", "it has no mcpjoinBaseline"),
         (r#"{"mcpjoinBaseline":2,"findings":[]}"#, "newer"),
-        (r#"{"mcpjoinBaseline":1}"#, "no array findings"),
+        (r#"{"mcpjoinBaseline":1}"#, "no array \"findings\""),
         (r#"{"mcpjoinBaseline":1,"findings":[{"rule":"a"}]}"#, "finding 1 has no fingerprint"),
     ] {
         std::fs::write(&file, text).unwrap();

@@ -82,7 +82,7 @@ fn a_whole_configuration_is_one_document_and_a_bad_entry_hides_no_other() {
     let ran = run(options).exits(4).says(&["(E_SPAWN_NOT_FOUND)", "(E_CONFIG)"]);
     assert!(ran.stdout.contains("MUST ping-empty"), "{}", ran.stdout);
     assert!(
-        ran.stdout.ends_with("4 servers: 1 without faults, 1 with faults, 2 not judged\n"),
+        ran.stdout.ends_with("4 servers: 1 without faults, 1 with faults, 2 not checked\n"),
         "{}",
         ran.stdout
     );
@@ -136,7 +136,7 @@ fn servers_are_named_by_words_that_stand_alone_and_by_also() {
     assert!(line("validate demo: --json --rule stdio").exits(0).json()["rules"].is_array());
     line("validate demo: ./a b").exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
     line("validate --trace /dev/null demo: demo:").exits(2).says(&["several are named"]);
-    line("validate --rules --also demo:").exits(2).says(&["--rules looks at no server"]);
+    line("validate --rules --also demo:").exits(2).says(&["--rules takes no server"]);
     let none = Configuration::new("validate-none", &json!({}));
     run(["validate", "--config", none.path()]).exits(2).says(&["(E_CONFIG)", "no entry"]);
 }
@@ -184,7 +184,9 @@ fn what_well_known_clients_make_of_the_tools_is_told_beside_the_rules() {
     // The tools of the demonstration server, and a server without tools.
     let text = line("validate --compatibility --era modern --rule stdio demo:").exits(0).stdout;
     assert!(text.contains("Well-known clients: "), "{text}");
-    line("validate --compatibility --format junit demo:").exits(2).says(&["as text or as JSON"]);
+    line("validate --compatibility --format junit demo:")
+        .exits(2)
+        .says(&["prints a table, as text or JSON only"]);
 }
 
 #[test]

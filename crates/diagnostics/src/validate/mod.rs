@@ -124,7 +124,7 @@ pub enum ValidateError {
     #[error(transparent)]
     Quic(#[from] mcpjoin_quic::endpoint::QuicError),
     /// The function that connects has failed.
-    #[error("no connection was made: {0}")]
+    #[error("no connection: {0}")]
     Stream(#[from] std::io::Error),
     /// No session was opened in any era.
     #[error("{0}")]
@@ -133,14 +133,14 @@ pub enum ValidateError {
     #[error(transparent)]
     Setup(#[from] HttpSetupError),
     /// There is no connection, or no response.
-    #[error("the server does not answer: {problem}")]
+    #[error("the server does not respond: {problem}")]
     Unreachable {
         /// Why not.
         problem: String,
     },
     /// The server wants a token, or refuses the one that it was given.
     #[error(
-        "the server asks who we are: status {status}{}",
+        "authorization required: status {status}{}",
         reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default()
     )]
     Unauthorized {
@@ -154,7 +154,7 @@ pub enum ValidateError {
     /// The server redirects. A redirect is not followed: only the named URL is validated.
     #[error(
         "the server redirects (status {status}) {}",
-        location.as_deref().map_or_else(|| "without saying where to".to_owned(), |to| format!("to {to}"))
+        location.as_deref().map_or_else(|| "without a Location".to_owned(), |to| format!("to {to}"))
     )]
     Redirected {
         /// The status of the response.
@@ -163,7 +163,7 @@ pub enum ValidateError {
         location: Option<String>,
     },
     /// The response is not one of this protocol.
-    #[error("the server answers, and not in this protocol: status {status}, {}", content_type.as_deref().unwrap_or("no content type"))]
+    #[error("the URL answers, but not as an MCP server: status {status}, {}", content_type.as_deref().unwrap_or("no content type"))]
     NotMcp {
         /// The status of the response.
         status: u16,

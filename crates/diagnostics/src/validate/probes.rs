@@ -15,7 +15,7 @@ pub(super) const NO_PROMPT: &str = "mcpjoin-no-such-prompt";
 pub(super) const NO_TOOL: &str = "mcpjoin-no-such-tool";
 /// A resource that no server has, with a scheme that no server has.
 pub(super) const NO_RESOURCE: &str = "mcpjoin-no-such-scheme:no-such-resource";
-/// A text that is no URI.
+/// A text that is not a URI.
 pub(super) const NO_URI: &str = "mcpjoin: no <address>";
 /// A cursor that no server has given.
 pub(super) const NO_CURSOR: &str = "mcpjoin-no-such-cursor";

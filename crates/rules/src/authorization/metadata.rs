@@ -96,7 +96,7 @@ rules! {
             let problem = match member(&object(exchange)?, "authorization_servers") {
                 None => "there are no authorization_servers",
                 Some(servers) => match strings(&servers) {
-                    None => "authorization_servers is no array of strings",
+                    None => "authorization_servers is not an array of strings",
                     Some(servers) if servers.is_empty() => "authorization_servers is empty",
                     Some(_) => return Some(None),
                 },
@@ -236,7 +236,7 @@ fn resource_found(view: &ServerView<'_>) -> Outcome {
     let refused = refused(view);
     if let Some((exchange, named)) = refused.and_then(|it| Some((it, parameter(it, "resource_metadata")?))) {
         if Origin::of(&named).is_err() {
-            let problem = format!("resource_metadata is {named:?}, which is no plain URL of https");
+            let problem = format!("resource_metadata is {named:?}, which is not a plain URL of https");
             return Outcome::Failed(vec![exchange.finding(problem)]);
         }
         let fetched = answered(view, Probe::NamedMetadata).map(|exchange| {
@@ -270,7 +270,7 @@ fn misshapen(exchange: &Exchange<'_>) -> Option<Finding> {
         return Some(exchange.finding(if is_empty {
             "there is nothing in it"
         } else {
-            "it is no JSON object"
+            "it is not a JSON object"
         }));
     };
     if exchange.media_type() != MediaType::Json {

@@ -28,7 +28,7 @@ const HANDLING: &str = "basic/authorization#token-handling";
 const SCOPES: &str = "basic/authorization#scope-selection-strategy";
 const NO_CHALLENGE: &str = "no response had a challenge for tokens";
 /// The reason for skipping where no request was refused.
-const LET_IN: &str = "the server lets in whoever comes";
+const LET_IN: &str = "the server accepts requests without a token";
 
 rules! {
     pub(crate) RULES for Server in Chapter::Authorization;

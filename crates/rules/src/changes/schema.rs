@@ -123,7 +123,7 @@ impl<'o> Pair<'_, 'o, '_> {
             return;
         }
         let (Some(was), Some(is)) = (of(old), of(new)) else {
-            // `false` allows nothing. Any other value that is no object has no defined meaning.
+            // `false` allows nothing. Any other value that is not an object has no defined meaning.
             return match (old.as_str(), new.as_str()) {
                 ("false", _) if of(new).is_some() => self.loosened(),
                 (_, "false") if of(old).is_some() => self.tightened(),

@@ -82,7 +82,7 @@ rules! {
                 if changes.get(next).is_some_and(|change| change.at <= after.at + CROSSING) {
                     return Some(None);
                 }
-                let problem = "its roots are others than before, and it has not told";
+                let problem = "its roots changed without a notification";
                 // The notification may have crossed with the list.
                 view.has_waited(after.at, CROSSING).then(|| {
                     Some(Finding::new(problem, Some(before.line.bytes()), Some(after.line.bytes())))
@@ -155,14 +155,14 @@ rules! {
                 return Some("action is none of accept, decline and cancel".into());
             }
             let content = member(result, "content")?;
-            let Some(fields) = members(&content) else { return Some("content is no object".into()) };
+            let Some(fields) = members(&content) else { return Some("content is not an object".into()) };
             fields.iter().find_map(|(name, value)| {
                 let is_plain = match value.kind() {
                     Kind::Null | Kind::Object => false,
                     Kind::Array => strings(value).is_some(),
                     _ => true,
                 };
-                (!is_plain).then(|| format!("{name:?} is no plain value"))
+                (!is_plain).then(|| format!("{name:?} is not a plain value"))
             })
         });
     "client-elicitation-conforms", [
@@ -314,7 +314,7 @@ fn replies(
     check: impl Fn(Option<&Raw>, &Raw) -> Option<String>,
 ) -> Outcome {
     let replies = view.replies(method);
-    // A task is no result yet.
+    // A task is not a result yet.
     let replies = replies.iter().filter(|(_, result, ..)| created(result).is_none());
     let findings = replies.map(|(params, result, request, response)| {
         let problem = check(params.as_ref(), result)?;

@@ -101,7 +101,7 @@ rules! {
             let has_deleted = view.exchanges.values().any(|exchange| exchange.is("DELETE"));
             let has_ended = view.run.events.iter().any(|event| matches!(event.what, What::Ended(_)));
             if !has_deleted && !has_ended {
-                return Outcome::Skipped("nobody knows whether the client still needs its session");
+                return Outcome::Skipped("it is unknown whether the client still needs its session");
             }
             let finding = || Finding::new("the client is gone, and has sent no DELETE", None, None);
             [(!has_deleted).then(finding)]
@@ -171,7 +171,7 @@ rules! {
             (!is_good).then(|| wrong_header(post, "Mcp-Name", name::NAME))
         });
     "client-header-encoded", [MODERN Must "basic/transports/streamable-http#value-encoding"],
-        "A client writes a name that is no plain text, or looks like an encoded one, in Base64 into Mcp-Name.",
+        "A client writes a name that is not a plain text, or looks like an encoded one, in Base64 into Mcp-Name.",
         else "no name had to be encoded",
         |view| named(view).filter(|(_, wanted)| encode_value(wanted) != *wanted).filter_map(|(post, wanted)| {
             let given = post.request.headers.value(name::NAME)?;
@@ -219,7 +219,7 @@ rules! {
                 _ => None,
             });
             let Some((place, endpoint)) = named.next() else {
-                return Outcome::Skipped("the client was told no endpoint");
+                return Outcome::Skipped("the client received no endpoint");
             };
             view.posts().filter(move |post| post.place > place).map(|post| {
                 let is_good = target(post.request.url.as_bytes()) == target(endpoint);

@@ -36,7 +36,7 @@ rules! {
         "A client's initialize is no part of an array.",
         else NOT_OPENED,
         |view| view.calls(&Method::Initialize).map(|request| {
-            request.finding_if(request.line.is_array(), "it stands in an array")
+            request.finding_if(request.line.is_array(), "it is in an array")
         });
     "client-initialize-complete", INITIALIZATION,
         "A client's initialize has a protocol version, the client's capabilities, and its name and version.",
@@ -170,7 +170,7 @@ rules! {
         |view| view.requests.iter().filter_map(|request| {
             let meta = members(&request.meta()?)?;
             let wrong = meta.keys().find(|name| meta_key_fault(name).is_some());
-            Some(wrong.map(|name| request.finding(format_args!("{name:?} is no such name"))))
+            Some(wrong.map(|name| request.finding(format_args!("{name:?} is not a valid name"))))
         });
     "client-extension-names", [MODERN Must "basic/versioning#extension-negotiation"],
         "The extensions that a client declares have names like those in _meta, with a prefix.",
@@ -178,7 +178,7 @@ rules! {
         |view| view.requests.iter().filter_map(|request| {
             let extensions = object(&view.capabilities(Some(request))?, "extensions")?;
             let wrong = extensions.keys().find(|name| meta_key_fault(name).is_some() || !name.contains('/'));
-            Some(wrong.map(|name| request.finding(format_args!("{name:?} is no such name"))))
+            Some(wrong.map(|name| request.finding(format_args!("{name:?} is not a valid name"))))
         });
     "client-known-method", [MODERN Advice "basic/versioning"],
         "A client uses no method that belongs to earlier revisions alone.",

@@ -44,7 +44,7 @@ rules! {
         |view| {
             if view.is_modern() && view.run.is_http() {
                 // Each request stands for itself: two clients at the same time are two senders.
-                return Outcome::Skipped("over HTTP nobody knows which requests are of one sender");
+                return Outcome::Skipped("over HTTP the sender of a request is unknown");
             }
             let mut earlier = BTreeMap::new();
             view.requests.iter().map(move |request| {
@@ -65,7 +65,7 @@ rules! {
         else "the client gave no result",
         |view| view.answers().filter_map(|answer| {
             let is_good = answer.response.result()?.kind() == Kind::Object;
-            Some(answer.finding_if(!is_good, "the result is no object"))
+            Some(answer.finding_if(!is_good, "the result is not an object"))
         });
     "client-error-shape", RESPONSES,
         "A client's error is an object with a code that is an integer and a message that is a string.",
@@ -149,7 +149,7 @@ rules! {
         LEGACY_SINCE_SECOND Must "basic#notifications",
     ],
         "A client answers no notification.",
-        else "the client was told nothing",
+        else "the client received no notification",
         |view| {
             let (unknown, batches) = (unknown_notifications(view), Batches::of(view));
             let strays = view.stray_responses.iter().filter(|response| !batches.is_refused_by(response));

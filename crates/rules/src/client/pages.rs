@@ -22,7 +22,7 @@ rules! {
 
     "client-lists-all-pages", [ALL Should GUIDELINES],
         "A client asks for the page after the first, where a list has more than one.",
-        else "no list had a second page, or the client looked at the first alone",
+        else "no list had a second page, or the client read only the first",
         |view| lists(view).into_values().filter_map(|pages| {
             if pages.iter().any(|page| page.cursor.is_some()) {
                 return Some(None);
@@ -72,7 +72,7 @@ rules! {
             });
             let stops: Vec<&ClientRequest<'_>> = stops.map(|page| page.request).collect();
             let last = stops.last().filter(|_| stops.len() > 1);
-            last.map(|it| Some(it.finding("nobody has read on behind the empty cursor, here and before")))
+            last.map(|it| Some(it.finding("the next page after the empty cursor was never requested")))
         };
     "client-restarts-list-after-bad-cursor", [MODERN Should "server/utilities/caching#interaction-with-pagination"],
         "A client whose cursor is refused reads the list from its beginning.",

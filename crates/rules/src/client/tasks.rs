@@ -129,7 +129,7 @@ rules! {
             }
             let wanted = interval(now).unwrap_or_default().saturating_mul(10).max(view.trace.respond_within);
             let quiet = view.last_present.saturating_sub(last.at);
-            let problem = || format!("nobody has asked for {} s since, and it was working", quiet.as_secs());
+            let problem = || format!("no poll for {} s, although the task was working", quiet.as_secs());
             (quiet >= wanted).then(|| Some(last.finding(problem())))
         });
     "client-fetches-when-input-required", [LAST_LEGACY Should "basic/utilities/tasks#input-required-status"],
@@ -147,7 +147,7 @@ rules! {
             }
             let again = task.polls.iter().filter(|poll| poll.place > place).filter(needs_input).count();
             (again >= MIN_POLLS)
-                .then(|| Some(first.finding("the task needed input, and nobody asked for its result")))
+                .then(|| Some(first.finding("the task needed input, and its result was never requested")))
         });
     "client-related-task-named", [LAST_LEGACY Must "basic/utilities/tasks#associating-task-related-messages"],
         "A client's result names the task that the request to it belonged to.",

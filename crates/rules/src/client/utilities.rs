@@ -99,7 +99,7 @@ rules! {
         };
     "client-own-progress", [LEGACY Must "basic/utilities/progress#behavior-requirements"],
         "A client tells of the progress of requests to it, by their tokens, and it increases each time.",
-        else "the client told of no progress",
+        else "the client sent no progress",
         |view| {
             let mut first = BTreeMap::new();
             for request in &view.our_requests {
@@ -228,7 +228,7 @@ pub(super) fn goes_on(view: &ClientView<'_>, ping: Probe, what: &str) -> Outcome
         view.has_waited(request.at, view.trace.respond_within)
             .then(|| Some(Finding::new(problem(), Some(sent), None)))
     });
-    Outcome::of(findings, "the client was not told so, or it was gone too soon")
+    Outcome::of(findings, "the client received no such error, or disconnected too soon")
 }
 
 /// The places at which the client gave up requests.

@@ -230,7 +230,7 @@ impl<'a> Tool<'a> {
                     tool.bare_array = bare_array(&value);
                     tool.input = members(&value);
                 }
-                // A schema that is no object has no type.
+                // A schema that is not an object has no type.
                 "outputSchema" => tool.output = Some(members(&value).unwrap_or_default()),
                 _ => {}
             }
@@ -267,7 +267,7 @@ impl<'a> Tool<'a> {
             }
             Demand::RequiredIsList => {
                 let required = self.input.as_ref()?.get("required")?;
-                (required.kind() != Kind::Array).then(|| "required of inputSchema is no list".to_owned())
+                (required.kind() != Kind::Array).then(|| "required of inputSchema is not a list".to_owned())
             }
             Demand::ArraysHaveItems => {
                 self.bare_array.as_ref().map(|name| format!("the array {name:?} in inputSchema has no items"))

@@ -199,5 +199,5 @@ fn every_limit_says_where_and_when_it_was_seen() {
     let mut once = clients.clone();
     once.sort_unstable();
     once.dedup();
-    assert_eq!(clients.len(), once.len(), "the limits of a client stand apart");
+    assert_eq!(clients.len(), once.len(), "the limits of the client are separate");
 }

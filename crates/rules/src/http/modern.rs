@@ -20,8 +20,8 @@ const CASE: &str = "basic/transports/streamable-http#case-sensitivity";
 const EARLIER: &str = "basic/transports/streamable-http#earlier-streamable-http-revisions";
 const RECEIVING: &str = "basic/transports/streamable-http#receiving-messages";
 const VERSIONS: &str = "basic/transports/streamable-http#protocol-version-header";
-const NO_PARAMS: &str = "no tool was called whose arguments stand in headers: see --read-only-tools";
-const NO_NUMBERS: &str = "no tool was called with an integer that stands in a header: see --read-only-tools";
+const NO_PARAMS: &str = "no tool with arguments in headers was called: see --read-only-tools";
+const NO_NUMBERS: &str = "no tool with an integer in a header was called: see --read-only-tools";
 const NO_PROMPTS: &str = "the server declares no prompts, and nothing else is asked for by name";
 const SPEAKS_LEGACY: &str =
     "the server speaks earlier revisions, in which this has a meaning, or was not asked for them";
@@ -73,7 +73,7 @@ rules! {
         "A call whose Mcp-Param header has another value is refused with the status 400 and the error -32020.",
         |view| mismatch(view, Probe::OtherParamHeader, NO_PARAMS);
     "param-header-valid", [MODERN Must CUSTOM],
-        "A call whose Mcp-Param header is no Base64 behind its mark is refused with 400 and the error -32020.",
+        "A call whose Mcp-Param header is not a Base64 behind its mark is refused with 400 and the error -32020.",
         |view| mismatch(view, Probe::BadParamHeader, NO_PARAMS);
     "param-header-decoded", [MODERN Must ENCODING],
         "An argument in Base64 in its Mcp-Param header is decoded before it is compared with the body.",

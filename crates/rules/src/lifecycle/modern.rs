@@ -33,7 +33,7 @@ rules! {
         |view| discovered(view, |result| {
             let version = view.run.version.as_str();
             match texts(result, "supportedVersions") {
-                None => Some("supportedVersions is no array of strings".into()),
+                None => Some("supportedVersions is not an array of strings".into()),
                 Some(versions) if versions.iter().any(|known| known == version) => None,
                 Some(_) => Some(format!("supportedVersions lacks {version}, in which the server has answered")),
             }
@@ -131,7 +131,7 @@ rules! {
         |view| unsupported(view).map(|(reply, error)| {
             let supported = error.data.as_ref().and_then(|data| texts(data, "supported"));
             let is_good = supported.is_some_and(|list| !list.is_empty());
-            reply.finding_if(!is_good, "data.supported is no array of versions")
+            reply.finding_if(!is_good, "data.supported is not an array of versions")
         });
     "unsupported-version-requested", [MODERN Must "schema#unsupportedprotocolversionerror"],
         "The error -32022 repeats the version of the request in data.requested.",

@@ -15,7 +15,7 @@ use crate::rule::{Evidence, Outcome, Source};
 use crate::server_view::{OurRequest, Received, ServerView};
 use crate::trace::{Channel, Probe};
 
-const NO_PROGRESS: &str = "no progress was told: see --call and --read-only-tools";
+const NO_PROGRESS: &str = "no progress was sent: see --call and --read-only-tools";
 const FLOW: &[Source] = sources![
     LEGACY Must "basic/utilities/progress#progress-flow",
     MODERN Must "basic/patterns/progress#progress-flow",

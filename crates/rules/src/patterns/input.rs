@@ -38,8 +38,8 @@ rules! {
         |view| view.results().filter(|(_, result)| is_input(result)).map(|(reply, result)| {
             let problem = match (member(result, "inputRequests"), member(result, "requestState")) {
                 (None, None) => "it has neither inputRequests nor requestState",
-                (Some(requests), _) if requests.kind() != Kind::Object => "inputRequests is no object",
-                (_, Some(state)) if state.kind() != Kind::String => "requestState is no string",
+                (Some(requests), _) if requests.kind() != Kind::Object => "inputRequests is not an object",
+                (_, Some(state)) if state.kind() != Kind::String => "requestState is not a string",
                 _ => return None,
             };
             Some(reply.finding(problem))
@@ -149,13 +149,13 @@ rules! {
                 text(one, "mode").is_some_and(|mode| mode == "url") && text(one, "elicitationId").is_some()
             };
             let is_good = urls.is_some_and(|urls| !urls.is_empty() && urls.iter().all(is_good));
-            it.finding_if(!is_good, "data.elicitations is no list of URLs with an elicitationId")
+            it.finding_if(!is_good, "data.elicitations is not a list of URLs with an elicitationId")
         });
     "elicitation-completion-known", [
         LAST_LEGACY Must "client/elicitation#completion-notifications-for-url-mode-elicitation",
     ],
         "What is told to be done has the elicitationId of something that a person was asked to do.",
-        else "nothing was told to be done",
+        else "no elicitation was completed",
         |view| {
             let requests = wanted(view).into_iter().filter_map(|wanted| text(&wanted.params, "elicitationId"));
             let errors = view.errors().filter_map(|it| list(it.error.data.as_ref()?, "elicitations"));
@@ -166,7 +166,7 @@ rules! {
                 let is_known = id.as_ref().is_some_and(|id| known.contains(id));
                 notification.finding_if(
                     !is_known,
-                    format_args!("the elicitationId is {id:?}, and nobody was asked for it"),
+                    format_args!("the elicitationId {id:?} is not one of a request"),
                 )
             })
         };

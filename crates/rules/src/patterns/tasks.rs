@@ -173,7 +173,7 @@ rules! {
                 }
                 Ok(result) => {
                     let is_good = has_kind(result.raw(), "content", Kind::Array);
-                    reply.finding_if(!is_good, "it has no content: it is no result of a call")
+                    reply.finding_if(!is_good, "it has no content, so it is not the result of a call")
                 }
                 Err(error) => reply.finding_if(
                     status == "completed",
@@ -324,5 +324,5 @@ fn progress(view: &ServerView<'_>) -> Outcome {
         let is_late = end.is_some_and(|end| is_after(view, notification, end.place, end.exchange));
         Some(notification.finding_if(is_late, "its task has ended"))
     });
-    Outcome::of(findings, "no progress of a task was told: see --read-only-tools")
+    Outcome::of(findings, "no task sent progress: see --read-only-tools")
 }

@@ -8,7 +8,7 @@
 //! DIGEST | 2024-11-05..2025-11-25 | MUST | both | rule id-type; unseen | the requirement, in our words
 //! ```
 //!
-//! The digest is the digest of the sentence as the command reads it: the sentences themselves are not stored. The fate of
+//! The digest is the digest of the sentence as the command reads it. The sentences that have a rule are in `src/quotes.txt`. The fate of
 //! a sentence is a rule (`rule SLUG SLUG`), a rule that is not written yet (`owed SLUG`), or one of the reasons for having
 //! no rule. A sentence that binds two parties or contains two requirements has several fates, separated by `;`.
 

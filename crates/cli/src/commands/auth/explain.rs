@@ -85,7 +85,7 @@ fn connect_failure(access: &Access, report: &DiscoveryReport) -> Option<Failure>
     Some(match kind {
         TransportErrorKind::Untrusted => access.unreached(kind, error.message.clone()),
         _ => Failure::new("E_CONNECT", Exit::Connection, Phase::Authorize, error.message.clone())
-            .hint("does a server listen there, and may you reach it?"),
+            .hint("check that a server listens there and that you can reach it"),
     })
 }
 
@@ -166,17 +166,19 @@ fn page(access: &Access, report: &DiscoveryReport, links: bool) -> String {
 /// The conclusion.
 fn verdict(access: &Access, report: &DiscoveryReport, links: bool) -> String {
     if needs_no_login(report) {
-        return format!("{HEADING}no login is needed{HEADING:#}: the server lets in whoever asks");
+        return format!(
+            "{HEADING}no login is needed{HEADING:#}: the server answers requests without a token"
+        );
     }
     // The server itself fails, which says nothing about logins.
     let fails = report.steps.first().is_some_and(|step| step.status >= Some(500));
-    let so = if fails { "nobody knows yet whether a client can log in" } else { "no client can log in" };
+    let so = if fails { "it is not yet known whether a client can log in" } else { "no client can log in" };
     let broken = |subject: StepSubject, message: &str, of: &Rule, advice: Option<&str>| {
         format!(
             "{BAD}{so}{BAD:#}: {}\n  {FAINT}rule{FAINT:#} {}\n  {FAINT}try{FAINT:#}  {}",
             visible::line(&format!("{}: {message}", subject.as_str())),
             visible::line(&rule(of, links)),
-            visible::line(advice.unwrap_or("tell those who run the server"))
+            visible::line(advice.unwrap_or("report it to the operators of the server"))
         )
     };
     match (&report.outcome, broken_registration(report)) {
@@ -192,8 +194,8 @@ fn verdict(access: &Access, report: &DiscoveryReport, links: bool) -> String {
             let is_broken = |step: &&Step| matches!(step.result, StepResult::Failed(_));
             let although = match report.steps.iter().filter(is_broken).count() {
                 0 => "",
-                1 => ", although a rule is broken, on which other clients may fail",
-                _ => ", although rules are broken, on which other clients may fail",
+                1 => ", but one violation may stop other clients",
+                _ => ", but violations may stop other clients",
             };
             format!(
                 "{HEADING}a client can log in{HEADING:#}: at {}{}{although}\n  {FAINT}try{FAINT:#}  {}",

@@ -7,13 +7,16 @@ use crate::connect::Access;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 
-const TELL: &str = "this is a fault of the authorization server: tell those who run it";
+const TELL: &str = "this is a fault of the authorization server: report it to its operators";
 
 /// Refuses a server over plain HTTP on another machine: no token is sent there.
 pub(super) fn refuse_plain_http(access: &Access) -> Result<(), Failure> {
     match Origin::of(access.url()) {
         Ok(origin) if !origin.is_secure() && !origin.is_loopback() => Err(Failure::usage(
-            format!("nobody can log in to {}: no token is sent over http to another machine", access.named()),
+            format!(
+                "cannot log in to {}: tokens are not sent to another machine over plain http",
+                access.named()
+            ),
             "name the https URL of the server",
         )),
         _ => Ok(()),
@@ -22,27 +25,27 @@ pub(super) fn refuse_plain_http(access: &Access) -> Result<(), Failure> {
 
 /// The server accepts requests without a token, and names no authorization server.
 pub(super) fn login_not_needed(access: &Access) -> Failure {
-    let problem = "there is nothing to log in to: the server lets in whoever asks";
+    let problem = "no login is needed: the server answers requests without a token";
     Failure::new("E_AUTH_NEEDLESS", Exit::Usage, Phase::Authorize, problem)
-        .hint(format!("use it as it is: mcpjoin list {}", access.named()))
+        .hint(format!("use it without a login: mcpjoin list {}", access.named()))
 }
 
 /// A login cannot be stored or loaded.
 pub(super) fn store(error: &StoreError) -> Failure {
     let problem = match error {
-        StoreError::System { .. } => format!("logins cannot be stored there: {error}"),
+        StoreError::System { .. } => format!("cannot store logins: {error}"),
         error => error.to_string(),
     };
     let hint = match error {
         StoreError::System { .. } => {
-            "see that it is a folder that you may write to, on a disk that is not full; or name another one in MCPJOIN_AUTH_DIR"
+            "check that the folder is writable and the disk is not full, or set MCPJOIN_AUTH_DIR to another folder"
         }
         StoreError::Unreadable { .. } => {
-            "where a newer mcpjoin has stored it, use that one; mcpjoin auth logout forgets it"
+            "if a newer mcpjoin stored it, use that version; mcpjoin auth logout deletes it"
         }
-        StoreError::Busy { .. } => "end the program that holds it (another mcpjoin?), and do it again",
+        StoreError::Busy { .. } => "end the program that locks it (another mcpjoin?), and try again",
         // The error says what is wrong.
-        _ => "mend that, delete it, or name another folder in MCPJOIN_AUTH_DIR",
+        _ => "fix it, delete it, or set MCPJOIN_AUTH_DIR to another folder",
     };
     Failure::new("E_AUTH_STORE", Exit::Usage, Phase::Authorize, problem).hint(hint)
 }
@@ -67,7 +70,7 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
         AuthError::LoginNeeded(_) => new("E_AUTH", Exit::Authorization, &access.line(&[])),
         AuthError::Discovery(found) => {
             let advice = found.advice.clone();
-            let shows = format!("{explain} shows every step");
+            let shows = format!("{explain} shows each step");
             let hint = advice.map_or_else(|| shows.clone(), |advice| format!("{advice}; {shows}"));
             if found.subject == StepSubject::Server {
                 new("E_CONNECT", Exit::Connection, &hint)
@@ -82,11 +85,11 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
                      to, and name it: --client-id ID"
                 }
                 RegistrationError::IssuerDiffers { .. } => {
-                    "name the client that is registered with that authorization server, or another --issuer"
+                    "use the client that is registered with that authorization server, or another --issuer"
                 }
                 _ => {
-                    "name a client that is registered already: --client-id ID; where the server takes an API key or a token, \
-                     no login is needed: --header 'Authorization: Bearer ...'"
+                    "use a registered client: --client-id ID; if the server takes an API key or a token, no login is needed: \
+                     --header 'Authorization: Bearer ...'"
                 }
             };
             new("E_AUTH_CLIENT", Exit::Authorization, hint)
@@ -95,36 +98,36 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
             UserAgentError::PortTaken { .. } => new(
                 "E_LISTEN",
                 Exit::Usage,
-                "end what listens there (another login?), or name another port that the client is registered with",
+                "end the program that uses the port (another login?), or use another port that is registered for the client",
             ),
             UserAgentError::Listen(_) => {
-                new("E_LISTEN", Exit::Usage, "name a port that you may use: --callback-port PORT")
+                new("E_LISTEN", Exit::Usage, "use a port that you may listen on: --callback-port PORT")
             }
             UserAgentError::NobodyCame { .. } => new(
                 "E_AUTH_NOBODY",
                 Exit::Authorization,
-                "log in in the browser before the time is over (--timeout 20m gives more); --no-browser takes the address by hand",
+                "log in within the time limit (--timeout 20m extends it); with --no-browser you paste the address",
             ),
             _ => new(
                 "E_AUTH_BROWSER",
                 Exit::Authorization,
-                "--no-browser prints the address, to be opened on any machine",
+                "--no-browser prints the address; open it on any machine",
             ),
         },
         AuthError::Refused { .. } => new(
             "E_AUTH_REFUSED",
             Exit::Authorization,
-            "the authorization server says why; ask for other scopes (--scope), or log in as somebody who may",
+            "see the reason above; request other scopes (--scope), or log in with another account",
         ),
         AuthError::Response(_) => new(
             "E_AUTH_RESPONSE",
             Exit::Authorization,
-            "nothing of it was used. Log in again; if it comes back, tell those who run the authorization server",
+            "it was discarded. Log in again; if this happens again, report it to the operators of the authorization server",
         ),
         AuthError::Token(_) => new("E_AUTH_TOKEN", Exit::Authorization, TELL),
         AuthError::Scopes { missing } => new("E_AUTH_SCOPE", Exit::Authorization, &access.line(missing)),
         AuthError::Endpoint(_) => new("E_AUTH_DISCOVERY", Exit::Authorization, TELL),
         AuthError::Store(error) => store(error),
-        _ => new("E_AUTH", Exit::Authorization, &format!("{explain} shows every step")),
+        _ => new("E_AUTH", Exit::Authorization, &format!("{explain} shows each step")),
     }
 }

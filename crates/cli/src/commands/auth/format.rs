@@ -36,14 +36,14 @@ pub(super) fn asked(step: &Step) -> Option<String> {
 /// How long a stored login can be used, in words.
 pub(super) fn expiry(login: &Login, now: SystemTime) -> String {
     let renewed = match (login.refreshable, is_expired(login, now)) {
-        (true, true) => "; it is renewed when it is used next",
-        (true, false) => ", and is renewed by itself",
+        (true, true) => "; it is renewed at the next use",
+        (true, false) => ", then renewed automatically",
         (false, true) => "; log in again",
         (false, false) => ", and then log in again",
     };
     let Some(expires) = login.expires else {
-        let renewed = if login.refreshable { "; it is renewed by itself" } else { "" };
-        return format!("is not told: it is used until it is refused{renewed}");
+        let renewed = if login.refreshable { "; renewed automatically" } else { "" };
+        return format!("unknown: it is used until the server rejects it{renewed}");
     };
     let when = match expires.duration_since(now) {
         Ok(left) => format!("in {}", time(left)),

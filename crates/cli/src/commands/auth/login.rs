@@ -51,8 +51,8 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
         if access.is_settled() {
             // The login could be stored, but would never be used.
             ui.warning(
-                "an Authorization header is configured for this server, or its entry says that no login is to be used: what \
-                 is stored is not sent there",
+                "an Authorization header is configured for this server, or its entry disables logins: the stored \
+                 token is not sent",
             );
         }
         let identity = identity(ui, &client, access)?;
@@ -123,7 +123,7 @@ fn with_browser(
     let time = format::time(browser_timeout);
     builder.user_agent(browser.on_url(move |url| {
         ui.note_lines(&format!(
-            "log in with the browser that opens now, within {time}. Where none does, open this address:\n\n  {url}\n"
+            "log in in the browser within {time}. If no browser opens, open this address:\n\n  {url}\n"
         ));
     }))
 }
@@ -136,12 +136,12 @@ fn with_credentials(
 ) -> Result<OAuthBuilder, Failure> {
     let form = "--client-id ID with --client-secret @FILE, MCPJOIN_CLIENT_SECRET, or --private-key FILE";
     let ClientIdentity::Registered { secret, .. } = identity else {
-        return Err(Failure::usage("a machine logs in as a client that is registered already", form));
+        return Err(Failure::usage("--client-credentials needs a registered client", form));
     };
     let builder = builder.grant(Grant::ClientCredentials);
     let Some(file) = private_key else {
         if secret.is_none() {
-            return Err(Failure::usage("a machine logs in with a secret, or with a key", form));
+            return Err(Failure::usage("--client-credentials needs a secret or a key", form));
         }
         return Ok(builder);
     };
@@ -185,7 +185,7 @@ fn secret_of_word(word: &OsStr) -> Result<String, Failure> {
     let file = word.to_str().and_then(|word| word.strip_prefix('@')).filter(|file| !file.is_empty());
     let file = file.ok_or_else(|| {
         Failure::usage(
-            "a secret does not stand on the command line, where other users can see it",
+            "secrets are not accepted on the command line, where other users can see them",
             SECRET_FORM,
         )
     })?;

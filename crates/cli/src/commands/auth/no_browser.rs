@@ -42,16 +42,15 @@ impl UserAgent for NoBrowser {
             let taken = stored_lines.lock().unwrap_or_else(PoisonError::into_inner).take();
             let can_answer = taken.is_some() || can_answer();
             let then = if can_answer {
-                "if the browser then shows a page that it cannot reach, paste the address of that page here:"
-                    .to_owned()
+                "if the browser then cannot open a page, paste the address of that page here:".to_owned()
             } else {
                 let host = here.split('/').nth(2).unwrap_or_default();
                 format!(
-                    "the browser has to reach this machine at {host}: nothing can be pasted, standard input has nothing to read"
+                    "the browser must reach this machine at {host}, because there is no standard input to paste an address to"
                 )
             };
             ui.say(&format!(
-                "open this address in a browser, wherever you sit, and log in within {time}:\n\n  {}\n\n{then}",
+                "open this address in a browser on any machine, and log in within {time}:\n\n  {}\n\n{then}",
                 authorizing.url
             ));
             let state = authorizing.state.clone();
@@ -119,16 +118,14 @@ fn query(line: &str, state: &str) -> Result<Option<String>, &'static str> {
     let query = query.split_once('#').map_or(query, |(query, _)| query);
     let has = |name: &str| query.split('&').any(|pair| pair.split_once('=').is_some_and(|it| it.0 == name));
     if !has("code") && !has("error") {
-        return Err(
-            "that is not it: the address that is meant has code= in it, and begins with http://127.0.0.1 or \
-                    http://localhost. Paste it here:",
-        );
+        return Err("this is not the address: it contains code= and begins with http://127.0.0.1 or \
+                    http://localhost. Paste it here:");
     }
     // A state contains no characters that are escaped in a query.
     if !query.split('&').any(|pair| pair.strip_prefix("state=") == Some(state)) {
         return Err(
-            "that address is of another login than this one: open the address above, log in, and paste the one \
-                    that you end at:",
+            "this address belongs to another login: open the address above, log in, and paste the address \
+                    of the last page:",
         );
     }
     Ok(Some(query.to_owned()))

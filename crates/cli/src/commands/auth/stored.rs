@@ -53,14 +53,14 @@ async fn status_of(ui: &Ui, access: &Access, folder: &Path) -> Result<Exit, Fail
     };
     let login = load(access.url(), folder).await?;
     let Some(found) = login else {
-        return Err(nothing(format!("nothing is stored for it in {}", path_shown(folder))));
+        return Err(nothing(format!("no login is stored for it in {}", path_shown(folder))));
     };
     let is_usable = found.refreshable || !format::is_expired(&found, SystemTime::now());
     let text =
         if ui.json { format::document(&found, folder).to_string() } else { format::page(&found, folder) };
     let exit = print_page(ui, ui.hidden(&text).into_owned()).await;
     if exit == Exit::Done && !is_usable {
-        return Err(nothing("what is stored for it is over, and cannot be renewed".into()));
+        return Err(nothing("the stored login has expired and cannot be renewed".into()));
     }
     Ok(exit)
 }
@@ -92,7 +92,7 @@ async fn load_all(folder: &Path) -> Result<(Vec<StoredLogin>, Vec<Failure>), Fai
 fn status_page(stored: &[StoredLogin], folder: &Path) -> String {
     let folder = path_shown(folder);
     if stored.is_empty() {
-        return format!("nothing is stored in {folder}");
+        return format!("no logins are stored in {folder}");
     }
     let mut out = String::new();
     for StoredLogin { server, login } in stored {
@@ -158,7 +158,7 @@ pub(super) fn logout(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
             json!({ "logouts": outcomes.iter().map(|(server, it)| logout_document(server, it)).collect::<Vec<_>>() })
                 .to_string()
         } else if outcomes.is_empty() && failed.is_empty() {
-            format!("nothing is stored in {}", path_shown(&folder))
+            format!("no logins are stored in {}", path_shown(&folder))
         } else {
             outcomes.iter().map(|(server, it)| logout_sentence(server, it)).collect::<Vec<_>>().join("\n")
         };
@@ -190,17 +190,17 @@ async fn revoke(builder: OAuthBuilder, folder: &Path) -> Result<Logout, Failure>
 fn logout_sentence(server: &str, logout: &Logout) -> String {
     let server = visible::line(server);
     match (logout.stored, &logout.revoked) {
-        (false, _) => format!("nothing was stored for {server}"),
-        (true, Some(Ok(()))) => format!("{server}: taken back by its authorization server, and forgotten"),
-        (true, Some(Err(_))) => format!("{server}: forgotten, and not taken back"),
-        (true, None) => format!("{server}: forgotten; its authorization server takes nothing back"),
+        (false, _) => format!("no login was stored for {server}"),
+        (true, Some(Ok(()))) => format!("{server}: revoked and deleted"),
+        (true, Some(Err(_))) => format!("{server}: deleted, not revoked"),
+        (true, None) => format!("{server}: deleted; its authorization server has no revocation"),
     }
 }
 
 fn warn_not_revoked(ui: &Ui, server: &str, logout: &Logout) {
     if let Some(Err(why)) = &logout.revoked {
         ui.warning(&format!(
-            "{server}: the authorization server did not take the tokens back ({why}): they may be good until they expire"
+            "{server}: the authorization server did not revoke the tokens ({why}): they may work until they expire"
         ));
     }
 }

@@ -62,7 +62,7 @@ impl Address {
     fn parse(word: &str) -> Result<Self, Failure> {
         let wrong = || {
             let hint = "write orchestra://host:port or orchestra+tcp://host:port, and nothing after the port";
-            Failure::usage(format!("{} is no address to listen on", shown(word.as_ref())), hint)
+            Failure::usage(format!("{} is not an address to listen on", shown(word.as_ref())), hint)
         };
         let (scheme, rest) = word.split_once("://").ok_or_else(wrong)?;
         if rest.is_empty() || rest.contains(['/', '?', '#', '@']) {
@@ -138,7 +138,7 @@ async fn serve(
     let host = Host::new(servers.iter().map(|server| server.offer.clone()), HostLimits::default());
     if open.iter().any(Open::is_for_everyone) {
         ui.warning(
-            "whoever can reach this port can use these servers: orchestra+tcp asks nobody who they are",
+            "everyone who can reach this port can use these servers: orchestra+tcp has no authentication",
         );
     }
     for open in &open {

@@ -69,7 +69,7 @@ async fn serve(args: &args::Bridge, orchestrator: &Orchestrator, link: Link) -> 
     }
     let bridge = Bridge::new(orchestrator.clone(), options).map_err(|error| {
         Failure::new("E_BRIDGE", Exit::Usage, Phase::Serve, error.to_string())
-            .hint("tell the authors of mcpjoin")
+            .hint("report it to the authors of mcpjoin")
     })?;
     let cause = bridge.serve(link).await.map_err(|error| refused(&error))?;
     ended(&cause)

@@ -94,9 +94,9 @@ fn summary(found: &Comparison) -> String {
         .map(|(class, count)| format!("{count} {}", class.as_str()))
         .collect();
     let mut line = match count {
-        0 if found.only.is_empty() => "nothing has changed".to_owned(),
+        0 if found.only.is_empty() => "no changes".to_owned(),
         0 => format!(
-            "nothing has changed that {}",
+            "no change that {}",
             found.only.iter().map(|only| only.class().as_str()).collect::<Vec<_>>().join(" or ")
         ),
         1 => format!("1 change: {}", parts.join(", ")),

@@ -182,9 +182,9 @@ const fn done(change: &Change) -> &'static str {
 fn remark(change: &Change) -> Option<&'static str> {
     let is = |value: &Option<Raw>, word: &str| value.as_ref().is_some_and(|value| value.as_str() == word);
     match &*change.path {
-        "/annotations/readOnlyHint" if is(&change.old, "true") => Some("it said that it only reads"),
+        "/annotations/readOnlyHint" if is(&change.old, "true") => Some("it was marked as read-only"),
         "/annotations/destructiveHint" if is(&change.old, "false") => {
-            Some("it said that it destroys nothing")
+            Some("it was marked as not destructive")
         }
         _ => None,
     }
@@ -296,7 +296,7 @@ fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Detail> {
             (Line::Added(come), _) => out.push(Detail::Added(around(come, 0))),
             (Line::Same(count), _) => {
                 let lines = if *count == 1 { "line" } else { "lines" };
-                out.push(Detail::Note(format!("({count} {lines} as before)")));
+                out.push(Detail::Note(format!("({count} {lines} unchanged)")));
             }
         }
         place += 1;
@@ -315,7 +315,12 @@ fn unseen(gone: &str, come: &str, same: usize) -> Option<Detail> {
     let code = |character: Option<char>| {
         character.map_or_else(|| "the end".to_owned(), |character| format!("U+{:04X}", u32::from(character)))
     };
-    Some(Detail::Note(format!("(they part at character {}: {} -> {})", same + 1, code(gone), code(come))))
+    Some(Detail::Note(format!(
+        "(first difference at character {}: {} -> {})",
+        same + 1,
+        code(gone),
+        code(come)
+    )))
 }
 
 /// A line, escaped. A long line is shown around the character at `place`.
@@ -417,7 +422,7 @@ mod tests {
             ),
             [
                 "annotation openWorldHint added: false",
-                "annotation readOnlyHint changed: true -> false; it said that it only reads"
+                "annotation readOnlyHint changed: true -> false; it was marked as read-only"
             ]
         );
         assert_eq!(
@@ -436,18 +441,18 @@ mod tests {
             changes_of(&old, &new),
             [(
                 "description changed".to_owned(),
-                vec![note("(1 line as before)"), gone, come, note("(1 line as before)")]
+                vec![note("(1 line unchanged)"), gone, come, note("(1 line unchanged)")]
             )]
         );
         assert_eq!(changes_of(&text("a"), r#""title":"t""#)[0].1, [Detail::Removed("a".into())]);
         // A letter of another alphabet, and a space at the end.
         assert_eq!(
             changes_of(&text("safe"), &text("s\u{430}fe"))[0].1[2],
-            note("(they part at character 2: U+0061 -> U+0430)")
+            note("(first difference at character 2: U+0061 -> U+0430)")
         );
         assert_eq!(
             changes_of(&text("safe"), &text("safe "))[0].1[2],
-            note("(they part at character 5: the end -> U+0020)")
+            note("(first difference at character 5: the end -> U+0020)")
         );
         for seen in ["sane", "safe one"] {
             assert_eq!(changes_of(&text("safe"), &text(seen))[0].1.len(), 2, "{seen}");

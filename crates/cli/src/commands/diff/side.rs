@@ -64,13 +64,13 @@ pub(super) fn of_words(
             }
             (old, of(ui, connect, new)?)
         }
-        (None, ..) => return Err(misuse(VERB, "no side is named")),
+        (None, ..) => return Err(misuse(VERB, "diff needs two servers or files; none was given")),
         (Some(_), None, None, None) => {
-            return Err(misuse(VERB, "one side is named, and a comparison has two"));
+            return Err(misuse(VERB, "diff needs two servers or files; only one was given"));
         }
         _ => {
             let hint = "mcpjoin diff OLD NEW, or mcpjoin diff OLD -- COMMAND [ARG]...";
-            return Err(Failure::usage("more than two sides are named", hint));
+            return Err(Failure::usage("diff takes two servers or files; more were given", hint));
         }
     };
     Ok([of(ui, connect, old)?, new])
@@ -123,7 +123,10 @@ fn snapshot_file(word: &OsStr) -> Result<Option<Snapshot>, Failure> {
 }
 
 fn unreadable(name: &str, problem: &str) -> Failure {
-    Failure::usage(format!("{name} cannot be read: {problem}"), "name a server, or a file of list --json")
+    Failure::usage(
+        format!("{name} cannot be read: {problem}"),
+        "use a server, or a file written by list --json",
+    )
 }
 
 /// Parses a document of `list --json`.
@@ -135,18 +138,21 @@ fn snapshot(source: &str, bytes: Vec<u8>) -> Result<Snapshot, Failure> {
         Some(rest) => rest.to_vec(),
         None => bytes,
     };
-    let document = Raw::parse(bytes).map_err(|error| no(&format!("is no JSON: {error}")))?;
-    let document = Object::of(&document).ok_or_else(|| no("is no document of list --json"))?;
+    let document = Raw::parse(bytes).map_err(|error| no(&format!("is not valid JSON: {error}")))?;
+    let document = Object::of(&document).ok_or_else(|| no("was not written by list --json"))?;
     if document.items("servers").is_some() {
         let problem = format!("{source} has the lists of several servers");
-        return Err(Failure::usage(problem, "pin each by itself: mcpjoin list --json NAME > NAME.json"));
+        return Err(Failure::usage(
+            problem,
+            "pin each server separately: mcpjoin list --json NAME > NAME.json",
+        ));
     }
     if document.value("mcpServers").or_else(|| document.value("servers")).is_some() {
-        let problem = format!("{source} is a configuration, and no document of list --json");
-        return Err(Failure::usage(problem, format!("name an entry of it: {source}#NAME")));
+        let problem = format!("{source} is a configuration, not a file written by list --json");
+        return Err(Failure::usage(problem, format!("use one of its entries: {source}#NAME")));
     }
     if document.text("protocolVersion").is_none() {
-        return Err(no("is no document of list --json: it has no protocolVersion"));
+        return Err(no("was not written by list --json: it has no protocolVersion"));
     }
     if let Some(errors) = document.value("errors") {
         let errors: Vec<Raw> = errors.decode().unwrap_or_default();
@@ -154,14 +160,14 @@ fn snapshot(source: &str, bytes: Vec<u8>) -> Result<Snapshot, Failure> {
         let text = |name: &str| error.as_ref().and_then(|error| error.text(name)).unwrap_or_default();
         let (method, message) = (text("method"), text("message"));
         let of = if method.is_empty() { "a list".into() } else { method };
-        return Err(no(&format!("is not whole: {of} was not read to its end ({message})")));
+        return Err(no(&format!("is incomplete: {of} ended early ({message})")));
     }
     let mut snapshot = Snapshot { source: source.to_owned(), offer: Offer::default() };
     for (name, value) in document {
         if let Some(section) = ALL.iter().find(|section| section.member == name) {
             let items = if value.kind() == Kind::Array { value.decode().ok() } else { None };
-            let items =
-                items.ok_or_else(|| no(&format!("is no document of list --json: {name} is no array")))?;
+            let items = items
+                .ok_or_else(|| no(&format!("was not written by list --json: {name} is not an array")))?;
             *list(&mut snapshot.offer, section) = items;
         } else {
             fact(&mut snapshot.offer, &name, value);
@@ -211,9 +217,9 @@ pub(super) async fn ask(
 fn keep(offer: &mut Offer, section: &Section, items: Vec<Raw>, room: &mut usize) -> Result<(), Failure> {
     let size: usize = items.iter().map(|item| item.len() + size_of::<Raw>()).sum();
     *room = room.checked_sub(size).ok_or_else(|| {
-        let problem = format!("its lists are larger than the {MAX_SIDE_BYTES} bytes that are compared");
+        let problem = format!("its lists exceed the limit of {MAX_SIDE_BYTES} bytes");
         Failure::new("E_TOO_LARGE", Exit::Connection, Phase::List, problem)
-            .hint("mcpjoin list --json shows them as they come: compare what you need of that")
+            .hint("mcpjoin list --json shows them: compare the parts that you need")
     })?;
     list(offer, section).extend(items);
     Ok(())
@@ -254,17 +260,17 @@ mod tests {
         assert_eq!((whole.offer.tools.len(), whole.source.as_str()), (1, "f"));
         assert_eq!(whole.offer.instructions.unwrap().as_str(), "\"i\"");
         for (text, problem) in [
-            ("", "f is no JSON"),
-            ("[]", "f is no document of list --json"),
+            ("", "f is not valid JSON"),
+            ("[]", "f was not written by list --json"),
             (r#"{"tools":[]}"#, "it has no protocolVersion"),
-            (r#"{"protocolVersion":"x","tools":{}}"#, "tools is no array"),
+            (r#"{"protocolVersion":"x","tools":{}}"#, "tools is not an array"),
             (r#"{"servers":[]}"#, "several servers"),
             (r#"{"mcpServers":{}}"#, "is a configuration"),
             (
                 r#"{"protocolVersion":"x","errors":[{"method":"tools/list","message":"gone"}]}"#,
-                "f is not whole: tools/list was not read to its end (gone)",
+                "f is incomplete: tools/list ended early (gone)",
             ),
-            (r#"{"protocolVersion":"x","errors":7}"#, "f is not whole"),
+            (r#"{"protocolVersion":"x","errors":7}"#, "f is incomplete"),
         ] {
             let failure = snapshot("f", text.into()).map(|_| ()).unwrap_err();
             assert!(failure.message.contains(problem), "{text}: {}", failure.message);

@@ -86,7 +86,7 @@ impl Baseline {
         })?;
         let read = serde_json::from_str(&text).map_err(|error| error.to_string());
         let entries = read.and_then(|value| Self::entries(&value));
-        let hint = "take one that --update-baseline has written";
+        let hint = "use a file written by --update-baseline";
         Ok(Self { entries: entries.map_err(|what| unusable(what, hint.to_owned()))? })
     }
 
@@ -95,11 +95,12 @@ impl Baseline {
         match file.get(member).and_then(Value::as_u64) {
             Some(known) if known == version => {}
             Some(other) => {
-                return Err(format!("it is written by a version of mcpjoin that is newer ({other})"));
+                return Err(format!("it was written by a newer version of mcpjoin ({other})"));
             }
             None => return Err(format!("it has no {member}")),
         }
-        let findings = file.get("findings").and_then(Value::as_array).ok_or("it has no array findings")?;
+        let findings =
+            file.get("findings").and_then(Value::as_array).ok_or("it has no array \"findings\"")?;
         let entries = findings.iter().enumerate().map(|(place, finding)| {
             let text = |name: &str| finding.get(name).and_then(Value::as_str).map(str::to_owned);
             let needed =

@@ -79,7 +79,7 @@ fn called(trace: &Trace, tool: &str) -> Called {
         for (_, response) in named {
             called = match response.map(|response| &response.outcome) {
                 Some(Err(error)) => Called::Refused(format!(
-                    "the server has refused it: error {}: {}",
+                    "the server rejected it: error {}: {}",
                     error.code, error.message
                 )),
                 Some(Ok(result)) => match failed(result.raw()) {
@@ -129,7 +129,7 @@ mod tests {
             called(&Trace { runs, ..Trace::default() }, tool)
         };
         let because = |why: &str| Called::Refused(why.to_owned());
-        assert_eq!(called_by(&[refused], "x"), because("the server has refused it: error -32602: no y"));
+        assert_eq!(called_by(&[refused], "x"), because("the server rejected it: error -32602: no y"));
         assert_eq!(called_by(&[failed], "x"), because("its result is an error (isError): no y"));
         assert_eq!(called_by(&[refused, served], "x"), Called::Served);
         assert_eq!(called_by(&[served], "x"), Called::Served);

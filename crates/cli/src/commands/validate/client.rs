@@ -86,13 +86,13 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     let look = &args.client;
     if look.listen.is_none() && !args.words.is_empty() {
         return Err(Failure::usage(
-            "a client that is to be started needs to know where the server is",
+            "the client's command needs --listen",
             "mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}",
         ));
     }
     if !args.words.is_empty() && !escaped {
         return Err(Failure::usage(
-            "the client's command stands after --",
+            "the client's command must follow --",
             "mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}",
         ));
     }
@@ -113,7 +113,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     if let Some(exit) =
         run.started.as_ref().and_then(|started| started.exit).filter(|exit| *exit != ProcessExit::Code(0))
     {
-        ui.note(&format!("the client's command has ended with {exit}"));
+        ui.note(&format!("the client's command exited with {exit}"));
     }
     let name = ui.hidden(&name(&run.trace)).into_owned();
     let report = check_client(&run.trace, &selection);
@@ -182,22 +182,22 @@ async fn over_stdio(
 fn no_client(args: &Validate, started: Option<StartedClient>, took: Duration) -> Failure {
     let failure = |message: &str| Failure::new("E_NO_CLIENT", Exit::Connection, Phase::Serve, message);
     let Some((started, words)) = started.filter(|_| !args.words.is_empty()).zip(Some(&args.words)) else {
-        return failure("no client has said anything")
-            .hint("was it told to start this, or to connect to that address?");
+        return failure("no client connected")
+            .hint("configure the client to start this command, or to connect to this address");
     };
     let has_url = words.iter().any(|word| word.to_str().is_some_and(|word| word.contains(URL_PLACEHOLDER)));
     let mut failure = match started.exit {
-        Some(_) => failure("the client's command has ended, and has said nothing to us"),
+        Some(_) => failure("the client's command exited without connecting"),
         None => failure(&format!(
-            "the client's command has said nothing to us in {}",
+            "the client's command did not connect within {}",
             seconds(args.client.during.unwrap_or(took))
         )),
     };
     failure = failure.hint(match started.exit {
-        Some(PROGRAM_NOT_FOUND) => "the shell has not found a program: is it installed, and on PATH?",
-        _ if !has_url => "where is it told to connect to? {url} in its command stands for our address",
-        Some(_) => "run the command by itself, with the address of a server that works in place of {url}",
-        None => "give it more time: --for; does it connect without being asked to?",
+        Some(PROGRAM_NOT_FOUND) => "the shell did not find a program: install it, or add it to PATH",
+        _ if !has_url => "give it the address: {url} in its command is replaced by it",
+        Some(_) => "run the command by itself, with the address of a working server instead of {url}",
+        None => "allow more time with --for; check that it connects without a user's action",
     });
     let line: Vec<_> = words.iter().map(|word| shown(word)).collect();
     failure = failure.with(&line.join(" "), took).stderr(&started.stderr);
@@ -216,7 +216,7 @@ async fn over_http(
     let listener = HttpListener::bind(address).await.map_err(|error| Failure::listen_http(&error))?;
     let url = listener.url();
     if !listener.address().ip().is_loopback() {
-        ui.warning("whoever can reach this port can use this server");
+        ui.warning("everyone who can reach this port can use this server");
     }
     ui.note(&format!("listening on {}", crate::visible::line(&url)));
     let during = args.client.during;
@@ -287,12 +287,14 @@ async fn over_http_to_started(
     drop(running);
     let report = match ran {
         Some(Ok(report)) => Some(report),
-        Some(Err(error)) => return Err(Failure::spawn(&error).hint("is it on PATH, and may it be run?")),
+        Some(Err(error)) => {
+            return Err(Failure::spawn(&error).hint("check that it is on PATH and executable"));
+        }
         None => timeout(KILL_TIMEOUT, client.ended()).await.ok().flatten(),
     };
     for left in report.iter().flat_map(|report| &report.survivors) {
         let name = crate::visible::line(&left.name);
-        ui.warning(&format!("process {} ({name}), which the client has started, is still there", left.pid));
+        ui.warning(&format!("process {} ({name}), which the client started, is still running", left.pid));
     }
     let exit = report.and_then(|report| report.exit).filter(|_| by_itself);
     Ok(ClientRun { trace, signal: ended, started: Some(StartedClient { exit, stderr: client.stderr() }) })

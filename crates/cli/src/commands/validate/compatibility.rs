@@ -12,7 +12,7 @@ use crate::object::Object;
 use crate::ui::{HEADING, NAME, Ui};
 use crate::visible::{self, cut_chars};
 
-/// The maximum number of findings of one client on a page.
+/// The maximum number of limits of one client on a page.
 const MAX_SHOWN: usize = 5;
 /// The maximum number of findings of one client in a document.
 const MAX_FINDINGS: usize = 200;
@@ -88,24 +88,42 @@ impl Clients {
             let usable =
                 if row.usable == self.tools { "all usable".into() } else { format!("{} usable", row.usable) };
             let _ = writeln!(out, "  {NAME}{}{NAME:#}: {usable}", row.client);
-            for found in row.found.iter().take(MAX_SHOWN) {
-                let tool = found.tool.as_ref().map(|tool| format!("{}: ", visible::line(tool)));
+            let causes = causes(&row.found);
+            for (first, tools) in causes.iter().take(MAX_SHOWN) {
+                let of = match &tools[..] {
+                    [] => String::new(),
+                    [tool] => format!("{}: ", visible::line(tool)),
+                    [tool, ..] => format!("{} tools, such as {}: ", tools.len(), visible::line(tool)),
+                };
                 let text = format!(
-                    "{}{}: {} ({}, {})",
-                    tool.unwrap_or_default(),
-                    visible::line(&found.problem),
-                    found.then,
-                    found.seen,
-                    found.source
+                    "{of}{}: {} ({}, {})",
+                    visible::line(&first.problem),
+                    first.then,
+                    first.seen,
+                    first.source
                 );
                 prose(out, &Head { text: "    ", columns: 4, indent: 6 }, &text);
             }
-            let more = (row.found.len() + row.left_out).saturating_sub(MAX_SHOWN);
-            if more > 0 {
-                let _ = writeln!(out, "    and {more} more");
+            let more = causes.len().saturating_sub(MAX_SHOWN);
+            if more + row.left_out > 0 {
+                let _ = writeln!(out, "    and {} more (--json lists them)", more + row.left_out);
             }
         }
     }
+}
+
+/// The findings by their limit: the first of each, with the names of all its tools.
+fn causes(found: &[Found]) -> Vec<(&Found, Vec<&str>)> {
+    let mut causes: Vec<(&Found, Vec<&str>)> = Vec::new();
+    for one in found {
+        let same = |first: &Found| (first.then, first.source) == (one.then, one.source);
+        let at = causes.iter().position(|(first, _)| same(first)).unwrap_or_else(|| {
+            causes.push((one, Vec::new()));
+            causes.len() - 1
+        });
+        causes[at].1.extend(one.tool.as_deref());
+    }
+    causes
 }
 
 fn found(ui: &Ui, finding: Incompatibility) -> Found {
@@ -138,4 +156,25 @@ fn listed(trace: &Trace) -> Option<Vec<Raw>> {
         }
         all
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, causes};
+
+    #[test]
+    fn tools_with_one_limit_are_one_cause() {
+        let found = |tool: Option<&str>, source| Found {
+            tool: tool.map(Into::into),
+            problem: "the name is long".into(),
+            then: "left out",
+            source,
+            seen: "2026-01-01".into(),
+        };
+        let all =
+            [found(Some("a"), "one"), found(None, "two"), found(Some("b"), "one"), found(Some("c"), "three")];
+        let causes: Vec<(&str, Vec<&str>)> =
+            causes(&all).into_iter().map(|(first, tools)| (first.source, tools)).collect();
+        assert_eq!(causes, [("one", vec!["a", "b"]), ("two", vec![]), ("three", vec!["c"])]);
+    }
 }

@@ -63,7 +63,7 @@ impl Options {
         if !tools.allows_all() {
             // The tools are known only during the run, so they cannot be checked here.
             let problem = "--read-only-tools would call tools that the configuration may not allow";
-            return Err(Failure::usage(problem, "name those that may be called: --call TOOL"));
+            return Err(Failure::usage(problem, "list the tools to call: --call TOOL"));
         }
         Ok(validator.read_only_tools())
     }
@@ -192,29 +192,29 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
         ValidateError::Setup(error) => refused(&error),
         error @ ValidateError::Unreachable { .. } => {
             Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string())
-                .hint("does a server listen there, and may you reach it?")
+                .hint("check that a server listens there and that you can reach it")
         }
         error @ ValidateError::Unauthorized { .. } => {
             Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
-                .hint("say who you are: mcpjoin auth login URL, --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted")
+                .hint("log in with mcpjoin auth login URL, or send a token: --header 'Authorization: Bearer ...' or --header @FILE. If you did, the server does not accept it")
         }
         ValidateError::Redirected { ref location, .. } => {
             let hint = match location {
                 // The server redirects to itself.
                 Some(location) if without_query(location) == without_query(typed) => {
-                    "that is the address itself: see what the server, or a proxy before it, wants to be asked otherwise"
+                    "the server redirects to the same address: check the server, and a proxy in front of it"
                 }
-                Some(_) => "nothing was sent there: name that address if it is the right one",
-                None => "see what the server itself says about it",
+                Some(_) => "nothing was sent there: use that address if it is the right one",
+                None => "see the server's own log",
             };
             Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string()).hint(hint)
         }
         ValidateError::NotMcp { status, ref head, .. } => {
             let (id, hint) = match status {
-                429 | 500.. => ("E_LINK", "try again; see what the server itself says about it"),
+                429 | 500.. => ("E_LINK", "try again; see the server's own log"),
                 _ => (
                     "E_NO_ENDPOINT",
-                    "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
+                    "check the path: usually /mcp, or /sse for the HTTP+SSE of 2024-11-05",
                 ),
             };
             let mut failure = Failure::new(id, Exit::Connection, Phase::Probe, error.to_string()).hint(hint);

@@ -64,7 +64,7 @@ fn case(result: &RuleResult, class: &str, document: &Document) -> TestCase {
         }
         (RuleOutcome::Failed(_), None) => {
             status = TestCaseStatus::skipped();
-            status.set_message("known: the baseline has it");
+            status.set_message("known: in the baseline");
             out = Some(findings(result));
         }
         (RuleOutcome::Failed(places), Some(level)) if level >= document.least => {

@@ -119,7 +119,7 @@ impl Row {
 /// The table for a person.
 pub(super) fn table(out: &mut String, shown: &str, rows: &[Row]) {
     let open = rows.iter().filter(|row| row.is_open()).count();
-    titled(out, shown, &format!(", {} openers, {open} of them open it", rows.len()));
+    titled(out, shown, &format!(", {open} of {} opening requests accepted", rows.len()));
     out.push('\n');
     let labels: Vec<String> = rows.iter().map(|row| row.opener.to_string()).collect();
     let width = labels.iter().map(String::len).max().unwrap_or_default();
@@ -167,11 +167,11 @@ fn in_words(response: &OpenerResponse) -> String {
             format!("error {code}: {message} (it speaks {})", list(supported))
         }
         OpenerResponse::Unreadable { problem, first } => {
-            format!("no answer that can be read, {problem}: {}", String::from_utf8_lossy(first))
+            format!("invalid response, {problem}: {}", String::from_utf8_lossy(first))
         }
         OpenerResponse::Lost(why) => why.clone(),
         OpenerResponse::Closed(end) => end.to_string(),
-        OpenerResponse::Silent(time) => format!("nothing in {}", seconds(*time)),
+        OpenerResponse::Silent(time) => format!("no response in {}", seconds(*time)),
         _ => "something else".into(),
     }
 }

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_rules::{Level, Outcome, Rule, Trace};
+use mcpjoin::proto::types::meta::key;
+use mcpjoin::proto::{Message, Response};
+use mcpjoin_rules::{Level, Outcome, Rule, Trace, What};
 use serde::{Serialize, Serializer};
 
 use super::baseline::fingerprint;
@@ -16,11 +18,14 @@ use super::compatibility::Clients;
 use super::openers::Row;
 use crate::connect::Place;
 use crate::failure::Failure;
+use crate::object::Object;
 use crate::ui::Ui;
 use crate::visible::cut_chars;
 
 /// The longest message, and the longest problem, in a finding.
 pub(super) const MAX_TEXT_CHARS: usize = 4096;
+/// The longest name, and the longest version, of a server.
+const MAX_NAME_CHARS: usize = 60;
 /// The maximum number of findings of a rule: ten thousand bad tools are one fault.
 const MAX_FINDINGS: usize = 500;
 
@@ -86,6 +91,8 @@ pub(super) enum Examination {
 
 /// The results of the rules.
 pub(super) struct RuleResults {
+    /// Name and version of the server, if it has told them.
+    pub(super) named: Option<String>,
     /// The server requires a token: only its responses without one were examined.
     pub(super) unauthorized: Option<Failure>,
     /// The calls of `--call` that did not do what was intended.
@@ -185,6 +192,7 @@ impl RuleResults {
             },
         });
         Self {
+            named: named(trace).map(|name| ui.hidden(&name).into_owned()),
             unauthorized: None,
             calls: Vec::new(),
             clients: None,
@@ -210,6 +218,24 @@ impl RuleResults {
     pub(super) fn has_failed(&self, least: Level) -> bool {
         self.results.iter().filter_map(RuleResult::fault).any(|level| level >= least)
     }
+}
+
+/// Name and version of the server in the first result that has them.
+fn named(trace: &Trace) -> Option<String> {
+    let events = trace.runs.iter().flat_map(|run| &run.events);
+    let lines = events.filter_map(|event| match &event.what {
+        What::Received(line) => Some(line),
+        _ => None,
+    });
+    lines.flat_map(|line| line.parts()).find_map(|part| {
+        let Ok(Message::Response(Response { outcome: Ok(result), .. })) = part else { return None };
+        let result = Object::of(result.raw())?;
+        let of_meta = || Object::of(Object::of(result.value("_meta")?)?.value(key::SERVER_INFO)?);
+        let info = result.value("serverInfo").and_then(Object::of).or_else(of_meta)?;
+        let text = |name: &str| info.text(name).map(|text| cut_chars(&text, MAX_NAME_CHARS));
+        let name = text("name").filter(|name| !name.is_empty())?;
+        Some(format!("{name} {}", text("version").unwrap_or_default()).trim_end().to_owned())
+    })
 }
 
 impl RuleResult {

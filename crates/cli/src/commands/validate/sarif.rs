@@ -67,8 +67,7 @@ fn rules(document: &Document) -> &[RuleResult] {
 fn rule(result: &RuleResult) -> Value {
     let rule = result.rule;
     let address = rule.address();
-    let help =
-        address.as_ref().map(|address| json!({ "text": format!("The specification says it at {address}") }));
+    let help = address.as_ref().map(|address| json!({ "text": format!("See the specification: {address}") }));
     present(json!({
         "id": rule.slug,
         "shortDescription": message(rule.sentence),
@@ -149,7 +148,7 @@ fn notifications(ui: &Ui, document: &Document) -> Vec<Value> {
     });
     let stale = document.baseline.iter().flat_map(|compared| {
         compared.stale.iter().map(|stale| {
-            let problem = format!("{} has {}, which is found no longer", compared.file, stale.rule);
+            let problem = format!("{} has {}, which was not found again", compared.file, stale.rule);
             json!({ "level": "note", "message": message(&sentence(&problem)) })
         })
     });

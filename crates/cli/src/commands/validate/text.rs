@@ -1,54 +1,63 @@
-//! The report for a person: chapter by chapter, each fault with the message that shows it.
+//! The report for a person: the verdict, each broken rule with the specification's sentence, the messages that show it and the
+//! fix, and the numbers.
+//!
+//! Called by `validate` for `--format text`. Messages are never wrapped, so that they can be copied.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt::Write;
-use std::time::Duration;
 
+use mcpjoin::proto::Version;
 use mcpjoin_rules::{Chapter, Level, Rule};
 use unicode_width::UnicodeWidthStr as _;
 
+use super::findings;
 use super::openers;
-use super::report::{
-    Comparison, Document, Examination, Finding, MAX_TEXT_CHARS, RuleOutcome, RuleResult, RuleResults, Server,
-};
-use crate::fold::{Head, PAGE_COLUMNS, prose, quoted};
+use super::report::{Comparison, Document, Examination, RuleOutcome, RuleResult, RuleResults, Server};
+use crate::fold::{Head, PAGE_COLUMNS, prose};
 use crate::ui::{BAD, FAINT, HEADING, NAME, Ui};
 use crate::visible::{self, cut_chars};
 
-/// The maximum number of findings of a rule.
-const MAX_FINDINGS: usize = 3;
 /// The longest command of a server.
 const MAX_NAME_CHARS: usize = 200;
-/// The longest message, and the longest problem.
+/// The longest problem on one line.
 const MAX_SHOWN_CHARS: usize = 300;
 
-/// The whole report. `all`: with the rules that passed.
-pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
+/// How much of the report is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// One line for each server (`-q`).
+    Verdict,
+    Findings,
+    /// Also the rules that passed and those that were skipped (`-v`).
+    All,
+}
+
+/// The whole report.
+pub(super) fn document(ui: &Ui, document: &Document, extent: Extent) -> String {
     let mut out = String::new();
     for server in &document.servers {
         match &server.outcome {
-            Ok(Examination::Rules(judged)) => self::judged(&mut out, server, judged, all),
+            Ok(Examination::Rules(judged)) => self::judged(&mut out, server, judged, extent),
             Ok(Examination::Openers(rows)) => openers::table(&mut out, &server.shown, rows),
             // The failure of a single server is printed as for every verb.
             Err(_) if !document.several => continue,
             Err(failure) => {
                 let problem = ui.hidden(&failure.message);
                 let name = visible::line(&server.shown);
-                let _ = writeln!(
-                    out,
-                    "{HEADING}{}{HEADING:#}\n",
-                    visible::line(&cut_chars(&name, MAX_NAME_CHARS))
-                );
-                let text = format!("  {BAD}not judged{BAD:#}: ");
+                let name = cut_chars(&name, MAX_NAME_CHARS);
+                let text = format!("{HEADING}{}{HEADING:#}: {BAD}not checked{BAD:#}: ", visible::line(&name));
+                let columns = name.width() + ": not checked: ".len();
                 let problem =
                     format!("{} ({})", visible::line(&cut_chars(&problem, MAX_SHOWN_CHARS)), failure.id);
-                prose(&mut out, &Head { text: &text, columns: 14, indent: 4 }, &problem);
+                prose(&mut out, &Head { text: &text, columns, indent: 2 }, &problem);
             }
         }
-        if document.several {
+        if document.several && extent != Extent::Verdict {
             out.push('\n');
         }
+    }
+    if extent == Extent::Verdict {
+        return out;
     }
     if let Some(compared) = &document.baseline {
         stale(&mut out, compared);
@@ -59,13 +68,72 @@ pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
     out
 }
 
-fn judged(out: &mut String, server: &Server, judged: &RuleResults, all: bool) {
-    let name = if server.place.is_some() && server.label != server.shown {
-        format!("{}: {}", server.label, server.shown)
-    } else {
-        server.shown.clone()
+fn judged(out: &mut String, server: &Server, judged: &RuleResults, extent: Extent) {
+    verdict(out, server, judged);
+    if extent == Extent::Verdict {
+        return;
+    }
+    if judged.named.is_some() {
+        let _ = writeln!(out, "{FAINT}{}{FAINT:#}", visible::line(&cut_chars(&server.shown, MAX_NAME_CHARS)));
+    }
+    let mut broken: Vec<&RuleResult> =
+        judged.results.iter().filter(|result| matches!(result.outcome, RuleOutcome::Failed(_))).collect();
+    // New findings before those in the baseline, and the most binding first. The order of the chapters stays otherwise.
+    broken.sort_by_key(|result| std::cmp::Reverse(result.fault()));
+    for result in broken {
+        findings::broken(out, result);
+    }
+    if extent == Extent::All {
+        chapters(out, judged);
+    }
+    summary(out, judged, extent == Extent::All);
+    if let Some(clients) = &judged.clients {
+        clients.page(out);
+    }
+}
+
+/// The verdict on one line: the server, its revisions, what is broken, and the time.
+fn verdict(out: &mut String, server: &Server, judged: &RuleResults) {
+    let of_entry = server.place.is_some() && server.label != server.shown;
+    let name = match (&judged.named, of_entry) {
+        (Some(named), true) => format!("{}: {named}", server.label),
+        (Some(named), false) => named.clone(),
+        (None, true) => format!("{}: {}", server.label, server.shown),
+        (None, false) => server.shown.clone(),
     };
-    heading(out, &name, judged, server.took);
+    let counts = judged.counts();
+    let broken: Vec<String> = [Level::Must, Level::Should]
+        .into_iter()
+        .filter_map(|level| {
+            let count = judged.results.iter().filter(|result| result.fault() == Some(level)).count();
+            (count > 0).then(|| format!("{count} {}", level.as_str()))
+        })
+        .collect();
+    let verdict = match (&*broken, counts.ran()) {
+        ([], 0) => "nothing to check".to_owned(),
+        ([], _) => "no violations".to_owned(),
+        (broken, _) => format!("{} broken", broken.join(", ")),
+    };
+    let took = server.took.as_secs_f64();
+    titled(out, &name, &format!(" ({}): {verdict} in {took:.1} s", revisions(judged)));
+}
+
+/// The revisions of the runs in ascending order: a range where none is missing.
+fn revisions(judged: &RuleResults) -> String {
+    let mut versions: Vec<&str> = judged.runs.iter().map(|run| run.version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let known: Vec<&str> = Version::ALL.iter().map(Version::as_str).collect();
+    let first = known.iter().position(|version| versions.first() == Some(version));
+    let is_range = first.is_some_and(|first| known[first..].starts_with(&versions));
+    match &versions[..] {
+        [first, _, .., last] if is_range => format!("{first} to {last}"),
+        versions => visible::line(&versions.join(", ")).into_owned(),
+    }
+}
+
+/// The numbers of each chapter, and its rules that passed.
+fn chapters(out: &mut String, judged: &RuleResults) {
     for chapter in Chapter::ALL {
         let results: Vec<&RuleResult> =
             judged.results.iter().filter(|result| result.rule.chapter == chapter).collect();
@@ -82,38 +150,10 @@ fn judged(out: &mut String, server: &Server, judged: &RuleResults, all: bool) {
             counts.failed,
             counts.skipped
         );
-        for result in results {
-            match &result.outcome {
-                RuleOutcome::Failed(places) => broken(out, result, &places.found),
-                RuleOutcome::Passed if all => {
-                    let _ = writeln!(out, "  {NAME}{}{NAME:#} passed", result.rule.slug);
-                }
-                RuleOutcome::Passed | RuleOutcome::Skipped(_) => {}
-            }
+        for result in results.iter().filter(|result| matches!(result.outcome, RuleOutcome::Passed)) {
+            let _ = writeln!(out, "  {NAME}{}{NAME:#} passed", result.rule.slug);
         }
     }
-    summary(out, judged, all);
-    if let Some(clients) = &judged.clients {
-        clients.page(out);
-    }
-}
-
-fn heading(out: &mut String, shown: &str, judged: &RuleResults, took: Duration) {
-    let mut versions: Vec<&str> = Vec::new();
-    for run in &judged.runs {
-        if !versions.contains(&run.version.as_str()) {
-            versions.push(run.version.as_str());
-        }
-    }
-    let versions = versions.join(", ");
-    let rest = format!(
-        ", protocol {}, {} {} in {:.1} s",
-        visible::line(&versions),
-        judged.runs.len(),
-        if judged.runs.len() == 1 { "run" } else { "runs" },
-        took.as_secs_f64()
-    );
-    titled(out, shown, &rest);
 }
 
 /// A heading: the name of a server, and the text behind it.
@@ -127,56 +167,6 @@ pub(super) fn titled(out: &mut String, name: &str, rest: &str) {
     } else {
         prose(out, &Head { text: "", columns: 0, indent: 2 }, &format!("{name}{rest}"));
     }
-}
-
-fn broken(out: &mut String, result: &RuleResult, findings: &[Finding]) {
-    let rule = result.rule;
-    let known = findings.iter().filter(|found| found.known).count();
-    let Some(level) = result.fault() else {
-        sentence(out, &format!("{FAINT}known{FAINT:#}"), "known".len(), rule);
-        return;
-    };
-    let label =
-        if level == Level::Must { format!("{BAD}{}{BAD:#}", level.as_str()) } else { level.as_str().into() };
-    sentence(out, &label, level.as_str().len(), rule);
-    for found in findings.iter().filter(|found| !found.known).take(MAX_FINDINGS) {
-        let problem = cut_chars(&found.problem, MAX_SHOWN_CHARS);
-        let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
-        let problem = format!("{} ({}{times})", visible::line(&problem), visible::line(&found.run));
-        prose(out, &Head { text: "    ", columns: 4, indent: 4 }, &problem);
-        for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
-            if let Some(line) = line {
-                let text = format!("    {FAINT}{name:<8}{FAINT:#} ");
-                let shown: String = line.chars().take(MAX_SHOWN_CHARS).collect();
-                let head = Head { text: &text, columns: 13, indent: 13 };
-                quoted(out, &head, &visible::line(&shown), omitted(line).as_deref());
-            }
-        }
-        let _ = writeln!(out, "    {FAINT}see{FAINT:#}      {}", found.address);
-    }
-    let more = (findings.len() + result.omitted() - known).saturating_sub(MAX_FINDINGS);
-    if more > 0 {
-        let _ = writeln!(out, "    and {more} more");
-    }
-    if known > 0 {
-        let _ = writeln!(out, "    and {known} that the baseline has");
-    }
-}
-
-/// A rule behind its level. `columns`: the width of the level.
-fn sentence(out: &mut String, label: &str, columns: usize, rule: &Rule) {
-    let text = format!("  {label} {NAME}{}{NAME:#}: ", rule.slug);
-    let columns = columns + rule.slug.len() + 5;
-    prose(out, &Head { text: &text, columns, indent: 4 }, rule.sentence);
-}
-
-/// How much of a line is not shown.
-fn omitted(line: &str) -> Option<String> {
-    let all = line.chars().count();
-    // A line that was truncated before ends like this.
-    let more = if all > MAX_TEXT_CHARS && line.ends_with('…') { "more than " } else { "" };
-    (all > MAX_SHOWN_CHARS)
-        .then(|| format!("the first {MAX_SHOWN_CHARS} of {more}{} characters", all.min(MAX_TEXT_CHARS)))
 }
 
 /// The numbers of rules. `all`: also the skipped rules, with the reason of each.
@@ -226,42 +216,28 @@ fn summary(out: &mut String, judged: &RuleResults, all: bool) {
     }
 }
 
-/// The skipped rules in a few lines: a chapter that was not tested, options that would test more, and the rest.
+/// The skipped rules on one line, with the options that check more of them.
 fn skipped(out: &mut String, judged: &RuleResults) {
-    let mut groups: BTreeMap<String, usize> = BTreeMap::new();
-    let (mut order, mut rest) = (Vec::new(), 0);
-    for chapter in Chapter::ALL {
-        let results: Vec<&RuleResult> =
-            judged.results.iter().filter(|result| result.rule.chapter == chapter).collect();
-        let whys: Vec<&str> = results.iter().filter_map(|result| result.skipped()).collect();
-        let whole = whys.len() == results.len() && whys.windows(2).all(|two| two[0] == two[1]);
-        for why in &whys {
-            let group = match why.split_once(": see --") {
-                Some((_, options)) => format!("--{options} would show more"),
-                None if whole && whys.len() > 1 => (*why).to_owned(),
-                None => {
-                    rest += 1;
-                    continue;
-                }
-            };
-            match groups.entry(group) {
-                Entry::Vacant(entry) => {
-                    order.push(entry.key().clone());
-                    entry.insert(1);
-                }
-                Entry::Occupied(mut entry) => *entry.get_mut() += 1,
-            }
-        }
+    let whys: Vec<&str> = judged.results.iter().filter_map(RuleResult::skipped).collect();
+    if whys.is_empty() {
+        return;
     }
-    let mut lines: Vec<(usize, String)> =
-        order.into_iter().map(|group| (groups.get(&group).copied().unwrap_or_default(), group)).collect();
-    if rest > 0 {
-        lines.push((rest, "nothing of what they judge was seen (-v says which, and why each)".into()));
-    }
-    for (count, why) in lines {
-        let text = format!("  {FAINT}skipped {count:>3}:{FAINT:#} ");
-        prose(out, &Head { text: &text, columns: 15, indent: 15 }, &visible::line(&why));
-    }
+    let mut options: Vec<&str> = whys
+        .iter()
+        .flat_map(|why| why.split([' ', '(', ')']).filter(|word| word.starts_with("--")))
+        .map(|option| option.trim_end_matches([',', '.', ';']))
+        .collect();
+    options.sort_unstable();
+    options.dedup();
+    let more = match &options[..] {
+        [] => String::new(),
+        [option] => format!("; {option} checks more"),
+        options => format!("; {} check more", options.join(", ")),
+    };
+    let text = format!("not applicable, the server did nothing that these rules check (-v lists them{more})");
+    let label = format!("  {FAINT}skipped {}:{FAINT:#} ", whys.len());
+    let columns = 12 + whys.len().to_string().len();
+    prose(out, &Head { text: &label, columns, indent: 2 }, &text);
 }
 
 /// The entries of the baseline that were not found again.
@@ -271,7 +247,7 @@ fn stale(out: &mut String, compared: &Comparison) {
     }
     let _ = writeln!(
         out,
-        "{HEADING}{}{HEADING:#}: {} found no longer (--update-baseline takes them out)",
+        "{HEADING}{}{HEADING:#}: {} not found again (--update-baseline removes them)",
         compared.file,
         compared.stale.len()
     );
@@ -302,9 +278,9 @@ fn servers(out: &mut String, document: &Document) {
         }
     }
     let of = if open + shut > 0 {
-        format!("{open} opened by some opener, {shut} by none, {failed} not reached; nothing was judged")
+        format!("{open} accept an opening request, {shut} accept none, {failed} not reached")
     } else {
-        format!("{judged} without faults, {faulty} with faults, {failed} not judged")
+        format!("{judged} without faults, {faulty} with faults, {failed} not checked")
     };
     let _ = writeln!(out, "{HEADING}{} servers{HEADING:#}: {of}", document.servers.len());
 }
@@ -319,14 +295,15 @@ pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
             let chapter = rule.chapter;
             let _ = writeln!(out, "{gap}{HEADING}{}{HEADING:#} ({})", chapter.title(), chapter.as_str());
         }
-        let _ = writeln!(out, "  {NAME}{}{NAME:#} {}, {}", rule.slug, rule.level().as_str(), revisions(rule));
+        let _ =
+            writeln!(out, "  {NAME}{}{NAME:#} {}, {}", rule.slug, rule.level().as_str(), revisions_of(rule));
         let _ = writeln!(out, "    {}", rule.sentence);
         let _ = writeln!(out, "    {FAINT}{}{FAINT:#}", rule.address().unwrap_or_default());
     }
     out
 }
 
-fn revisions(rule: &Rule) -> String {
+fn revisions_of(rule: &Rule) -> String {
     match (rule.first(), rule.last()) {
         (Some(first), Some(last)) if first.as_str() == last.as_str() => first.to_string(),
         (Some(first), Some(last)) => format!("{first} to {last}"),
