@@ -8,17 +8,17 @@ use clap::Args;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Questions of the server")]
 pub(crate) struct Questions {
-    /// Answers the forms and pages that the server shows, in place of asking on the terminal: JSON, or a file of it. An
-    /// object has the values of the fields; a list has one answer for each question, in their order
+    /// Answers the server's questions with this JSON, or a file of it. An object has the values of a form's fields; a list
+    /// has one answer for each question, in their order
     #[arg(long, value_name = "JSON or FILE", conflicts_with = "no_input")]
     pub(crate) answer: Option<String>,
-    /// Asks nothing, and declines every question at once
+    /// Declines every question, and asks nothing on the terminal
     #[arg(long)]
     pub(crate) no_input: bool,
-    /// A folder that the server may be told to work in (a root); may be repeated
+    /// A folder that the server may work in (a root); may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Vec<PathBuf>,
-    /// A shell command that answers for a language model (sampling): it gets the request as JSON on standard input, and
+    /// A shell command that answers for a language model (sampling). It gets the request as JSON on standard input, and
     /// prints a text, or the result as JSON
     #[arg(long, value_name = "COMMAND")]
     pub(crate) sampler: Option<String>,

@@ -63,25 +63,25 @@ pub(crate) struct Call {
     /// Sends the call although its arguments break the tool's schema
     #[arg(long)]
     pub(crate) force: bool,
-    /// The tool, in place of the operand TOOL: for a name that begins with a dash (`--tool=--x`)
+    /// The tool, for a name that begins with a dash (`--tool=--x`)
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Option<String>,
-    /// Begins the call and leaves it to run as a task: prints the task's id and waits for no result
+    /// Starts the call as a task, prints the id of the task, and waits for no result
     #[arg(long, conflicts_with = "task")]
     pub(crate) detach: bool,
-    /// Takes up the task with this id, in place of a tool: waits for its end and prints its result
+    /// Waits for the task with this id and prints its result
     #[arg(long, value_name = "ID", conflicts_with_all = ["args", "tool"])]
     pub(crate) task: Option<String>,
-    /// Writes each part of the result that is larger than this to a file, and prints the file's name in its place: bytes, or
-    /// with KiB, MiB, GiB [default: 1MiB on a terminal, otherwise none]
+    /// Writes parts of the result that are larger than this to files, and prints their names. Bytes, or with KiB, MiB, GiB
+    /// [default: 1MiB on a terminal, otherwise none]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "json")]
     pub(crate) spill: Option<usize>,
-    /// Writes pictures, sounds and other binary parts of the result to files in this folder (1.png, 2.wav), which is created
-    /// where it is missing
+    /// Writes pictures, sounds and other binary parts to files in this folder. They are named 1.png, 2.wav; a missing folder is
+    /// created
     #[arg(short = 'o', long = "output", value_name = "DIR", conflicts_with = "json")]
     pub(crate) folder: Option<PathBuf>,
-    /// Asks the server for log messages from this level on, and shows them: debug, info, notice, warning, error, critical, alert
-    /// or emergency [default: info with -v, otherwise none]
+    /// Asks the server for log messages of this level and above, and shows them. debug, info, notice, warning, error, critical,
+    /// alert or emergency [default: info with -v, otherwise none]
     #[arg(long, value_name = "LEVEL", value_parser = log_level)]
     pub(crate) log_level: Option<LoggingLevel>,
     #[command(flatten)]

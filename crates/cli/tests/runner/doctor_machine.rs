@@ -308,14 +308,14 @@ fn each_configuration_is_diagnosed_with_its_advice() {
             ".cursor/mcp.json",
             "{\"mcpServers\": {".to_owned(),
             "config-unreadable",
-            "place",
+            "fix the file there",
         ),
         (
             "TOML that is cut off",
             "../.codex/config.toml",
             "[mcp_servers.bad\n".to_owned(),
             "config-unreadable",
-            "place",
+            "fix the file there",
         ),
         (
             "arguments in the command",

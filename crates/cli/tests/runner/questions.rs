@@ -115,8 +115,20 @@ fn a_page_is_accepted_by_a_script_and_its_address_shown() {
          printf '%s\\n' '{result}'; cat >/dev/null"
     );
     let script = legacy_with(r#""tools":{}"#, &body);
-    let ran =
-        run(["call", "-v", "--era", "legacy", "--answer", r#"["accept"]"#, "x", "--", "sh", "-c", &script]);
+    let ran = run([
+        "call",
+        "-v",
+        "--era",
+        "legacy",
+        "--force",
+        "--answer",
+        r#"["accept"]"#,
+        "x",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
     ran.exits(0).says(&[r#""action":"accept""#, "asks you to open https://pay.example/\\u{1b}[2J\n"]);
 }
 

@@ -65,7 +65,7 @@ fn what_a_server_remembers_stays_between_the_calls() {
 #[test]
 fn a_script_ends_at_the_first_failure_with_its_code() {
     for (line, code, id) in [
-        ("call test_error_handling", 5, "says that it has failed"),
+        ("call test_error_handling", 5, "returned an error"),
         ("call nothing", 5, "(E_SERVER_ERROR)"),
         ("call add a=x b=1", 2, "(E_USAGE)"),
         ("nonsense", 2, "nonsense is not a command of the shell"),
