@@ -123,7 +123,7 @@ fn another_tool_than_the_scripted_ones_fails_the_test() {
                 drop(
                     TestServer::script()
                         .tool("t", Err::<(), _>(HandlerError::protocol(ErrorObject::internal("x")))),
-                )
+                );
             }),
             "the result of t is an error of the protocol",
         ),
