@@ -19,28 +19,28 @@ use super::{PAUSE, PICTURE, SOUND, read_only};
 
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
-    /// What to say
+    /// The text to return
     message: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct Add {
-    /// The one
+    /// The first number
     a: f64,
-    /// The other
+    /// The second number
     b: f64,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Sum {
-    /// Both together
+    /// The sum of both
     sum: f64,
 }
 
 /// Adds the tools for content, log messages and progress.
 pub(super) fn add(server: ServerBuilder) -> ServerBuilder {
     let server = server
-        .tool(read_only("echo", "Says what it is told"), async |echo: Echo, _| echo.message)
+        .tool(read_only("echo", "Returns the message"), async |echo: Echo, _| echo.message)
         .tool(read_only("add", "Adds two numbers, as a structured result"), async |numbers: Add, _| {
             Json(Sum { sum: numbers.a + numbers.b })
         })

@@ -8,7 +8,7 @@ use super::support::{legacy, line, run};
 fn the_demonstration_is_listed_for_a_person() {
     let ran = line("list demo:").exits(0);
     for part in [
-        "Tools\n  echo                                        Says what it is told\n",
+        "Tools\n  echo                                        Returns the message\n",
         "\n\nResources\n  test://static-text       A text that does not change\n",
         "\n\nResource templates\n  test://template/{id}/data  Data for any id\n",
         "\n\nPrompts\n  test_simple_prompt                  A prompt without arguments\n",
