@@ -161,7 +161,10 @@ pub(crate) fn verb(path: &[String], extent: Extent) -> Option<Command> {
         (Extent::Long, _) => {}
     }
     template.push('\n');
-    Some(command.after_help(examples).help_template(template))
+    let command = command.after_help(examples);
+    // On the long page of the program, the verbs come before the examples and the exit codes.
+    let is_overview = path.is_empty() && extent == Extent::Long;
+    Some(if is_overview { command } else { command.help_template(template) })
 }
 
 /// The page of a verb as text with styles.
