@@ -152,5 +152,9 @@ fn sequential_thinking_counts_thoughts() {
 
 #[test]
 fn sequential_thinking_refuses_arguments_that_lack_something() {
-    sequential_thinking().run(&["call", "sequentialthinking", "thought=one"]).refused_with("thoughtNumber");
+    let server = sequential_thinking();
+    let local = server.run(&["call", "sequentialthinking", "thought=one"]);
+    assert_eq!(local.code, Some(2), "{}", local.stderr);
+    assert!(local.stderr.contains("`thoughtNumber`"), "{}", local.stderr);
+    server.run(&["call", "--force", "sequentialthinking", "thought=one"]).refused_with("thoughtNumber");
 }

@@ -16,9 +16,11 @@ const MAX_CHOICES: usize = 4;
 /// The patterns for which a matching text is searched.
 const MAX_PATTERNS: usize = 20;
 
+/// An example of a date.
+const DATE: &str = "2026-01-31";
 /// Texts by the format of a string.
 const FORMATS: [(&str, &str); 11] = [
-    ("date", "2026-01-31"),
+    ("date", DATE),
     ("date-time", "2026-01-31T12:00:00Z"),
     ("duration", "PT1H"),
     ("email", "user@example.com"),
@@ -41,7 +43,7 @@ const NAMES: [(&str, &str); 14] = [
     ("filename", "file.txt"),
     ("directory", "."),
     ("folder", "."),
-    ("date", "2026-01-31"),
+    ("date", DATE),
     ("timezone", "Europe/Paris"),
     ("time", "12:00"),
     ("id", "1"),
@@ -51,22 +53,8 @@ const NAMES: [(&str, &str); 14] = [
 const TEXT: &str = "text";
 /// Texts that are tried where a pattern must match.
 const CANDIDATES: [&str; 16] = [
-    TEXT,
-    "a",
-    "A",
-    "abc",
-    "ABC",
-    "1",
-    "example",
-    "a-b",
-    "a_b",
-    "a1",
-    "A1",
-    "1.0.0",
-    "/a",
-    "a/b",
-    "#aabbcc",
-    "2026-01-31",
+    TEXT, "a", "A", "abc", "ABC", "1", "example", "a-b", "a_b", "a1", "A1", "1.0.0", "/a", "a/b", "#aabbcc",
+    DATE,
 ];
 
 struct Example<'a> {
