@@ -85,7 +85,7 @@ async fn climbed(
         report.outcome =
             Err(DiscoveryError { subject: StepSubject::Server, message, rule, advice, outage: None });
     }
-    // Of endpoints that nobody has named nothing is known.
+    // Where the endpoints are only assumed, nothing is known about them.
     if let Ok(discovered) = report.outcome.as_ref()
         && !discovered.assumed
     {

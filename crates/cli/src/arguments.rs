@@ -371,7 +371,7 @@ fn excerpt(json: &str) -> String {
     visible::cut_chars(&visible::line(json), MAX_VALUE_CHARS)
 }
 
-/// The message for a word that is no argument, with the argument that was probably meant.
+/// The message for a word that is not an argument. It names the argument that the user probably meant.
 fn no_argument(word: &str) -> String {
     let is_name = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))

@@ -2,8 +2,8 @@
 //! number of its tools, its protocol, and what is wrong.
 //!
 //! Used by `list`. A failed server has its block on standard error only with `-v`: `mcpjoin doctor NAME` says more. Failures of
-//! the configuration and of authorization have theirs always, since they name what to do. With `--watch` it repeats until a signal, or until nobody
-//! reads its output.
+//! the configuration and of authorization always have theirs, because they name what to do. With `--watch` it repeats until a
+//! signal, or until its output is closed.
 
 use std::fmt::Write;
 use std::ops::ControlFlow;

@@ -146,7 +146,7 @@ fn apply(ui: &Ui, change: &Change, name: &str, yes: bool, done: &str) -> Result<
     Ok(print_now(ui, &text))
 }
 
-/// The lines that go and come. Lines around them, and those that only get or lose a comma, may hold what is nobody's business here.
+/// The removed and the added lines. The lines around them, and lines that only get or lose a comma, may contain secrets.
 fn changed(old: &str, new: &str) -> Vec<String> {
     let lines = line_diff(old, new);
     let without_comma = |line: &str| line.trim_end().trim_end_matches(',').to_owned();

@@ -188,7 +188,7 @@ fn written(
     let value = typed.written(entry, to, &mut left, (!values).then_some(&mut to_set)).map_err(|problem| {
         source::failure(format!("{}: {}", called(name), problem.text), "mcpjoin help servers add")
     })?;
-    // The place is that of a text which nobody sees.
+    // The place is in a text that the user does not see, so it is left out.
     let told =
         left.iter().map(|told| told.rsplit_once(": ").map_or(told.as_str(), |(_, told)| told).to_owned());
     let left = told.collect();
