@@ -51,6 +51,7 @@ mod pool;
 mod pools;
 mod relay;
 mod settings;
+mod status;
 mod tools;
 mod upstream;
 
@@ -65,6 +66,7 @@ use tokio::task::JoinHandle;
 
 pub use builder::GatewayBuilder;
 pub use end::{GatewayEnd, GatewayEvent, Refusal};
+pub use status::{TargetState, TargetStatus};
 
 use self::client::ClientHandle;
 use self::errors::ErrorTexts;

@@ -1,0 +1,62 @@
+//! The state of each target of a gateway, as it is reported to the operator.
+//!
+//! Made by the gateway (`Gateway::targets`), read by programs that show it: readiness
+//! checks, metrics. It never contains text that a server has written without the caller's redaction.
+
+use std::time::Duration;
+
+/// A target and its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TargetStatus {
+    /// The name that the operator gave to the target.
+    pub name: Box<str>,
+    /// What it does at the moment.
+    pub state: TargetState,
+    /// Names and URIs of this target that another target owns, one text for each.
+    pub collisions: Vec<Box<str>>,
+}
+
+/// What a target does at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TargetState {
+    /// No client has needed it yet, or its last server was ended because it was unused.
+    Idle,
+    /// Its first server starts.
+    Starting,
+    /// At least one server of it answers.
+    Connected,
+    /// Its last start failed or its last server exited. It is started again after a delay.
+    CoolingDown {
+        /// Why the last server ended or did not start.
+        cause: Box<str>,
+        /// The time until the next start.
+        next_attempt: Duration,
+    },
+    /// It is not started again, because the limit of restarts is reached.
+    Dead {
+        /// Why the last server ended or did not start.
+        cause: Box<str>,
+    },
+}
+
+impl TargetState {
+    /// Returns whether a call to this target may succeed now.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        matches!(self, Self::Idle | Self::Connected)
+    }
+
+    /// Returns the word for this state in readiness reports and metrics.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::Connected => "connected",
+            Self::CoolingDown { .. } => "cooling down",
+            Self::Dead { .. } => "dead",
+        }
+    }
+}
