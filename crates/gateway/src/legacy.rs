@@ -11,16 +11,16 @@ use mcpjoin_proto::{ErrorObject, Notification, Profile, Request};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::capacity::ClientSession;
+use super::capacity::{Caller, ClientSession};
 use super::client::ClientHandle;
 use super::end::{GatewayEnd, Refusal};
 use super::errors::ErrorTexts;
 use super::legacy_to_modern::{self, LegacyToModern};
-use super::opening::{First, Opening};
+use super::opening::{First, HasListener, Opening};
 use super::pair::{FromServer, Pair};
 use super::pools::Pools;
 use super::tools::ToolFilter;
-use super::upstream::Upstream;
+use super::upstream::{ClientHello, Upstream};
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
@@ -33,85 +33,145 @@ pub(super) async fn serve(
     handle: &ClientHandle,
     errors: ErrorTexts,
 ) -> GatewayEnd {
-    let settings = &pools.launcher.settings;
-    let (exchanges, has_listener) = (opening.caps().exchanges, opening.has_listener());
-    let pair = Pair::new(settings.timeout, exchanges, has_listener, errors.clone());
-    let session = Arc::new(Session {
-        pair: pair.clone(),
-        handle: handle.clone(),
-        last_use: Mutex::new(Instant::now()),
-    });
-    let from_server = FromServer(pair.clone());
-    let asked_for = first.hello.version.clone();
-    let start = async {
-        let account = first.caller.into_account();
-        let slot = pools.slot(&account, None).await?;
-        slot.set_session(session.clone());
-        pools.launcher.start(slot, first.hello, from_server).await
-    };
-    let refusal = match opening.wait_for(start).await {
-        Ok(Ok(upstream)) => match upstream.current() {
-            Some(server) => Ok((Arc::new(upstream), server)),
-            None => Err(match upstream.client().await {
-                Err(why) => Refusal::Gone(Box::new(why)),
-                Ok(_) => Refusal::Closed,
-            }),
-        },
-        Ok(Err(refusal)) => Err(refusal),
-        Err(left) => return opening.client_left(left).await,
-    };
-    let (upstream, server) = match refusal {
-        Ok(started) => started,
-        Err(refusal) => {
+    let client = ClientLink::of(&opening, handle);
+    let start = TargetSession::open(pools, first.caller, first.hello, &client, errors.clone());
+    let session = match opening.wait_for(start).await {
+        Ok(Ok(session)) => session,
+        Ok(Err(refusal)) => {
             let error = pools.refused(&refusal, &errors);
             return opening.refuse(&first.id, error, refusal).await;
         }
+        Err(left) => return opening.client_left(left).await,
     };
-    let mut role = role_of(&server);
-    let is_modern = !server.profile().initialize;
-    if is_modern {
-        role = legacy_to_modern::role_of(role, &server, asked_for.as_ref());
-    }
-    let translation = role
-        .versions
-        .first()
-        .and_then(Profile::of)
-        .filter(|_| is_modern)
-        .map(|profile| LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server));
     let setup = Setup {
-        role: Role::Server(Arc::new(role)),
-        limits: settings.limits.clone(),
+        role: Role::Server(Arc::new(session.role())),
+        limits: pools.launcher.settings.limits.clone(),
         on_violation: None,
         notification_observer: None,
         layers: Layers::default(),
     };
-    drop(server);
-    let handler = FromClient {
-        pair: pair.clone(),
-        session,
-        upstream: upstream.clone(),
-        translation,
-        filter: ToolFilter::new(settings),
-        errors,
-    };
-    let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
-    pair.connect(connection.clone());
+    let session = Arc::new(session);
+    let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(Relayed(session.clone())));
+    session.connect(connection.clone());
     handle.connected(connection.clone());
     driver.await;
-    upstream.end();
-    upstream.close().await;
+    session.close().await;
     GatewayEnd::Client(connection.closed().await)
 }
 
-/// Answers the requests of a legacy client.
-struct FromClient {
+/// What the sessions of a client's servers know about the client before its connection exists.
+#[derive(Clone)]
+pub(super) struct ClientLink {
+    exchanges: bool,
+    has_listener: Option<HasListener>,
+    handle: ClientHandle,
+}
+
+impl ClientLink {
+    pub(super) fn of(opening: &Opening, handle: &ClientHandle) -> Self {
+        let (exchanges, has_listener) = (opening.caps().exchanges, opening.has_listener());
+        Self { exchanges, has_listener, handle: handle.clone() }
+    }
+}
+
+/// The session of one server with a legacy client.
+pub(super) struct TargetSession {
     pair: Arc<Pair>,
     session: Arc<Session>,
     upstream: Arc<Upstream>,
+    /// The role of the server when it opened.
+    role: ServerRole,
     /// Set if the server is of the modern era.
     translation: Option<LegacyToModern>,
     filter: ToolFilter,
     errors: ErrorTexts,
+}
+
+impl TargetSession {
+    /// Starts the server. Dropping the future ends it.
+    pub(super) async fn open(
+        pools: &Pools,
+        caller: Caller,
+        hello: ClientHello,
+        client: &ClientLink,
+        errors: ErrorTexts,
+    ) -> Result<Self, Refusal> {
+        let settings = &pools.launcher.settings;
+        let pair =
+            Pair::new(settings.timeout, client.exchanges, client.has_listener.clone(), errors.clone());
+        let session = Arc::new(Session {
+            pair: pair.clone(),
+            handle: client.handle.clone(),
+            last_use: Mutex::new(Instant::now()),
+        });
+        let asked_for = hello.version.clone();
+        let slot = pools.slot(&caller.into_account(), None).await?;
+        slot.set_session(session.clone());
+        let upstream = Arc::new(pools.launcher.start(slot, hello, FromServer(pair.clone())).await?);
+        let server = match upstream.current() {
+            Some(server) => server,
+            None => match upstream.client().await {
+                Ok(_) => return Err(Refusal::Closed),
+                Err(why) => return Err(Refusal::Gone(Box::new(why))),
+            },
+        };
+        let mut role = role_of(&server);
+        let is_modern = !server.profile().initialize;
+        if is_modern {
+            role = legacy_to_modern::role_of(role, &server, asked_for.as_ref());
+        }
+        let translation = role
+            .versions
+            .first()
+            .and_then(Profile::of)
+            .filter(|_| is_modern)
+            .map(|profile| LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server));
+        let filter = ToolFilter::new(settings);
+        Ok(Self { pair, session, upstream, role, translation, filter, errors })
+    }
+
+    /// The role that the gateway takes towards the client: that of the server.
+    fn role(&self) -> ServerRole {
+        self.role.clone()
+    }
+
+    /// Sets the connection of the client, to which the server's own messages go.
+    pub(super) fn connect(&self, client: Connection) {
+        self.pair.connect(client);
+    }
+
+    /// Ends the server, and waits until nothing of it is left.
+    pub(super) async fn close(&self) {
+        self.upstream.end();
+        self.upstream.close().await;
+    }
+
+    /// Answers a request of the client.
+    pub(super) async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        self.session.touch();
+        let _in_progress = InProgress(&self.session);
+        self.filter.check(&request)?;
+        let server = self.upstream.client().await.map_err(|why| self.errors.gone(why))?;
+        let method = request.method.clone();
+        let result = match &self.translation {
+            None => self.pair.ask_server(&server, request, cx).await?,
+            Some(translation) => translation.request(&server, request, cx).await?,
+        };
+        Ok(Reply::Verbatim(self.filter.apply(&method, result)?))
+    }
+
+    /// Forwards a notification of the client.
+    pub(super) fn notification(&self, notification: Notification) {
+        let notification = match &self.translation {
+            None => Some(notification),
+            Some(translation) => translation.notification(notification),
+        };
+        let Some(notification) = notification else { return };
+        let sent = self.upstream.current().map(|server| server.connection().notify(notification));
+        if !matches!(sent, Some(Ok(()))) {
+            tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");
+        }
+    }
 }
 
 /// A session with the time of its last use.
@@ -169,29 +229,15 @@ fn role_of(server: &Client) -> ServerRole {
     role
 }
 
-impl Handler for FromClient {
+/// Answers the requests of a client whose only server this is.
+struct Relayed(Arc<TargetSession>);
+
+impl Handler for Relayed {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
-        self.session.touch();
-        let _in_progress = InProgress(&self.session);
-        self.filter.check(&request)?;
-        let server = self.upstream.client().await.map_err(|why| self.errors.gone(why))?;
-        let method = request.method.clone();
-        let result = match &self.translation {
-            None => self.pair.ask_server(&server, request, &cx).await?,
-            Some(translation) => translation.request(&server, request, &cx).await?,
-        };
-        Ok(Reply::Verbatim(self.filter.apply(&method, result)?))
+        self.0.request(request, &cx).await
     }
 
     async fn notification(&self, notification: Notification, _: Context) {
-        let notification = match &self.translation {
-            None => Some(notification),
-            Some(translation) => translation.notification(notification),
-        };
-        let Some(notification) = notification else { return };
-        let sent = self.upstream.current().map(|server| server.connection().notify(notification));
-        if !matches!(sent, Some(Ok(()))) {
-            tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");
-        }
+        self.0.notification(notification);
     }
 }

@@ -35,7 +35,7 @@ const MAX_BUFFERED_MESSAGES: usize = 1024;
 const CLOSE_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whether the client has a stream open for messages that belong to no request.
-pub(super) type HasListener = Box<dyn Fn() -> bool + Send + Sync>;
+pub(super) type HasListener = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The link of a client, until its connection is made.
 pub(super) struct Opening {
@@ -93,7 +93,7 @@ impl Opening {
     /// Tells whether the client has a stream open for messages that belong to no request. `None` if the link has no
     /// such streams.
     pub(super) fn has_listener(&self) -> Option<HasListener> {
-        self.io.has_listener()
+        self.io.has_listener().map(Arc::from)
     }
 
     /// Waits for the first request that says something about the client. Cancel-safe.
