@@ -21,8 +21,8 @@ use super::errors::ErrorTexts;
 use super::modern_to_legacy::discover_result;
 use super::opening::{self, First, Opening};
 use super::pool::{InUse, Pool};
-use super::pools::Pools;
-use super::relay::{call, forward_with};
+use super::pools::{ConnectionPools, Pools};
+use super::relay::{StreamSink, call, forward_to, to_request};
 use super::tools::{HeaderMarks, ToolFilter};
 use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
@@ -63,34 +63,23 @@ pub(super) async fn serve(
         layers: Layers::default(),
     };
     drop(pool);
-    let last_pool = Arc::new(LastPool::default());
-    let handler = FromClient {
-        pools: pools.clone(),
-        header_marks: header_marks.clone(),
-        last_pool: last_pool.clone(),
-        filter: ToolFilter::new(settings),
-        errors,
-        own: own.as_ref().map(|own| own.caller.clone()),
-    };
+    let target = Arc::new(TargetRequests::new(pools, own, errors));
+    let handler = Relayed { target: target.clone(), header_marks: header_marks.clone() };
     let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
     handle.connected(connection.clone());
     driver.await;
-    last_pool.forget();
-    if let Some(own) = own {
-        own.close().await;
-    }
+    target.close().await;
     GatewayEnd::Client(connection.closed().await)
 }
 
-/// Answers the requests of a modern client.
-struct FromClient {
+/// Answers the requests of a modern client at the servers of one target.
+pub(super) struct TargetRequests {
     pools: Arc<Pools>,
-    header_marks: Arc<HeaderMarks>,
-    last_pool: Arc<LastPool>,
+    last_pool: LastPool,
     filter: ToolFilter,
     errors: ErrorTexts,
     /// Set if the connection belongs to one client, which can receive notifications that belong to no request.
-    own: Option<Caller>,
+    own: Option<ConnectionPools>,
 }
 
 /// The pool of the last request on this connection, with the sender of that request.
@@ -112,11 +101,24 @@ impl LastPool {
     }
 }
 
-impl FromClient {
+impl TargetRequests {
+    pub(super) fn new(pools: &Arc<Pools>, own: Option<ConnectionPools>, errors: ErrorTexts) -> Self {
+        let filter = ToolFilter::new(&pools.launcher.settings);
+        Self { pools: pools.clone(), last_pool: LastPool::default(), filter, errors, own }
+    }
+
+    /// Ends the servers that the connection has for itself, and waits until nothing of them is left.
+    pub(super) async fn close(&self) {
+        self.last_pool.forget();
+        if let Some(own) = &self.own {
+            own.close().await;
+        }
+    }
+
     async fn pool(&self, request: &Request, cx: &Context) -> Result<Arc<Pool>, ErrorObject> {
         let client = cx.client().cloned().unwrap_or_default();
         let by_origin = cx.origin().map_or(Caller::Local, |origin| Caller::of(origin));
-        let caller = self.own.clone().unwrap_or_else(|| by_origin.clone());
+        let caller = self.own.as_ref().map_or_else(|| by_origin.clone(), |own| own.caller.clone());
         if let Some(last) = &*self.last_pool.0.lock()
             && Arc::ptr_eq(&last.client, &client)
             && last.caller == caller
@@ -166,35 +168,36 @@ impl FromClient {
             }
         }
     }
-}
 
-impl Handler for FromClient {
-    async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
+    /// Answers a request of the client. The notifications of a stream go to `sink`, by default to the request that
+    /// opened it.
+    pub(super) async fn request(
+        &self,
+        request: Request,
+        cx: &Context,
+        sink: Option<StreamSink>,
+    ) -> Result<Reply, ErrorObject> {
         self.filter.check(&request)?;
         let (timeout, errors) = (self.pools.launcher.settings.timeout, &self.errors);
         let method = request.method.clone();
-        let (pool, server, _in_use) = self.server(&request, &cx).await?;
-        let claim = || self.pools.claim(&pool, &cx, errors);
+        let (pool, server, _in_use) = self.server(&request, cx).await?;
+        let claim = || self.pools.claim(&pool, cx, errors);
         let translation = &pool.first.relay.translation;
         let reply = match (server.profile().initialize, &method) {
-            (false, Method::Listen) => listen(&server, request, &cx, timeout, errors).await?,
-            (false, _) => translation.relay_unchanged(&server, request, &cx, errors).await?,
+            (false, Method::Listen) => {
+                let sink = sink.unwrap_or_else(|| to_request(cx));
+                listen(&server, request, cx, &sink, timeout, errors).await?
+            }
+            (false, _) => translation.relay_unchanged(&server, request, cx, errors).await?,
             (true, Method::Discover) => discover_result(&server)?,
             (true, Method::Listen) => tokio::select! {
                 biased;
                 // A stream lives through restarts of the server, and ends when the server is not restarted.
                 why = pool.first.upstream.over() => return Err(errors.gone(why)),
-                reply = translation.request(claim, &server, request, cx.clone(), errors) => reply?,
+                reply = translation.listen(&server, request.params, cx, sink.unwrap_or_else(|| to_request(cx))) => reply?,
             },
             (true, _) => translation.request(claim, &server, request, cx.clone(), errors).await?,
         };
-        if self.own.is_none() && method == Method::ListTools {
-            match &reply {
-                Reply::Verbatim(list) => self.header_marks.learn(list),
-                Reply::Complete(list) => self.header_marks.learn(&Payload::from_raw(list.clone())),
-                _ => {}
-            }
-        }
         match reply {
             Reply::Verbatim(result) => self.filter.apply(&method, result).map(Reply::Verbatim),
             Reply::Complete(result) => {
@@ -205,8 +208,9 @@ impl Handler for FromClient {
         }
     }
 
-    async fn notification(&self, notification: Notification, _: Context) {
-        // Over HTTP several clients use one connection in turn, so the server of a notification is unknown.
+    /// Forwards a notification of the client. Over HTTP several clients use one connection in turn, so the server of a
+    /// notification is unknown.
+    pub(super) fn notification(&self, notification: Notification) {
         if self.own.is_none() {
             return;
         }
@@ -218,22 +222,44 @@ impl Handler for FromClient {
     }
 }
 
+/// Answers the requests of a client whose only target this is.
+struct Relayed {
+    target: Arc<TargetRequests>,
+    header_marks: Arc<HeaderMarks>,
+}
+
+impl Handler for Relayed {
+    async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
+        let method = request.method.clone();
+        let reply = self.target.request(request, &cx, None).await?;
+        if self.target.own.is_none() && method == Method::ListTools {
+            self.header_marks.learn_from(&reply);
+        }
+        Ok(reply)
+    }
+
+    async fn notification(&self, notification: Notification, _: Context) {
+        self.target.notification(notification);
+    }
+}
+
 /// Relays `subscriptions/listen` to a modern server. The subscription id in its notifications becomes the client's.
 async fn listen(
     server: &Client,
     request: Request,
     cx: &Context,
+    sink: &StreamSink,
     timeout: Duration,
     errors: &ErrorTexts,
 ) -> Result<Reply, ErrorObject> {
     let id = Raw::parse(cx.request_id().map(ToString::to_string).unwrap_or_default())
         .map_err(|error| ErrorObject::internal(error.to_string()))?;
     let call = call(request.method, request.params, cx, timeout);
-    let with_id = |notification: Notification| {
+    let forward = |notification: Notification| {
         let params = notification.params.map(|params| params.with_meta_member(key::SUBSCRIPTION_ID, &id));
-        Notification { params, ..notification }
+        sink(Notification { params, ..notification });
     };
-    match forward_with(server.connection().call(call), cx, with_id).await {
+    match forward_to(server.connection().call(call), cx, forward).await {
         Ok(result) => Ok(Reply::Verbatim(result.with_meta_member(key::SUBSCRIPTION_ID, &id))),
         Err(error) => Err(errors.call_error(error, server.connection()).await),
     }

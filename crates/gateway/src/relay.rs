@@ -4,6 +4,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -43,14 +44,14 @@ pub(super) fn call(method: Method, params: Option<Payload>, cx: &Context, timeou
 
 /// Waits for the result, and forwards the progress and notifications that precede it to `cx`.
 pub(super) async fn forward(calling: Calling, cx: &Context) -> Result<Payload, CallError> {
-    forward_with(calling, cx, |notification| notification).await
+    forward_to(calling, cx, |notification| notify(cx, notification)).await
 }
 
-/// Does the same, and applies `change` to notifications other than progress.
-pub(super) async fn forward_with(
+/// Does the same, and gives notifications other than progress to `sink`.
+pub(super) async fn forward_to(
     calling: Calling,
     cx: &Context,
-    change: impl Fn(Notification) -> Notification,
+    sink: impl Fn(Notification),
 ) -> Result<Payload, CallError> {
     let mut call = CancelOnDrop { calling: Some(calling), cx };
     let reply = poll_fn(|task| {
@@ -58,7 +59,7 @@ pub(super) async fn forward_with(
         for _ in 0..FORWARDED_PER_POLL {
             let Poll::Ready(event) = calling.poll_event(task) else { return Poll::Pending };
             let Some(event) = event else { return Pin::new(calling).poll(task) };
-            forward_event(event, cx, &change);
+            forward_event(event, cx, &sink);
         }
         task.waker().wake_by_ref();
         Poll::Pending
@@ -76,14 +77,28 @@ pub(super) async fn forward_with(
     }
 }
 
-/// Forwards an event of a call to `cx`. `change` is applied to notifications other than progress.
-pub(super) fn forward_event(event: CallEvent, cx: &Context, change: impl Fn(Notification) -> Notification) {
+/// Forwards an event of a call: progress to `cx`, other notifications to `sink`.
+pub(super) fn forward_event(event: CallEvent, cx: &Context, sink: impl Fn(Notification)) {
     let CallEvent::Notification(notification) = event else { return };
-    let notification = match notification.method {
-        Method::Progress => progress_for(cx, notification),
-        _ => Some(change(notification)),
-    };
-    if let Some(Err(error)) = notification.map(|notification| cx.notify(notification)) {
+    if notification.method != Method::Progress {
+        sink(notification);
+    } else if let Some(progress) = progress_for(cx, notification) {
+        notify(cx, progress);
+    }
+}
+
+/// Where the notifications of a stream go.
+pub(super) type StreamSink = Arc<dyn Fn(Notification) + Send + Sync>;
+
+/// Sends the notifications of a stream to the request that opened it.
+pub(super) fn to_request(cx: &Context) -> StreamSink {
+    let cx = cx.clone();
+    Arc::new(move |notification| notify(&cx, notification))
+}
+
+/// Sends a notification that belongs to a request of the client.
+pub(super) fn notify(cx: &Context, notification: Notification) {
+    if let Err(error) = cx.notify(notification) {
         tracing::debug!(target: "mcpjoin", %error, "a notification of a request was not forwarded");
     }
 }

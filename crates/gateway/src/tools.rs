@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use mcpjoin_proto::http::params::{HeaderMark, header_marks};
+use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::{ErrorObject, Method, Payload, Raw, Request};
 use parking_lot::Mutex;
 
@@ -66,6 +67,15 @@ impl ToolFilter {
 pub(super) struct HeaderMarks(Mutex<KnownTools<Arc<[HeaderMark]>>>);
 
 impl HeaderMarks {
+    /// Learns from the reply to a request for a list of tools.
+    pub(super) fn learn_from(&self, reply: &Reply) {
+        match reply {
+            Reply::Verbatim(list) => self.learn(list),
+            Reply::Complete(list) => self.learn(&Payload::from_raw(list.clone())),
+            _ => {}
+        }
+    }
+
     /// Learns from a list of tools.
     pub(super) fn learn(&self, list: &Payload) {
         // Very few servers mark arguments. Without a mark the list is not parsed.

@@ -36,7 +36,7 @@ use self::suspended::{Bounds, Suspended};
 use self::tasks::TaskTools;
 use self::url_elicitation::CompletedPages;
 use super::errors::ErrorTexts;
-use super::relay;
+use super::relay::{self, StreamSink};
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
 
@@ -166,9 +166,6 @@ impl ModernToLegacy {
         }
         let run = self.run(upstream.connection());
         self.learn_asker(&cx);
-        if method == Method::Listen {
-            return self.listen(upstream, &run, params, &cx).await;
-        }
         if self.streams.have_named_resources() {
             let progress = self.subscription_progress(&run);
             self.streams.wait_subscribed(progress).await;
@@ -231,7 +228,7 @@ impl ModernToLegacy {
             _ => return,
         };
         match recipient {
-            Some(cx) => notify(&cx, notification),
+            Some(cx) => relay::notify(&cx, notification),
             None => {
                 tracing::debug!(target: "mcpjoin", method = %notification.method, "a notification has no recipient");
             }
@@ -334,14 +331,19 @@ impl ModernToLegacy {
         task.progress()
     }
 
-    /// Opens a stream, which lives until this future is dropped.
-    async fn listen(
+    /// Opens a stream, which lives until this future is dropped. Its notifications go to `sink`.
+    ///
+    /// # Errors
+    /// The error to answer the client with.
+    pub(super) async fn listen(
         &self,
         upstream: &Client,
-        run: &Run,
         params: Option<Payload>,
         cx: &Context,
+        sink: StreamSink,
     ) -> Result<Reply, ErrorObject> {
+        let run = self.run(upstream.connection());
+        self.learn_asker(cx);
         let filter = match params.map(|params| params.raw().decode::<ListenParams>()) {
             Some(Ok(params)) => params.notifications,
             Some(Err(error)) => return Err(ErrorObject::invalid_params(error.to_string())),
@@ -349,11 +351,10 @@ impl ModernToLegacy {
         };
         let id = cx.request_id().and_then(|id| Raw::from_value(id).ok()).unwrap_or_else(Raw::null);
         let peer = upstream.peer();
-        let client = cx.clone();
-        let send = Box::new(move |notification| notify(&client, notification));
+        let send = Box::new(move |notification| sink(notification));
         let _stream = self.streams.open(id, filter, peer.server_capabilities(), send)?;
         if self.streams.have_named_resources() {
-            let _ = self.subscription_progress(run);
+            let _ = self.subscription_progress(&run);
         }
         pending().await
     }
@@ -420,12 +421,6 @@ fn call(method: &Method, params: Option<&Payload>, cx: &Context, timeout: Durati
 
 fn level_of(notification: &Notification) -> Option<LoggingLevel> {
     notification.params.as_ref()?.raw().member("level")?.decode().ok()
-}
-
-fn notify(cx: &Context, notification: Notification) {
-    if let Err(error) = cx.notify(notification) {
-        tracing::debug!(target: "mcpjoin", %error, "a notification of a request was not forwarded");
-    }
 }
 
 /// Whether the server has finished a call: it answered, it never received the call, or it is gone.

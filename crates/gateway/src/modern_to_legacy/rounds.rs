@@ -215,7 +215,7 @@ impl ModernToLegacy {
                 event = calling.next_event() => match event {
                     Some(event) => {
                         silent.as_mut().reset(Instant::now() + timeout);
-                        relay::forward_event(event, cx, |notification| notification);
+                        relay::forward_event(event, cx, |notification| relay::notify(cx, notification));
                         forwarded += 1;
                         if forwarded.is_multiple_of(relay::FORWARDED_PER_POLL) {
                             yield_now().await;

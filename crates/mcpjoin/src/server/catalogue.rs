@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mcpjoin_proto::{ErrorObject, Method};
+use mcpjoin_proto::{ErrorObject, Method, Payload, Raw};
 use sha2::{Digest as _, Sha256};
 
 use super::template::Template;
@@ -177,6 +177,50 @@ pub enum Kind {
 impl Kind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Tool, Self::Prompt, Self::Resource, Self::ResourceTemplate];
+
+    /// Returns the member of an item of this kind that has its name, its URI or its URI template.
+    #[must_use]
+    pub const fn name_member(self) -> &'static str {
+        match self {
+            Self::Tool | Self::Prompt => "name",
+            Self::Resource => "uri",
+            Self::ResourceTemplate => "uriTemplate",
+        }
+    }
+
+    /// Returns the member of the result of a list with entries of this kind.
+    #[must_use]
+    pub const fn list_member(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Prompt => "prompts",
+            Self::Resource => "resources",
+            Self::ResourceTemplate => "resourceTemplates",
+        }
+    }
+
+    /// Returns the kind that this method lists. `None` for other methods.
+    #[must_use]
+    pub const fn of_list(method: &Method) -> Option<Self> {
+        Some(match method {
+            Method::ListTools => Self::Tool,
+            Method::ListPrompts => Self::Prompt,
+            Method::ListResources => Self::Resource,
+            Method::ListResourceTemplates => Self::ResourceTemplate,
+            _ => return None,
+        })
+    }
+
+    /// Returns the method that lists this kind.
+    #[must_use]
+    pub const fn list_method(self) -> Method {
+        match self {
+            Self::Tool => Method::ListTools,
+            Self::Prompt => Method::ListPrompts,
+            Self::Resource => Method::ListResources,
+            Self::ResourceTemplate => Method::ListResourceTemplates,
+        }
+    }
 
     /// Returns the name of the list with entries of this kind.
     #[must_use]
@@ -435,6 +479,28 @@ impl Catalogue {
         let joined = self.sources.get(source)?.source.key(kind, name);
         let owner = self.find(kind, &joined)?;
         (owner.source == source && *owner.name == *name).then_some(joined)
+    }
+
+    /// Returns an item of a list of a source as it is offered: with its joined name, every other byte unchanged. `None`
+    /// if the catalogue does not have the item, or if another one owns the name. If the name is cut, the original name
+    /// goes into `_meta`, unless a server in between has written it there.
+    #[must_use]
+    pub fn offered(&self, source: usize, kind: Kind, item: Raw) -> Option<Raw> {
+        let own = item.member(kind.name_member())?;
+        let own = own.to_string_value()?;
+        let joined = self.joined(source, kind, &own)?;
+        if *joined == *own {
+            return Some(item);
+        }
+        let item = Payload::from_raw(item).with_member("name", &Raw::string(&joined));
+        let has_original = || item.meta().is_some_and(|meta| meta.member(ORIGINAL_NAME).is_some());
+        let is_cut = self.sources.get(source).is_some_and(|entries| entries.source.cuts(&own));
+        let item = if is_cut && !has_original() {
+            item.with_meta_member(ORIGINAL_NAME, &Raw::string(&own))
+        } else {
+            item
+        };
+        Some(item.into_raw())
     }
 
     /// Returns the source that owns a URI: the first that lists it, otherwise the first with a template that it

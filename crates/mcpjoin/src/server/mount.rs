@@ -17,7 +17,7 @@ use mcpjoin_proto::types::{CompleteParams, Reference};
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Profile, Raw, Request};
 use parking_lot::RwLock;
 
-use super::catalogue::{Catalogue, Claim, Collision, Kind, ORIGINAL_NAME, Position, Replaced, Source};
+use super::catalogue::{Catalogue, Claim, Collision, Kind, Position, Replaced, Source};
 use super::list;
 use super::service::{Service, unknown};
 use super::tools::ToolEntry;
@@ -245,17 +245,10 @@ struct Listed {
 
 impl Listed {
     fn of(method: &Method) -> Option<Self> {
-        let (member, named) = match method {
-            Method::ListTools => ("tools", Some((Kind::Tool, "name"))),
-            Method::ListPrompts => ("prompts", Some((Kind::Prompt, "name"))),
-            Method::ListResources => ("resources", Some((Kind::Resource, "uri"))),
-            Method::ListResourceTemplates => {
-                ("resourceTemplates", Some((Kind::ResourceTemplate, "uriTemplate")))
-            }
-            Method::ListTasks => ("tasks", None),
-            _ => return None,
-        };
-        Some(Self { member, named })
+        match Kind::of_list(method) {
+            Some(kind) => Some(Self { member: kind.list_member(), named: Some((kind, kind.name_member())) }),
+            None => (*method == Method::ListTasks).then_some(Self { member: "tasks", named: None }),
+        }
     }
 }
 
@@ -345,10 +338,8 @@ impl ListRequest {
         let joined: Vec<(Raw, String)> = self.mounts.read(server, |catalogue| {
             let join = |item: Raw| {
                 let own = item.member(member)?;
-                let own = own.to_string_value()?;
-                let joined = catalogue.joined(source, kind, &own)?.into_owned();
-                let is_cut = catalogue.sources().nth(source).is_some_and(|source| source.cuts(&own));
-                Some((if *joined == *own { item } else { renamed(item, &joined, &own, is_cut) }, joined))
+                let joined = catalogue.joined(source, kind, &own.to_string_value()?)?.into_owned();
+                Some((catalogue.offered(source, kind, item)?, joined))
             };
             items.into_iter().filter_map(join).collect()
         });
@@ -361,19 +352,6 @@ impl ListRequest {
         };
         joined.into_iter().filter(|(_, joined)| is_shown(joined)).map(|(item, _)| item).collect()
     }
-}
-
-/// Replaces the name of an item. If it is cut, the original name goes into `_meta`, unless a server in between has
-/// written it there.
-fn renamed(item: Raw, joined: &str, own: &str, is_cut: bool) -> Raw {
-    let item = Payload::from_raw(item).with_member("name", &Raw::string(joined));
-    let has_original = || item.meta().is_some_and(|meta| meta.member(ORIGINAL_NAME).is_some());
-    let item = if is_cut && !has_original() {
-        item.with_meta_member(ORIGINAL_NAME, &Raw::string(own))
-    } else {
-        item
-    };
-    item.into_raw()
 }
 
 impl Shared {
