@@ -8,9 +8,13 @@ use std::time::Duration;
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{EraChoice, Limits};
 
+use tokio::sync::watch;
+
 use super::Gateway;
 use super::end::GatewayEvent;
+use super::joined;
 use super::settings::{Settings, Start, Starting};
+use super::target_health::TargetHealth;
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
@@ -46,6 +50,7 @@ impl GatewayBuilder {
             timeout: TIMEOUT,
             redact: None,
             on_event: None,
+            target: None,
         })
     }
 
@@ -119,6 +124,18 @@ impl GatewayBuilder {
     pub fn on_event(mut self, on_event: impl Fn(&GatewayEvent<'_>) + Send + Sync + 'static) -> Self {
         self.0.on_event = Some(Arc::new(on_event));
         self
+    }
+
+    /// Builds the gateway of one target of a joined gateway. `changes` counts its events.
+    pub(super) fn build_target(
+        mut self,
+        name: &str,
+        changes: watch::Sender<u64>,
+    ) -> (Gateway, Arc<TargetHealth>) {
+        let health = Arc::new(TargetHealth::new(self.0.redact.clone()));
+        self.0.target = Some(name.into());
+        self.0.on_event = Some(joined::also_note(health.clone(), changes, self.0.on_event.take()));
+        (self.build(), health)
     }
 
     /// Builds the gateway. No server is started before a client needs it.

@@ -56,6 +56,11 @@ pub enum Refusal {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum GatewayEvent<'a> {
+    /// A server is started for the first time.
+    Starting {
+        /// The number of the server; numbers count up from 1.
+        upstream: u64,
+    },
     /// A server runs, and its session is open.
     Started {
         /// The number of the server; numbers count up from 1.

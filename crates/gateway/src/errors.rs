@@ -6,6 +6,7 @@
 //! server never passes through here.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 
 use super::end::Refusal;
 use super::settings::{Redact, Settings};
+use super::target_health::CoolingDown;
 use mcpjoin::client::{RestartError, RunExit};
 use mcpjoin::connection::Connection;
 
@@ -28,18 +30,39 @@ const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 pub(super) struct ErrorTexts {
     redact: Option<Redact>,
     remote: bool,
+    /// The name of the target in a joined gateway.
+    target: Option<Arc<str>>,
 }
 
 impl ErrorTexts {
     /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
     pub(super) fn new(settings: &Settings, remote: bool) -> Self {
-        Self { redact: settings.redact.clone(), remote }
+        Self { redact: settings.redact.clone(), remote, target: settings.target.clone() }
     }
 
     /// An error of the gateway, with its text as this client may see it.
     pub(super) fn failure(&self, kind: &str, message: &str, facts: &[(&str, String)]) -> ErrorObject {
         let message = self.redact.as_ref().map_or(Cow::Borrowed(message), |redact| redact(message).into());
-        failure(kind, &message, facts)
+        let Some(target) = &self.target else { return failure(kind, &message, facts) };
+        let mut facts = facts.to_vec();
+        facts.push(("target", Raw::string(target).to_string()));
+        failure(kind, &format!("{target}: {message}"), &facts)
+    }
+
+    /// Returns the name of the target in a joined gateway.
+    pub(super) fn target(&self) -> Option<&str> {
+        self.target.as_deref()
+    }
+
+    /// The error for a request to a target of which no server runs.
+    pub(super) fn not_available(&self, why: Option<CoolingDown>) -> ErrorObject {
+        let Some(CoolingDown { last, next_attempt }) = why else {
+            return self.failure("notAvailable", "the server is starting; try again in a moment", &[]);
+        };
+        let cause = last.map_or_else(String::new, |last| format!(": {}", self.run_end(&last)));
+        let seconds = next_attempt.as_secs_f64().ceil();
+        let text = format!("no server is running{cause}; the next start is in {seconds} s");
+        self.failure("notAvailable", &text, &[("nextAttemptMs", millis(next_attempt))])
     }
 
     /// The end of a connection as this client may see it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mcpjoin_proto::session::{PeerCapabilities, Reply, Role, ServerRole};
 use mcpjoin_proto::types::Implementation;
-use mcpjoin_proto::{ErrorObject, Notification, Profile, Request};
+use mcpjoin_proto::{ErrorObject, Notification, Payload, Profile, Request};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use super::end::{GatewayEnd, Refusal};
 use super::errors::ErrorTexts;
 use super::legacy_to_modern::{self, LegacyToModern};
 use super::opening::{First, HasListener, Opening};
-use super::pair::{FromServer, Pair};
+use super::pair::{FromServer, OnListChanged, Pair};
 use super::pools::Pools;
 use super::tools::ToolFilter;
 use super::upstream::{ClientHello, Upstream};
@@ -51,7 +51,8 @@ pub(super) async fn serve(
         layers: Layers::default(),
     };
     let session = Arc::new(session);
-    let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(Relayed(session.clone())));
+    let (connection, driver) =
+        Connection::new(opening.into_link(), setup, Arc::new(Relayed(session.clone())));
     session.connect(connection.clone());
     handle.connected(connection.clone());
     driver.await;
@@ -65,12 +66,14 @@ pub(super) struct ClientLink {
     exchanges: bool,
     has_listener: Option<HasListener>,
     handle: ClientHandle,
+    /// Called in place of the notifications that a list has changed.
+    pub(super) on_list_changed: Option<OnListChanged>,
 }
 
 impl ClientLink {
     pub(super) fn of(opening: &Opening, handle: &ClientHandle) -> Self {
         let (exchanges, has_listener) = (opening.caps().exchanges, opening.has_listener());
-        Self { exchanges, has_listener, handle: handle.clone() }
+        Self { exchanges, has_listener, handle: handle.clone(), on_list_changed: None }
     }
 }
 
@@ -97,8 +100,9 @@ impl TargetSession {
         errors: ErrorTexts,
     ) -> Result<Self, Refusal> {
         let settings = &pools.launcher.settings;
+        let (has_listener, on_list_changed) = (client.has_listener.clone(), client.on_list_changed.clone());
         let pair =
-            Pair::new(settings.timeout, client.exchanges, client.has_listener.clone(), errors.clone());
+            Pair::new(settings.timeout, client.exchanges, has_listener, on_list_changed, errors.clone());
         let session = Arc::new(Session {
             pair: pair.clone(),
             handle: client.handle.clone(),
@@ -120,12 +124,10 @@ impl TargetSession {
         if is_modern {
             role = legacy_to_modern::role_of(role, &server, asked_for.as_ref());
         }
-        let translation = role
-            .versions
-            .first()
-            .and_then(Profile::of)
-            .filter(|_| is_modern)
-            .map(|profile| LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server));
+        let translation =
+            role.versions.first().and_then(Profile::of).filter(|_| is_modern).map(|profile| {
+                LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server)
+            });
         let filter = ToolFilter::new(settings);
         Ok(Self { pair, session, upstream, role, translation, filter, errors })
     }
@@ -133,6 +135,28 @@ impl TargetSession {
     /// The role that the gateway takes towards the client: that of the server.
     fn role(&self) -> ServerRole {
         self.role.clone()
+    }
+
+    /// Returns the server's instructions for the use of its tools.
+    pub(super) fn instructions(&self) -> &str {
+        self.role.instructions.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the server runs.
+    pub(super) fn is_ready(&self) -> bool {
+        self.upstream.current().is_some()
+    }
+
+    /// Waits until the server was given up or ended.
+    pub(super) async fn over(&self) {
+        drop(self.upstream.over().await);
+    }
+
+    /// Sets the level of log messages, of which a modern server learns with each request.
+    pub(super) async fn set_level(&self, params: Payload) {
+        if let (None, Some(server)) = (&self.translation, self.upstream.current()) {
+            self.pair.set_level(&server, params).await;
+        }
     }
 
     /// Sets the connection of the client, to which the server's own messages go.

@@ -41,6 +41,7 @@ mod capacity;
 mod client;
 mod end;
 mod errors;
+mod joined;
 mod legacy;
 mod legacy_to_modern;
 mod modern;
@@ -52,6 +53,7 @@ mod pools;
 mod relay;
 mod settings;
 mod status;
+mod target_health;
 mod tools;
 mod upstream;
 
@@ -62,10 +64,12 @@ use std::sync::Arc;
 
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::CloseCause;
+use mcpjoin_proto::types::Implementation;
 use tokio::task::JoinHandle;
 
 pub use builder::GatewayBuilder;
 pub use end::{GatewayEnd, GatewayEvent, Refusal};
+pub use joined::{JoinedBuilder, JoinedGateway, TargetOptions};
 pub use status::{TargetState, TargetStatus};
 
 use self::client::ClientHandle;
@@ -97,6 +101,12 @@ impl Gateway {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         GatewayBuilder::new(start)
+    }
+
+    /// Returns a builder of a gateway that joins several targets to one server. `name` and `version` are what clients
+    /// see of it.
+    pub fn joined(name: impl Into<String>, version: impl Into<String>) -> JoinedBuilder {
+        JoinedBuilder::new(Implementation::new(name, version))
     }
 
     fn new(settings: Settings) -> Self {

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::errors::{ErrorTexts, client_gone};
 use super::opening::HasListener;
-use super::relay::{call, forward};
+use super::relay::{self, call, forward};
 use super::upstream::UpstreamHandler;
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
@@ -29,12 +29,16 @@ const MAX_EARLY_BYTES: usize = 1024 * 1024;
 /// Subscriptions that are made again when the server restarts.
 const MAX_RESTORED_SUBSCRIPTIONS: usize = 1024;
 
+/// Called in place of the notifications that a list of the server has changed.
+pub(super) type OnListChanged = Arc<dyn Fn() + Send + Sync>;
+
 /// The state that the two connections share.
 pub(super) struct Pair {
     timeout: Duration,
     /// Each request of the client has its own stream, and the session may have one for other messages.
     exchanges: bool,
     has_listener: Option<HasListener>,
+    on_list_changed: Option<OnListChanged>,
     pub(super) errors: ErrorTexts,
     client: watch::Sender<Option<Connection>>,
     state: Mutex<State>,
@@ -62,10 +66,19 @@ impl Pair {
         timeout: Duration,
         exchanges: bool,
         has_listener: Option<HasListener>,
+        on_list_changed: Option<OnListChanged>,
         errors: ErrorTexts,
     ) -> Arc<Self> {
         let (client, _) = watch::channel(None);
-        Arc::new(Self { timeout, exchanges, has_listener, errors, client, state: Mutex::default() })
+        Arc::new(Self {
+            timeout,
+            exchanges,
+            has_listener,
+            on_list_changed,
+            errors,
+            client,
+            state: Mutex::default(),
+        })
     }
 
     /// Whether the client is connected: over HTTP it needs an open stream of its session.
@@ -122,6 +135,15 @@ impl Pair {
         }
     }
 
+    /// Sets the level of log messages of a legacy server. A refusal is logged.
+    pub(super) async fn set_level(&self, server: &Client, params: Payload) {
+        let call = Call::new(Method::SetLevel).with_params(params.raw().clone());
+        match server.connection().call(call).await {
+            Ok(_) => self.store(&Method::SetLevel, params),
+            Err(error) => tracing::debug!(target: "mcpjoin", %error, "a log level was not set"),
+        }
+    }
+
     /// Stores a setting of the session, to restore it when the server restarts.
     fn store(&self, method: &Method, params: Payload) {
         // A restored request asks for no progress.
@@ -148,7 +170,11 @@ impl Pair {
     /// Relays a request of the server to the client.
     async fn ask_client(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         let client = self.client().await?;
-        let mut call = call(request.method, request.params, cx, self.timeout);
+        let params = match request.method {
+            Method::Elicit => request.params.map(|params| relay::named(self.errors.target(), params)),
+            _ => request.params,
+        };
+        let mut call = call(request.method, params, cx, self.timeout);
         if self.exchanges {
             call.on_behalf_of = self.stream_for(&client, true);
         }
@@ -175,6 +201,14 @@ impl Pair {
 
     /// Delivers a notification of the server to the client.
     pub(super) fn notify(&self, notification: Notification) {
+        if let Some(on_list_changed) = &self.on_list_changed
+            && matches!(
+                notification.method,
+                Method::ToolListChanged | Method::PromptListChanged | Method::ResourceListChanged
+            )
+        {
+            return on_list_changed();
+        }
         let mut state = self.state.lock();
         let client = self.client.borrow().clone();
         match client {
@@ -327,7 +361,7 @@ mod tests {
     use super::*;
 
     fn unconnected() -> Arc<Pair> {
-        Pair::new(Duration::ZERO, false, None, ErrorTexts::default())
+        Pair::new(Duration::ZERO, false, None, None, ErrorTexts::default())
     }
 
     fn payload(json: String) -> Payload {

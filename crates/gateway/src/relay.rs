@@ -103,6 +103,22 @@ pub(super) fn notify(cx: &Context, notification: Notification) {
     }
 }
 
+/// Puts the name of a target before the message of an elicitation, so that the user knows which server asks.
+pub(super) fn named(target: Option<&str>, params: Payload) -> Payload {
+    let message = params.raw().member("message");
+    match (target, message.as_ref().and_then(Raw::to_string_value)) {
+        (Some(target), Some(message)) => {
+            params.with_member("message", &Raw::string(&format!("[{target}] {message}")))
+        }
+        _ => params,
+    }
+}
+
+/// Whether a result of a modern server may ask something.
+pub(super) fn may_ask(result: &Payload) -> bool {
+    memchr::memmem::find(result.raw().as_bytes(), b"\"inputRequests\"").is_some()
+}
+
 /// The progress with the token of the original request; `None` if that request has none.
 fn progress_for(cx: &Context, progress: Notification) -> Option<Notification> {
     let token = cx.request()?.progress_token.as_ref()?;

@@ -38,6 +38,8 @@ pub(super) struct Settings {
     pub(super) timeout: Duration,
     pub(super) redact: Option<Redact>,
     pub(super) on_event: Option<OnEvent>,
+    /// The name of the target in a joined gateway, for errors and questions.
+    pub(super) target: Option<Arc<str>>,
 }
 
 impl Settings {

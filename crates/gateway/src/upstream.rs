@@ -149,6 +149,7 @@ impl Life {
         started: oneshot::Sender<Result<RestartingClient, Refusal>>,
     ) {
         let settings = &self.launcher.settings;
+        settings.emit(&GatewayEvent::Starting { upstream: self.slot.number });
         let server = match self.first_start(&handler).await {
             Ok(server) => server,
             Err(why) => {

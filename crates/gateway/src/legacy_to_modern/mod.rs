@@ -69,7 +69,7 @@ impl LegacyToModern {
     /// Sends the request to the server, and the server's questions to the client, until there is a result.
     async fn ask(&self, server: &Client, request: Request, cx: &Context) -> Result<Payload, ErrorObject> {
         let (method, asked) = (request.method.clone(), request.params);
-        let mut rounds = rounds::Rounds::new(asked.clone(), self.timeout);
+        let mut rounds = rounds::Rounds::new(asked.clone(), self.timeout, self.errors.target());
         loop {
             let call = rounds.call(&method, cx);
             let result = match forward(server.connection().call(call), cx).await {

@@ -23,13 +23,16 @@ pub(super) struct Rounds {
     /// The parameters with the answers to the last questions.
     next: Option<Payload>,
     timeout: Duration,
+    /// The name of the target in a joined gateway.
+    target: Option<Box<str>>,
     rounds: usize,
     pause: Duration,
 }
 
 impl Rounds {
-    pub(super) const fn new(original: Option<Payload>, timeout: Duration) -> Self {
-        Self { original, next: None, timeout, rounds: 0, pause: FIRST_PAUSE }
+    pub(super) fn new(original: Option<Payload>, timeout: Duration, target: Option<&str>) -> Self {
+        let target = target.map(Into::into);
+        Self { original, next: None, timeout, target, rounds: 0, pause: FIRST_PAUSE }
     }
 
     /// The call for the next round.
@@ -68,9 +71,9 @@ impl Rounds {
             sleep(self.pause).await;
             self.pause = (self.pause * 2).min(MAX_PAUSE);
         } else {
-            let timeout = self.timeout;
+            let (timeout, target) = (self.timeout, self.target.as_deref());
             let answers = questions.into_iter().map(|(name, question)| async move {
-                ask(&question, cx, timeout).await.map(|answer| (name, answer))
+                ask(&question, cx, timeout, target).await.map(|answer| (name, answer))
             });
             let answers: Members<Raw> = try_join_all(answers).await?.into_iter().collect();
             let answers =
@@ -86,7 +89,12 @@ impl Rounds {
 }
 
 /// Sends one question to the client, as part of the request that it belongs to.
-async fn ask(question: &Raw, cx: &Context, timeout: Duration) -> Result<Raw, ErrorObject> {
+async fn ask(
+    question: &Raw,
+    cx: &Context,
+    timeout: Duration,
+    target: Option<&str>,
+) -> Result<Raw, ErrorObject> {
     let method = question.member("method");
     let method = method.as_ref().and_then(Raw::to_string_value);
     let method = method.ok_or_else(|| {
@@ -94,6 +102,9 @@ async fn ask(question: &Raw, cx: &Context, timeout: Duration) -> Result<Raw, Err
     })?;
     let mut call = Call::new(Method::parse(&method));
     call.params = question.member("params").map(Payload::from_raw);
+    if call.method == Method::Elicit {
+        call.params = call.params.map(|params| relay::named(target, params));
+    }
     call.timeout = Some(timeout);
     call.total = Some(Duration::MAX);
     match forward(cx.call(call), cx).await {

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::suspended::Owner;
 use super::tasks::{self, RunningTask};
 use super::url_elicitation::Pages;
-use super::{Claim, ModernToLegacy, call, call_error, is_answered, notify, requester, translate};
+use super::{Claim, ModernToLegacy, call, call_error, is_answered, requester, translate};
 use crate::errors::ErrorTexts;
 use crate::relay;
 use mcpjoin::connection::{Calling, Context};
@@ -278,7 +278,7 @@ impl OpenCall {
     /// it.
     async fn resume(self, cx: &Context, responses: &InputResponses) -> Self {
         for log in self.claim.request.resume(requester(cx), responses) {
-            notify(cx, log);
+            relay::notify(cx, log);
         }
         self.claim.run.update_log_level(cx).await;
         self

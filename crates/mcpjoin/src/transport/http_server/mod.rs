@@ -49,6 +49,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
@@ -76,6 +77,7 @@ use wire::{Refused, Routing, Wire};
 pub use admission::{Admission, Admitted, Admitting, Denied};
 pub use body::HttpBody;
 pub use events::{Event, EventId, EventIdError, EventStore, MemoryEvents, Replay, SessionId};
+use options::DEFAULT_PATH;
 pub use options::HttpOptions;
 pub use serve::{HttpListenError, HttpListener};
 
@@ -111,6 +113,8 @@ pub(super) struct Shared {
     origin: Arc<Origin>,
     sessions: Arc<Sessions>,
     memory: Arc<Memory>,
+    /// Other services by their whole path.
+    routes: Vec<(Box<str>, HttpService)>,
     /// Idle connections for modern exchanges.
     pool: Mutex<Vec<Arc<Entry>>>,
     /// Idle connections for legacy requests without a session.
@@ -150,6 +154,7 @@ impl HttpService {
             origin: Arc::new(Origin::new("http")),
             sessions,
             memory: Memory::new(bodies, responses),
+            routes: Vec::new(),
             pool: Mutex::default(),
             legacy_pool: Mutex::default(),
             entries: Mutex::default(),
@@ -157,6 +162,28 @@ impl HttpService {
             ending: AtomicBool::new(false),
             ended: Notify::new(),
         }))
+    }
+
+    /// Adds a service that answers at the path of this one followed by `/name`. The two share one limit of bytes. A name
+    /// with characters that a path must encode has no route.
+    ///
+    /// # Panics
+    /// If one of the services was cloned.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_route(mut self, name: &str, mut service: Self) -> Self {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-._~".contains(c)) {
+            return self;
+        }
+        const NEW: &str = "a service that was just made is not shared";
+        let path: Box<str> =
+            format!("{}/{name}", self.0.options.path.as_deref().unwrap_or(DEFAULT_PATH)).into();
+        let shared = Arc::get_mut(&mut self.0).expect(NEW);
+        let other = Arc::get_mut(&mut service.0).expect(NEW);
+        other.options.path = Some(path.clone());
+        other.memory = shared.memory.clone();
+        shared.routes.push((path, service));
+        self
     }
 
     /// The number of open legacy sessions.
@@ -180,7 +207,8 @@ impl HttpService {
     /// Shuts down gracefully: new requests are refused with 503, requests in progress are finished within [`Limits::drain`]
     /// (10 s), and streams are closed after their last events. Completes when every connection is closed.
     pub async fn drain(&self) {
-        self.0.drain().await;
+        let routes = self.0.routes.iter().map(|(_, service)| service.0.drain());
+        tokio::join!(self.0.drain(), join_all(routes));
     }
 }
 
@@ -220,6 +248,8 @@ where
     B: Body<Data = Bytes> + Send + 'static,
 {
     let (parts, body) = request.into_parts();
+    let route = shared.routes.iter().rfind(|(path, _)| **path == *parts.uri.path());
+    let shared = route.map_or_else(|| shared.clone(), |(_, service)| service.0.clone());
     async move {
         let request = Arc::new(RequestParts::new(parts));
         let parts = &request.parts;

@@ -15,6 +15,9 @@ use super::time_limits::STALL_TIMEOUT;
 
 const MIB: usize = 1024 * 1024;
 
+/// The path of the endpoint, unless another one is set.
+pub(super) const DEFAULT_PATH: &str = "/mcp";
+
 /// Returns the principal of a request by its head, as an authorization layer in front has found out.
 pub(super) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
@@ -70,7 +73,7 @@ impl HttpOptions {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            path: Some("/mcp".into()),
+            path: Some(DEFAULT_PATH.into()),
             at_root: true,
             sse_path: Some("/sse".into()),
             messages_path: "/messages".into(),

@@ -26,6 +26,7 @@ use tokio::time::{sleep, timeout};
 
 use super::head::{MAX_HEADER_BYTES, two_lengths};
 use super::long_lived::{self, ResponseBody, ResponseFraming};
+use super::options::DEFAULT_PATH;
 use super::response_progress::Streams;
 use super::time_limits::{ActiveRequest, Activity, ActivityIo, Opening, TimeLimits};
 use super::unread_body::{IncomingBody, UnreadBody};
@@ -111,7 +112,7 @@ impl HttpListener {
     /// The URL by which clients reach it, with the actual port where port 0 was asked for.
     #[must_use]
     pub fn url(&self) -> String {
-        let path = self.path.as_deref().unwrap_or("/mcp");
+        let path = self.path.as_deref().unwrap_or(DEFAULT_PATH);
         format!("http://{}:{}{path}", self.host, self.address.port())
     }
 

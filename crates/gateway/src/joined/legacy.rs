@@ -1,0 +1,292 @@
+//! Clients of the legacy era in front of a joined gateway: one session of the client, and one with each target.
+//!
+//! The sessions open at the same time, before the reply to `initialize`. A target that is late or fails is opened as
+//! soon as its health allows, and the client is notified that lists have changed. Used by `mod`.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcpjoin::connection::{Connection, Context, Layers, Setup};
+use mcpjoin::handler::Handler;
+use mcpjoin::server::catalogue::join_instructions;
+use mcpjoin_proto::session::{Reply, Role, ServerRole};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Request, Version};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::router::{Part, Router};
+use super::{CHANGES_DELAY, Joined, Target, list_changes};
+use crate::capacity::Caller;
+use crate::client::ClientHandle;
+use crate::end::GatewayEnd;
+use crate::errors::ErrorTexts;
+use crate::legacy::{ClientLink, TargetSession};
+use crate::opening::{First, Opening};
+use crate::upstream::ClientHello;
+
+/// How long the reply to `initialize` waits for targets that start.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after an attempt that failed for another reason than the target.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Serves a client that has sent `initialize`.
+pub(super) async fn serve(
+    joined: &Arc<Joined>,
+    mut opening: Opening,
+    first: First,
+    handle: &ClientHandle,
+    remote: bool,
+) -> GatewayEnd {
+    let (changes, _) = watch::channel(0);
+    let client = Arc::new(LegacyClient {
+        router: Router {
+            parts: joined.parts(|target| LegacyPart::new(target, remote)),
+            names: joined.names(),
+        },
+        connection: Mutex::default(),
+        level: Mutex::default(),
+        changes,
+        joined: joined.clone(),
+    });
+    let mut link = ClientLink::of(&opening, handle);
+    let mut tasks = JoinSet::new();
+    for (index, target) in joined.targets.iter().enumerate() {
+        let hello = target.hello(&first.hello);
+        link.on_list_changed = Some(client.on_list_changed(index));
+        tasks.spawn(client.clone().keep_open(index, first.caller.clone(), hello, link.clone()));
+    }
+    let opened = async { drop(timeout(OPENING_TIMEOUT, client.tried_all()).await) };
+    if let Err(left) = opening.wait_for(opened).await {
+        tasks.shutdown().await;
+        client.close().await;
+        return opening.client_left(left).await;
+    }
+    let setup = Setup {
+        role: Role::Server(Arc::new(client.role())),
+        limits: joined.limits.clone(),
+        on_violation: None,
+        notification_observer: None,
+        layers: Layers::default(),
+    };
+    let (connection, driver) =
+        Connection::new(opening.into_link(), setup, Arc::new(FromClient(client.clone())));
+    client.connect(&connection);
+    handle.connected(connection.clone());
+    tasks.spawn(client.clone().tell_changes());
+    driver.await;
+    tasks.shutdown().await;
+    client.close().await;
+    GatewayEnd::Client(connection.closed().await)
+}
+
+/// One client with its sessions.
+struct LegacyClient {
+    router: Router<LegacyPart>,
+    connection: Mutex<Option<Connection>>,
+    /// The last parameters of `logging/setLevel`, for targets that open later.
+    level: Mutex<Option<Payload>>,
+    /// Counts the changes of parts and of their lists.
+    changes: watch::Sender<u64>,
+    joined: Arc<Joined>,
+}
+
+/// The session with one target, if it is open.
+struct LegacyPart {
+    session: Mutex<Option<Arc<TargetSession>>>,
+    target: Arc<Target>,
+    errors: ErrorTexts,
+    /// Whether the first attempt to open has ended.
+    tried: watch::Sender<bool>,
+}
+
+impl LegacyPart {
+    fn new(target: &Arc<Target>, remote: bool) -> Self {
+        let errors = target.errors(remote);
+        Self { session: Mutex::default(), target: target.clone(), errors, tried: watch::Sender::new(false) }
+    }
+
+    fn session(&self) -> Option<Arc<TargetSession>> {
+        self.session.lock().clone()
+    }
+}
+
+impl Part for LegacyPart {
+    fn is_ready(&self) -> bool {
+        self.session.lock().as_ref().is_some_and(|session| session.is_ready())
+    }
+
+    async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        match self.session().filter(|session| session.is_ready()) {
+            Some(session) => session.request(request, cx).await,
+            None => Err(self.errors.not_available(self.target.health.cooling_down())),
+        }
+    }
+}
+
+impl LegacyClient {
+    /// Opens the session with a target, and opens it again after it has ended, until this future is dropped.
+    async fn keep_open(self: Arc<Self>, index: usize, caller: Caller, hello: ClientHello, link: ClientLink) {
+        let part = &self.router.parts[index];
+        let pools = &part.target.gateway.pools;
+        loop {
+            part.target.health.ready_to_start().await;
+            let open = TargetSession::open(pools, caller.clone(), hello.clone(), &link, part.errors.clone());
+            let session = match open.await {
+                Ok(session) => Arc::new(session),
+                Err(refusal) => {
+                    drop(pools.refused(&refusal, &part.errors));
+                    part.tried.send_replace(true);
+                    sleep(RETRY_DELAY).await;
+                    continue;
+                }
+            };
+            let connection = {
+                // The lock is held, so that `connect` sees the session, or this sees the connection.
+                let connection = self.connection.lock();
+                *part.session.lock() = Some(session.clone());
+                connection.clone()
+            };
+            part.tried.send_replace(true);
+            if let Some(connection) = connection {
+                session.connect(connection);
+            }
+            let level = self.level.lock().clone();
+            if let Some(level) = level {
+                session.set_level(level).await;
+            }
+            self.changed(index);
+            session.over().await;
+            *part.session.lock() = None;
+            self.changed(index);
+            session.close().await;
+        }
+    }
+
+    /// Waits until each target is open or has failed once.
+    async fn tried_all(&self) {
+        for part in &self.router.parts {
+            // The sender lives as long as `self`.
+            let _ = part.tried.subscribe().wait_for(|tried| *tried).await;
+        }
+    }
+
+    fn on_list_changed(self: &Arc<Self>, index: usize) -> Arc<dyn Fn() + Send + Sync> {
+        let client = Arc::downgrade(self);
+        Arc::new(move || {
+            if let Some(client) = client.upgrade() {
+                client.changed(index);
+            }
+        })
+    }
+
+    fn changed(&self, index: usize) {
+        self.router.names.outdate(index);
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn connect(&self, client: &Connection) {
+        let mut connection = self.connection.lock();
+        *connection = Some(client.clone());
+        for session in self.router.parts.iter().filter_map(|part| part.session()) {
+            session.connect(client.clone());
+        }
+    }
+
+    /// Notifies the client of changed lists, once for all changes within [`CHANGES_DELAY`].
+    async fn tell_changes(self: Arc<Self>) {
+        let mut own = self.changes.subscribe();
+        let mut health = self.joined.changes();
+        let mut ready = self.ready();
+        own.borrow_and_update();
+        loop {
+            let is_own = tokio::select! {
+                changed = own.changed() => changed.is_ok(),
+                _ = health.changed() => false,
+            };
+            sleep(CHANGES_DELAY).await;
+            let now = self.ready();
+            if !is_own && now == ready && !own.has_changed().unwrap_or(false) {
+                continue;
+            }
+            ready = now;
+            own.borrow_and_update();
+            let connection = self.connection.lock().clone();
+            let Some(connection) = connection else { continue };
+            for notification in list_changes() {
+                if let Err(error) = connection.notify(notification) {
+                    tracing::debug!(target: "mcpjoin", %error, "a client was not notified of changed lists");
+                }
+            }
+        }
+    }
+
+    fn ready(&self) -> Vec<bool> {
+        self.router.parts.iter().map(|part| part.is_ready()).collect()
+    }
+
+    /// The role that the gateway takes towards the client. The capabilities are those that a target may have later:
+    /// they cannot grow after the opening.
+    fn role(&self) -> ServerRole {
+        let mut role = ServerRole::new(self.joined.info.clone(), self.joined.capabilities());
+        let sessions: Vec<_> = self
+            .router
+            .parts
+            .iter()
+            .filter_map(|part| Some((part.target.name.clone(), part.session()?)))
+            .collect();
+        role.instructions =
+            join_instructions(sessions.iter().map(|(name, session)| (&**name, session.instructions())));
+        role.versions = Version::ALL
+            .into_iter()
+            .filter(|version| Profile::of(version).is_some_and(|profile| profile.initialize))
+            .collect();
+        role.relays = true;
+        role.lenient_opening = true;
+        role
+    }
+
+    async fn close(&self) {
+        for part in &self.router.parts {
+            let session = part.session.lock().take();
+            if let Some(session) = session {
+                session.close().await;
+            }
+        }
+    }
+
+    /// Sets the level of log messages at all targets, also at those that open later.
+    async fn set_level(&self, params: Option<Payload>) -> Result<Reply, ErrorObject> {
+        let params = params.filter(|params| params.raw().member("level").is_some());
+        let params = params.ok_or_else(|| ErrorObject::invalid_params("`level` is missing"))?;
+        let params = params.without_members(|name| name == "_meta");
+        *self.level.lock() = Some(params.clone());
+        let sessions: Vec<_> = self.router.parts.iter().filter_map(|part| part.session()).collect();
+        let set = sessions.iter().map(|session| session.set_level(params.clone()));
+        futures_util::future::join_all(set).await;
+        Ok(Reply::empty())
+    }
+}
+
+/// Answers the requests of the client.
+struct FromClient(Arc<LegacyClient>);
+
+impl Handler for FromClient {
+    async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
+        match request.method {
+            Method::SetLevel => self.0.set_level(request.params).await,
+            _ => self.0.router.request(request, &cx).await,
+        }
+    }
+
+    async fn notification(&self, notification: Notification, _: Context) {
+        for part in &self.0.router.parts {
+            let is_allowed = notification.method != Method::RootsListChanged || part.target.asks.roots;
+            if let Some(session) = part.session().filter(|_| is_allowed) {
+                session.notification(notification.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! One endpoint for several targets.
+//!
+//! A joined gateway has a single-target gateway for each target, which starts its servers, keeps clients apart and
+//! translates between eras. What is added here: names with a prefix, joined lists, one opening, one stream of
+//! changes, and the health of each target, so that a dead target costs only its own tools. `legacy` and `modern` serve
+//! the clients of an era, `router` answers their requests, `names` knows what belongs to which target.
+//!
+//! Tasks are not offered at the joined endpoint: their ids are those of one server. Each target can be reached alone
+//! ([`JoinedGateway::target`]), with all that it offers.
+
+mod legacy;
+mod modern;
+mod names;
+mod router;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcpjoin::internal::serve_each;
+use mcpjoin::server::catalogue::Source;
+use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
+use mcpjoin_proto::session::{CloseCause, Limits};
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::types::{
+    Implementation, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability,
+};
+use mcpjoin_proto::{Method, Notification, Payload, Raw, Version};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use self::names::Names;
+use crate::capacity::Caller;
+use crate::client::ClientHandle;
+use crate::end::{GatewayEnd, GatewayEvent};
+use crate::errors::ErrorTexts;
+use crate::opening::Opening;
+use crate::status::TargetStatus;
+use crate::target_health::TargetHealth;
+use crate::tools::HeaderMarks;
+use crate::upstream::ClientHello;
+use crate::{Gateway, GatewayBuilder};
+
+/// How long changes of lists are collected before a client is notified once.
+const CHANGES_DELAY: Duration = Duration::from_millis(200);
+/// Principals and addresses whose names are remembered. The names of the one that was used least recently are forgotten,
+/// and read again when they are needed.
+const MAX_CALLERS: usize = 64;
+
+/// Joins several targets to one server. Made by [`Gateway::joined`], cheap to clone.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions};
+/// use mcpjoin_gateway::Gateway;
+///
+/// let (files, git) = (ChildCommand::new("files-server"), ChildCommand::new("git-server"));
+/// let gateway = Gateway::joined("tools", "1.0.0")
+///     .target("files", Gateway::builder(move || files.clone().start()))
+///     .target("git", Gateway::builder(move || git.clone().start()))
+///     .build();
+/// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+/// gateway.serve_http(HttpListener::bind("http://127.0.0.1:8080/mcp").await?, HttpOptions::new(), interrupted).await;
+/// gateway.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct JoinedGateway(Arc<Joined>);
+
+/// Builds a [`JoinedGateway`]. Made by [`Gateway::joined`].
+#[must_use = "a builder serves nobody by itself"]
+pub struct JoinedBuilder {
+    info: Implementation,
+    limits: Limits,
+    targets: Vec<(Box<str>, TargetOptions, GatewayBuilder)>,
+}
+
+/// How a target is joined.
+#[derive(Clone, Debug)]
+#[must_use = "options have no effect by themselves"]
+pub struct TargetOptions {
+    source: Option<Source>,
+    asks: Asks,
+}
+
+/// What a target may ask a client beside elicitation, which always names the target.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asks {
+    pub(crate) sampling: bool,
+    pub(crate) roots: bool,
+}
+
+pub(crate) struct Joined {
+    info: Implementation,
+    limits: Arc<Limits>,
+    targets: Vec<Arc<Target>>,
+    header_marks: HeaderMarks,
+    /// The names of clients over HTTP without a session, the caller that was used last at the end.
+    names: Mutex<VecDeque<(Caller, Arc<Names>)>>,
+    /// Counts the events of all targets.
+    changes: watch::Sender<u64>,
+}
+
+/// One target.
+pub(crate) struct Target {
+    name: Box<str>,
+    source: Source,
+    asks: Asks,
+    gateway: Gateway,
+    health: Arc<TargetHealth>,
+}
+
+impl Default for TargetOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TargetOptions {
+    /// The defaults: the prefix is the name of the target with `__` behind it, and its servers may ask nothing but
+    /// elicitation.
+    pub const fn new() -> Self {
+        Self { source: None, asks: Asks { sampling: false, roots: false } }
+    }
+
+    /// Sets how the names of tools and prompts are joined. A source with an empty prefix leaves them unchanged.
+    pub fn source(mut self, source: impl Into<Source>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Sets whether its servers may use the client's model (`sampling/createMessage`). Default: no.
+    pub const fn sampling(mut self, allowed: bool) -> Self {
+        self.asks.sampling = allowed;
+        self
+    }
+
+    /// Sets whether its servers may ask for the client's roots (`roots/list`). Default: no.
+    pub const fn roots(mut self, allowed: bool) -> Self {
+        self.asks.roots = allowed;
+        self
+    }
+}
+
+impl JoinedBuilder {
+    pub(super) fn new(info: Implementation) -> Self {
+        Self { info, limits: Limits::default(), targets: Vec::new() }
+    }
+
+    /// Adds a target. The order of the targets is that of the joined lists, and of precedence where two targets offer
+    /// the same name or URI.
+    pub fn target(self, name: impl Into<Box<str>>, gateway: GatewayBuilder) -> Self {
+        self.target_with(name, TargetOptions::new(), gateway)
+    }
+
+    /// Adds a target with options.
+    pub fn target_with(
+        mut self,
+        name: impl Into<Box<str>>,
+        options: TargetOptions,
+        gateway: GatewayBuilder,
+    ) -> Self {
+        self.targets.push((name.into(), options, gateway));
+        self
+    }
+
+    /// Sets the limits of each connection to a client. Default: [`Limits::default`]. Those of the targets' builders
+    /// hold where a target is reached alone.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Builds the gateway. No server is started before a client needs it. Of two targets with one name only the first
+    /// is reached alone ([`JoinedGateway::target`]).
+    #[must_use]
+    pub fn build(self) -> JoinedGateway {
+        let changes = watch::Sender::new(0);
+        let target = |(name, options, builder): (Box<str>, TargetOptions, GatewayBuilder)| {
+            let source = options.source.unwrap_or_else(|| Source::new(&*name));
+            let (gateway, health) = builder.build_target(&name, changes.clone());
+            Arc::new(Target { name, source, asks: options.asks, gateway, health })
+        };
+        let targets = self.targets.into_iter().map(target).collect();
+        JoinedGateway(Arc::new(Joined {
+            info: self.info,
+            limits: Arc::new(self.limits),
+            targets,
+            header_marks: HeaderMarks::default(),
+            names: Mutex::default(),
+            changes,
+        }))
+    }
+}
+
+impl JoinedGateway {
+    /// Serves one client until its connection ends, as [`Gateway::serve`] does.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled.
+    pub async fn serve(&self, link: Link) -> GatewayEnd {
+        let serving = self.0.clone().serve_client(link, ClientHandle::default(), false);
+        let mut task = crate::AbortOnDrop(tokio::spawn(serving));
+        (&mut task.0).await.unwrap_or(GatewayEnd::Client(CloseCause::Local))
+    }
+
+    /// Serves all clients that connect to the listener until `end` is ready, as [`Gateway::serve_all`] does.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled.
+    pub async fn serve_all(&self, listener: Listener, end: impl Future<Output = ()>) {
+        serve_each(listener, end, |link| self.open(link), ClientHandle::drain).await;
+    }
+
+    /// Returns a service that answers HTTP requests, as [`Gateway::http`] does. Below its path each target is reached
+    /// alone, under its name: `/mcp/NAME`.
+    #[must_use]
+    pub fn http(&self, options: HttpOptions) -> HttpService {
+        let mut service = HttpService::new(
+            options.clone(),
+            self.0.limits.clone(),
+            Version::ALL.into(),
+            OverHttp(self.clone()),
+        );
+        for target in self.0.targets.iter().rev() {
+            service = service.with_route(&target.name, target.gateway.http(options.clone()));
+        }
+        service
+    }
+
+    /// Serves all clients that connect to the listener until `end` is ready, as [`Gateway::serve_http`] does.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O and time enabled.
+    pub async fn serve_http(
+        &self,
+        listener: HttpListener,
+        options: HttpOptions,
+        end: impl Future<Output = ()>,
+    ) {
+        let service = self.http(listener.options(options));
+        listener.serve(service, end).await;
+    }
+
+    /// Returns the gateway of one target, which serves its clients with the original names.
+    #[must_use]
+    pub fn target(&self, name: &str) -> Option<&Gateway> {
+        self.0.targets.iter().find(|target| &*target.name == name).map(|target| &target.gateway)
+    }
+
+    /// Returns the targets in their order, with their states. Collisions are those that the client over HTTP which was
+    /// served last has seen.
+    #[must_use]
+    pub fn targets(&self) -> Vec<TargetStatus> {
+        let names = self.0.names.lock().back().map(|(_, names)| names.clone());
+        let status = |(index, target): (usize, &Arc<Target>)| TargetStatus {
+            name: target.name.clone(),
+            state: target.health.state(),
+            collisions: names.as_ref().map(|names| names.collisions(index)).unwrap_or_default(),
+        };
+        self.0.targets.iter().enumerate().map(status).collect()
+    }
+
+    /// Ends every server, and waits until nothing of them is left. Requests in flight and all later requests fail.
+    pub async fn close(&self) {
+        futures_util::future::join_all(self.0.targets.iter().map(|target| target.gateway.close())).await;
+    }
+
+    fn open(&self, link: Link) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
+        let handle = ClientHandle::default();
+        let serving = self.0.clone().serve_client(link, handle.clone(), true);
+        (handle, async move { drop(serving.await) })
+    }
+}
+
+impl Joined {
+    /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
+    async fn serve_client(self: Arc<Self>, link: Link, handle: ClientHandle, remote: bool) -> GatewayEnd {
+        let mut opening = Opening::new(link, &self.limits);
+        let first = tokio::select! {
+            biased;
+            first = opening.first() => first,
+            () = handle.drained() => Err(CloseCause::Local),
+        };
+        match first {
+            Err(cause) => opening.close(cause).await,
+            Ok(first) if first.hello.initializes => {
+                legacy::serve(&self, opening, first, &handle, remote).await
+            }
+            Ok(_) => modern::serve(&self, opening, &handle, remote).await,
+        }
+    }
+
+    fn parts<P>(&self, part: impl Fn(&Arc<Target>) -> P) -> Vec<Arc<P>> {
+        self.targets.iter().map(|target| Arc::new(part(target))).collect()
+    }
+
+    /// Returns names of which nothing is known.
+    fn names(&self) -> Arc<Names> {
+        Arc::new(Names::new(self.targets.iter().map(|target| target.source.clone())))
+    }
+
+    /// Returns the names that this caller has seen.
+    fn names_of(&self, caller: Caller) -> Arc<Names> {
+        let mut all = self.names.lock();
+        let names = match all.iter().position(|(known, _)| *known == caller) {
+            Some(place) => all.remove(place).map_or_else(|| self.names(), |(_, names)| names),
+            None => self.names(),
+        };
+        if all.len() >= MAX_CALLERS {
+            all.pop_front();
+        }
+        all.push_back((caller, names.clone()));
+        names
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// What the gateway declares: all that a target may have later.
+    fn capabilities(&self) -> ServerCapabilities {
+        ServerCapabilities::default()
+            .with_tools(ToolsCapability::default().with_list_changed(true))
+            .with_prompts(PromptsCapability::default().with_list_changed(true))
+            .with_resources(ResourcesCapability::default().with_list_changed(true).with_subscribe(true))
+            .with_logging(Raw::empty_object())
+            .with_completions(Raw::empty_object())
+    }
+}
+
+impl Target {
+    fn errors(&self, remote: bool) -> ErrorTexts {
+        ErrorTexts::new(&self.gateway.pools.launcher.settings, remote)
+    }
+
+    /// Returns what the target may know of a client: without the capabilities that it may not use.
+    fn hello(&self, hello: &ClientHello) -> ClientHello {
+        let mut hello = hello.clone();
+        if !self.asks.sampling {
+            hello.capabilities.sampling = None;
+        }
+        if !self.asks.roots {
+            hello.capabilities.roots = None;
+        }
+        let presents = &mut hello.presents;
+        presents.capabilities = presents.capabilities.take().map(|declared| self.asks.allowed(declared));
+        if let (Some(initialize), Some(declared)) = (&presents.initialize, &presents.capabilities) {
+            let initialize = Payload::from_raw(initialize.clone()).with_member("capabilities", declared);
+            presents.initialize = Some(initialize.into_raw());
+        }
+        hello
+    }
+}
+
+impl Asks {
+    /// Removes the capabilities of a client that a target may not use.
+    fn allowed(self, capabilities: Raw) -> Raw {
+        let gone = |name: &str| (name == "sampling" && !self.sampling) || (name == "roots" && !self.roots);
+        Payload::from_raw(capabilities).without_members(gone).into_raw()
+    }
+
+    /// Removes them from the parameters of a request of the modern era.
+    fn declared(self, params: Payload) -> Payload {
+        let declared = params.meta().and_then(|meta| meta.member(key::CLIENT_CAPABILITIES));
+        match declared.filter(|declared| {
+            (!self.sampling && declared.member("sampling").is_some())
+                || (!self.roots && declared.member("roots").is_some())
+        }) {
+            Some(declared) => params.with_meta_member(key::CLIENT_CAPABILITIES, &self.allowed(declared)),
+            None => params,
+        }
+    }
+}
+
+/// The notifications that every list may have changed.
+fn list_changes() -> impl Iterator<Item = Notification> {
+    [Method::ToolListChanged, Method::PromptListChanged, Method::ResourceListChanged]
+        .into_iter()
+        .map(|method| Notification { method, params: None })
+}
+
+/// Serves the connections of an HTTP service.
+struct OverHttp(JoinedGateway);
+
+impl mcpjoin::internal::Serves for OverHttp {
+    fn open(
+        &self,
+        link: Link,
+    ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let (handle, serving) = self.0.open(link);
+        (Box::new(handle), Box::pin(serving))
+    }
+
+    fn header_marks(&self, tool: &str) -> Option<Arc<[mcpjoin_proto::http::params::HeaderMark]>> {
+        self.0.0.header_marks.of(tool)
+    }
+
+    /// A server may still send messages about an earlier request of the same client.
+    fn remembers_clients(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for JoinedGateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinedGateway").field("targets", &self.targets()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for JoinedBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let targets: Vec<_> = self.targets.iter().map(|(name, ..)| name).collect();
+        f.debug_struct("JoinedBuilder")
+            .field("info", &self.info)
+            .field("targets", &targets)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Wraps the function that receives the events of a target, so that its health learns from them first.
+pub(super) fn also_note(
+    health: Arc<TargetHealth>,
+    changes: watch::Sender<u64>,
+    on_event: Option<crate::settings::OnEvent>,
+) -> crate::settings::OnEvent {
+    Arc::new(move |event: &GatewayEvent<'_>| {
+        health.note(event);
+        changes.send_modify(|changes| *changes += 1);
+        if let Some(on_event) = &on_event {
+            on_event(event);
+        }
+    })
+}

@@ -1,0 +1,353 @@
+//! Clients of the modern era in front of a joined gateway: one connection of such a client.
+//!
+//! Requests go to the servers of the target's pools, as without joining. The names are those that the client has seen:
+//! of this connection if it belongs to one client, otherwise of the principal or address of the request. Used by `mod`.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mcpjoin::connection::{Connection, Context, Layers, Setup};
+use mcpjoin::handler::Handler;
+use mcpjoin_proto::session::{Reply, Role, ServerRole};
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::types::{
+    DiscoverResult, InputRequest, ListenParams, Members, ServerCapabilities, SubscriptionFilter,
+};
+use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::names::Names;
+use super::router::{Part, Router};
+use super::{CHANGES_DELAY, Joined, Target, list_changes};
+use crate::capacity::Caller;
+use crate::client::ClientHandle;
+use crate::end::GatewayEnd;
+use crate::errors::ErrorTexts;
+use crate::modern::TargetRequests;
+use crate::opening::Opening;
+use crate::relay::{self, StreamSink};
+
+/// How long the acknowledgement of a stream waits for the targets.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause before the stream of a target is opened again.
+const REOPEN_DELAY: Duration = Duration::from_secs(1);
+
+/// Serves a client that gives its version in each request.
+pub(super) async fn serve(
+    joined: &Arc<Joined>,
+    opening: Opening,
+    handle: &ClientHandle,
+    remote: bool,
+) -> GatewayEnd {
+    let is_own = !opening.caps().exchanges;
+    let parts = joined.parts(|target| {
+        let pools = &target.gateway.pools;
+        let own = is_own.then(|| pools.of_connection());
+        let errors = target.errors(remote);
+        ModernPart {
+            requests: TargetRequests::new(pools, own, errors.clone()),
+            target: target.clone(),
+            errors,
+        }
+    });
+    let own_names = is_own.then(|| joined.names());
+    let client = Arc::new(ModernClient { parts, own_names, joined: joined.clone() });
+    let mut role = ServerRole::new(joined.info.clone(), ServerCapabilities::default());
+    role.versions = vec![Version::newest(Era::Modern)];
+    role.relays = true;
+    let setup = Setup {
+        role: Role::Server(role.into()),
+        limits: joined.limits.clone(),
+        on_violation: None,
+        notification_observer: None,
+        layers: Layers::default(),
+    };
+    let (connection, driver) =
+        Connection::new(opening.into_link(), setup, Arc::new(FromClient(client.clone())));
+    handle.connected(connection.clone());
+    driver.await;
+    join_all(client.parts.iter().map(|part| part.requests.close())).await;
+    GatewayEnd::Client(connection.closed().await)
+}
+
+/// One connection with its targets.
+struct ModernClient {
+    parts: Vec<Arc<ModernPart>>,
+    /// Set if the connection belongs to one client.
+    own_names: Option<Arc<Names>>,
+    joined: Arc<Joined>,
+}
+
+struct ModernPart {
+    requests: TargetRequests,
+    target: Arc<Target>,
+    errors: ErrorTexts,
+}
+
+impl ModernPart {
+    async fn ask(
+        &self,
+        request: Request,
+        cx: &Context,
+        sink: Option<StreamSink>,
+    ) -> Result<Reply, ErrorObject> {
+        if let Some(why) = self.target.health.cooling_down() {
+            return Err(self.errors.not_available(Some(why)));
+        }
+        let params = request.params.map(|params| self.target.asks.declared(params));
+        let reply = self.requests.request(Request { params, ..request }, cx, sink).await?;
+        Ok(with_name(&self.target.name, reply))
+    }
+}
+
+impl Part for ModernPart {
+    fn is_ready(&self) -> bool {
+        self.target.health.cooling_down().is_none()
+    }
+
+    async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        self.ask(request, cx, None).await
+    }
+}
+
+impl ModernClient {
+    fn router(&self, cx: &Context) -> Router<ModernPart> {
+        let names = self.own_names.clone().unwrap_or_else(|| {
+            let caller = cx.origin().map_or(Caller::Local, |origin| Caller::of(origin));
+            self.joined.names_of(caller)
+        });
+        Router { parts: self.parts.clone(), names }
+    }
+
+    /// Opens a stream that joins those of all targets. It lives until this future is dropped.
+    async fn listen(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        let router = self.router(cx);
+        let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
+            Some(Ok(params)) => params.notifications,
+            Some(Err(error)) => return Err(ErrorObject::invalid_params(error.to_string())),
+            None => SubscriptionFilter::default(),
+        };
+        let id = cx.request_id().and_then(|id| Raw::from_value(id).ok()).unwrap_or_else(Raw::null);
+        // Each target hears of its own resources only.
+        let mut owned: Vec<Vec<String>> = vec![Vec::new(); self.parts.len()];
+        let mut accepted = filter.clone();
+        accepted.task_ids = None;
+        if let Some(uris) = &mut accepted.resource_subscriptions {
+            let mut known = Vec::new();
+            for uri in std::mem::take(uris) {
+                if let Ok(owner) = router.owner(&uri, &request, cx).await {
+                    owned[owner].push(uri.clone());
+                    known.push(uri);
+                }
+            }
+            *uris = known;
+        }
+        let (changes, changed) = watch::channel(0_u64);
+        let (acknowledged, mut acknowledgements) = watch::channel(0_usize);
+        let streams = self.parts.iter().zip(owned).enumerate().map(|(index, (part, uris))| {
+            let mut own = SubscriptionFilter::default();
+            own.tools_list_changed = filter.tools_list_changed;
+            own.prompts_list_changed = filter.prompts_list_changed;
+            own.resources_list_changed = filter.resources_list_changed;
+            own.resource_subscriptions = (!uris.is_empty()).then_some(uris);
+            let stream = TargetStream {
+                part: part.clone(),
+                request: with_filter(&request, &own),
+                cx: cx.clone(),
+                names: router.names.clone(),
+                index,
+                changes: changes.clone(),
+                acknowledged: acknowledged.clone(),
+            };
+            stream.run()
+        });
+        let all = join_all(streams);
+        let tell = async {
+            let enough = acknowledgements.wait_for(|count| *count >= self.parts.len());
+            drop(timeout(ACKNOWLEDGE_TIMEOUT, enough).await);
+            let notifications = Raw::from_value(&accepted).unwrap_or_else(|_| Raw::empty_object());
+            let params = Payload::from_raw(Raw::empty_object())
+                .with_member("notifications", &notifications)
+                .with_meta_member(key::SUBSCRIPTION_ID, &id);
+            relay::notify(
+                cx,
+                Notification { method: Method::SubscriptionsAcknowledged, params: Some(params) },
+            );
+            self.tell_changes(changed, &filter, &id, cx).await;
+        };
+        tokio::join!(all, tell);
+        Ok(Reply::empty())
+    }
+
+    /// Notifies a stream of changed lists, once for all changes within [`CHANGES_DELAY`].
+    async fn tell_changes(
+        &self,
+        mut changed: watch::Receiver<u64>,
+        filter: &SubscriptionFilter,
+        id: &Raw,
+        cx: &Context,
+    ) {
+        let wants = |method: &Method| match method {
+            Method::ToolListChanged => filter.tools_list_changed == Some(true),
+            Method::PromptListChanged => filter.prompts_list_changed == Some(true),
+            _ => filter.resources_list_changed == Some(true),
+        };
+        while changed.changed().await.is_ok() {
+            sleep(CHANGES_DELAY).await;
+            changed.borrow_and_update();
+            for Notification { method, .. } in list_changes().filter(|change| wants(&change.method)) {
+                let params =
+                    Payload::from_raw(Raw::empty_object()).with_meta_member(key::SUBSCRIPTION_ID, id);
+                relay::notify(cx, Notification { method, params: Some(params) });
+            }
+        }
+    }
+
+    fn discover(&self) -> Result<Reply, ErrorObject> {
+        let versions = vec![Version::newest(Era::Modern)];
+        let result = DiscoverResult::new(versions, self.joined.capabilities());
+        let result = Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
+        Ok(Reply::Complete(result))
+    }
+}
+
+/// The part of a stream that one target has.
+struct TargetStream {
+    part: Arc<ModernPart>,
+    request: Request,
+    cx: Context,
+    names: Arc<Names>,
+    index: usize,
+    /// Counts the changes of lists.
+    changes: watch::Sender<u64>,
+    /// Counts the targets that have acknowledged, or have failed once.
+    acknowledged: watch::Sender<usize>,
+}
+
+impl TargetStream {
+    /// Opens the stream of the target, and opens it again when it has ended, until this is dropped.
+    async fn run(self) {
+        let (counted, was_open) = (Arc::new(watch::Sender::new(false)), watch::Sender::new(false));
+        let was_open = Arc::new(was_open);
+        let count = {
+            let (counted, acknowledged) = (counted.clone(), self.acknowledged.clone());
+            move || {
+                if !counted.send_replace(true) {
+                    acknowledged.send_modify(|count| *count += 1);
+                }
+            }
+        };
+        loop {
+            let sink: StreamSink = {
+                let (count, was_open, cx) = (count.clone(), was_open.clone(), self.cx.clone());
+                let (names, index, changes) = (self.names.clone(), self.index, self.changes.clone());
+                Arc::new(move |notification: Notification| match notification.method {
+                    Method::SubscriptionsAcknowledged => {
+                        // What happened while there was no stream is not known.
+                        if was_open.send_replace(true) {
+                            names.outdate(index);
+                            changes.send_modify(|changes| *changes += 1);
+                        }
+                        count();
+                    }
+                    Method::ToolListChanged | Method::PromptListChanged | Method::ResourceListChanged => {
+                        names.outdate(index);
+                        changes.send_modify(|changes| *changes += 1);
+                    }
+                    _ => relay::notify(&cx, notification),
+                })
+            };
+            let ended = self.part.ask(self.request.clone(), &self.cx, Some(sink)).await;
+            tracing::debug!(target: "mcpjoin", from = self.index, ended = ?ended.err(), "a stream of a target has ended");
+            count();
+            // Its tools leave, and come back with the next stream.
+            was_open.send_replace(true);
+            self.changes.send_modify(|changes| *changes += 1);
+            sleep(REOPEN_DELAY).await;
+            self.part.target.health.ready_to_start().await;
+        }
+    }
+}
+
+/// The request with the part of its filter that one target gets.
+fn with_filter(request: &Request, filter: &SubscriptionFilter) -> Request {
+    let params = request.params.clone().unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
+    let filter = Raw::from_value(filter).unwrap_or_else(|_| Raw::empty_object());
+    Request { params: Some(params.with_member("notifications", &filter)), ..request.clone() }
+}
+
+/// Puts the name of the target before the message of each question, so that the user knows who asks.
+fn with_name(name: &str, reply: Reply) -> Reply {
+    match reply {
+        Reply::NeedInput(mut input) => {
+            let requests = input.input_requests.take();
+            input.input_requests = requests.map(|requests| {
+                requests.into_iter().map(|(key, request)| (key, named_request(name, request))).collect()
+            });
+            Reply::NeedInput(input)
+        }
+        Reply::Verbatim(result) if relay::may_ask(&result) => Reply::Verbatim(named_questions(name, result)),
+        reply => reply,
+    }
+}
+
+/// Names the target in a question of a legacy server.
+fn named_request(name: &str, request: InputRequest) -> InputRequest {
+    let InputRequest::Elicit(params) = &request else { return request };
+    let named = Payload::from_value(params).ok().map(|params| relay::named(Some(name), params));
+    named.and_then(|named| named.raw().decode().ok()).map_or(request, InputRequest::Elicit)
+}
+
+/// Names the target in the questions of a modern server.
+fn named_questions(name: &str, result: Payload) -> Payload {
+    let questions = result.raw().member("inputRequests");
+    let questions: Option<Members<Raw>> = questions.and_then(|questions| questions.decode().ok());
+    let Some(questions) = questions else { return result };
+    let named: Members<Raw> = questions
+        .into_iter()
+        .map(|(key, question)| {
+            let is_elicitation =
+                question.member("method").is_some_and(|method| method.as_str() == "\"elicitation/create\"");
+            let params = question.member("params").filter(|_| is_elicitation);
+            let named = params.map(|params| relay::named(Some(name), Payload::from_raw(params)).into_raw());
+            let question = match named {
+                Some(params) => Payload::from_raw(question).with_member("params", &params).into_raw(),
+                None => question,
+            };
+            (key, question)
+        })
+        .collect();
+    match Raw::from_value(&named) {
+        Ok(named) => result.with_member("inputRequests", &named),
+        Err(_) => result,
+    }
+}
+
+/// Answers the requests of the client.
+struct FromClient(Arc<ModernClient>);
+
+impl Handler for FromClient {
+    async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
+        match request.method {
+            Method::Discover => self.0.discover(),
+            Method::Listen => self.0.listen(request, &cx).await,
+            Method::ListTools => {
+                let reply = self.0.router(&cx).request(request, &cx).await?;
+                if self.0.own_names.is_none() {
+                    self.0.joined.header_marks.learn_from(&reply);
+                }
+                Ok(reply)
+            }
+            _ => self.0.router(&cx).request(request, &cx).await,
+        }
+    }
+
+    async fn notification(&self, notification: Notification, _: Context) {
+        for part in &self.0.parts {
+            part.requests.notification(notification.clone());
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The names and URIs of all targets, as one client has seen them.
+//!
+//! Filled from the lists that pass on their way to the client, and by `router`, which reads the lists of all targets
+//! when a name is not known yet. It never asks a server by itself and never splits a name.
+
+use std::collections::{HashMap, VecDeque};
+
+use mcpjoin::server::catalogue::{Catalogue, Claim, Kind, MAX_SOURCE_ENTRIES, Position, Source};
+use mcpjoin_proto::{ErrorObject, Method, Payload, Raw};
+use memchr::memmem;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// URIs of links in results whose target is remembered for one client. Beyond it, the oldest is forgotten.
+const MAX_LINKS: usize = 1000;
+/// The longest URI of a link that is remembered: longer ones are data.
+const MAX_LINK_BYTES: usize = 2048;
+
+/// The names of all targets.
+pub(super) struct Names(Mutex<State>);
+
+struct State {
+    catalogue: Catalogue,
+    /// For each target and kind, what was read of its list.
+    lists: Vec<[Listed; Kind::ALL.len()]>,
+    links: Links,
+}
+
+#[derive(Clone, Default)]
+struct Listed {
+    /// At most [`MAX_SOURCE_ENTRIES`].
+    names: Vec<Box<str>>,
+    /// The time at which the last page was read. `None`: the list is not known, or has changed.
+    complete: Option<Instant>,
+}
+
+/// The targets whose results contained a link.
+#[derive(Default)]
+struct Links {
+    targets: HashMap<Box<str>, usize>,
+    oldest_first: VecDeque<Box<str>>,
+}
+
+impl Links {
+    fn insert(&mut self, uri: &str, target: usize) {
+        if uri.len() > MAX_LINK_BYTES {
+            return;
+        }
+        if self.targets.insert(uri.into(), target).is_none() {
+            self.oldest_first.push_back(uri.into());
+        }
+        if self.oldest_first.len() > MAX_LINKS
+            && let Some(oldest) = self.oldest_first.pop_front()
+        {
+            self.targets.remove(&oldest);
+        }
+    }
+}
+
+impl Names {
+    pub(super) fn new(sources: impl IntoIterator<Item = Source>) -> Self {
+        let catalogue = Catalogue::new(sources);
+        let lists = vec![Default::default(); catalogue.sources().len()];
+        Self(Mutex::new(State { catalogue, lists, links: Links::default() }))
+    }
+
+    /// Learns a page of a list. `first`: it is the first page. `last`: no page follows.
+    pub(super) fn learn(&self, target: usize, kind: Kind, page: &[Raw], first: bool, last: bool) {
+        let mut state = self.0.lock();
+        let State { catalogue, lists, .. } = &mut *state;
+        let Some(listed) = lists.get_mut(target).map(|lists| &mut lists[kind as usize]) else { return };
+        if first {
+            listed.names.clear();
+        }
+        for item in page.iter().take(MAX_SOURCE_ENTRIES.saturating_sub(listed.names.len())) {
+            let name = item.member(kind.name_member());
+            listed.names.extend(name.as_ref().and_then(Raw::to_string_value).map(Box::from));
+        }
+        listed.complete = last.then(Instant::now);
+        let replaced = catalogue.replace(target, kind, &listed.names);
+        for collision in &replaced.collisions {
+            let (owner, other) = (collision.owner.source, collision.other.source);
+            tracing::warn!(target: "mcpjoin", list = %kind, name = collision.name, owner, other, "a name is offered twice");
+        }
+        if replaced.left_out > 0 {
+            let left_out = replaced.left_out;
+            tracing::warn!(target: "mcpjoin", list = %kind, from = target, left_out, "too many entries to offer");
+        }
+    }
+
+    /// Returns whether the target is known to have room for more names of this kind.
+    pub(super) fn is_full(&self, target: usize, kind: Kind) -> bool {
+        self.0
+            .lock()
+            .lists
+            .get(target)
+            .is_none_or(|lists| lists[kind as usize].names.len() >= MAX_SOURCE_ENTRIES)
+    }
+
+    /// Returns when the whole list of a target was read. `None`: it was not, or has changed since.
+    pub(super) fn complete(&self, target: usize, kind: Kind) -> Option<Instant> {
+        self.0.lock().lists.get(target)?[kind as usize].complete
+    }
+
+    /// The lists of a target may have changed. Its names stay known until they are read again.
+    pub(super) fn outdate(&self, target: usize) {
+        if let Some(lists) = self.0.lock().lists.get_mut(target) {
+            lists.iter_mut().for_each(|listed| listed.complete = None);
+        }
+    }
+
+    pub(super) fn find(&self, kind: Kind, joined: &str) -> Option<Claim> {
+        self.0.lock().catalogue.find(kind, joined).cloned()
+    }
+
+    /// Returns the target that owns a URI: by the lists, otherwise by a link in a result.
+    pub(super) fn owner(&self, uri: &str) -> Option<usize> {
+        let state = self.0.lock();
+        let by_lists = state.catalogue.owner(uri).map(|owner| owner.source);
+        by_lists.or_else(|| state.links.targets.get(uri).copied())
+    }
+
+    /// Returns the items of a page as they are offered. Items that another target owns are left out.
+    pub(super) fn offered(&self, target: usize, kind: Kind, page: Vec<Raw>) -> Vec<Raw> {
+        let state = self.0.lock();
+        page.into_iter().filter_map(|item| state.catalogue.offered(target, kind, item)).collect()
+    }
+
+    pub(super) fn write_cursor(&self, method: &Method, at: &Position) -> Result<String, ErrorObject> {
+        self.0.lock().catalogue.write_cursor(method, at)
+    }
+
+    pub(super) fn read_cursor(&self, method: &Method, cursor: &str) -> Result<Position, ErrorObject> {
+        self.0.lock().catalogue.read_cursor(method, cursor)
+    }
+
+    /// Returns a text for each name of a target that another target owns.
+    pub(super) fn collisions(&self, target: usize) -> Vec<Box<str>> {
+        let state = self.0.lock();
+        let of = |source: usize| {
+            state.catalogue.sources().nth(source).map_or("", |source| source.prefix()).to_owned()
+        };
+        let collisions = state.catalogue.collisions().filter(|collision| collision.other.source == target);
+        collisions
+            .map(|collision| {
+                format!(
+                    "{}: `{}` is that of `{}`",
+                    collision.kind,
+                    collision.name,
+                    of(collision.owner.source)
+                )
+                .into()
+            })
+            .collect()
+    }
+
+    /// Remembers the links in a result of a target.
+    pub(super) fn learn_links(&self, target: usize, result: &Payload) {
+        if memmem::find(result.raw().as_bytes(), b"\"resource_link\"").is_none() {
+            return;
+        }
+        let content: Vec<Raw> =
+            result.raw().member("content").and_then(|content| content.decode().ok()).unwrap_or_default();
+        let mut state = self.0.lock();
+        for item in content {
+            let is_link =
+                item.member("type").and_then(|kind| Some(kind.to_string_value()? == "resource_link"));
+            let uri = item.member("uri");
+            if let (Some(true), Some(uri)) = (is_link, uri.as_ref().and_then(Raw::to_string_value)) {
+                state.links.insert(&uri, target);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_links_are_remembered_and_the_oldest_is_forgotten() {
+        let mut links = Links::default();
+        links.insert(&"x".repeat(MAX_LINK_BYTES + 1), 0);
+        (0..=MAX_LINKS).for_each(|uri| links.insert(&uri.to_string(), 1));
+        links.insert("1", 2);
+        assert_eq!((links.targets.len(), links.oldest_first.len()), (MAX_LINKS, MAX_LINKS));
+        assert_eq!((links.targets.get("0"), links.targets.get("1")), (None, Some(&2)));
+    }
+
+    #[test]
+    fn the_names_of_one_target_are_bounded() {
+        let names = Names::new([Source::new("a")]);
+        let tool = |number: usize| Raw::parse(format!(r#"{{"name":"{number}"}}"#)).expect("JSON");
+        let page: Vec<Raw> = (0..=MAX_SOURCE_ENTRIES).map(tool).collect();
+        names.learn(0, Kind::Tool, &page, true, false);
+        assert!(names.is_full(0, Kind::Tool));
+        assert!(names.find(Kind::Tool, &format!("a__{}", MAX_SOURCE_ENTRIES - 1)).is_some());
+        assert!(names.find(Kind::Tool, &format!("a__{MAX_SOURCE_ENTRIES}")).is_none());
+        names.learn(0, Kind::Tool, &[tool(7)], true, true);
+        assert!(names.find(Kind::Tool, "a__7").is_some() && names.find(Kind::Tool, "a__8").is_none());
+    }
+}

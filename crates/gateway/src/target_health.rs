@@ -1,0 +1,188 @@
+//! The health of one target of a joined gateway: which of its servers start and run, why the last one ended, and when
+//! the next one may be started.
+//!
+//! Fed by the events of the target's own gateway. Read before a server is started for a client, so that one dead target
+//! does not cost each client a start, and by whoever shows the state of the targets. It never starts or ends a server.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::end::GatewayEvent;
+use super::settings::Redact;
+use super::status::TargetState;
+use mcpjoin::client::RunExit;
+
+/// The delay before the first start that follows a failed one. It doubles with each failure in a row.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+/// The longest delay: a target that comes back is used again within this time.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// Failed starts in a row after which a target counts as dead: with the delays above, after four minutes.
+const DEAD_AFTER: u32 = 12;
+
+/// The health of one target.
+pub(super) struct TargetHealth {
+    known: Mutex<Known>,
+    /// Counts the events.
+    changes: watch::Sender<u64>,
+    redact: Option<Redact>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The servers that start, by number. At most [`GatewayBuilder::upstreams`](super::GatewayBuilder::upstreams).
+    starting: BTreeSet<u64>,
+    /// The servers that run.
+    running: BTreeSet<u64>,
+    /// The failed starts since the last server ran.
+    failures: u32,
+    last: Option<RunExit>,
+    next: Option<Instant>,
+}
+
+/// Why a call to a target fails before anything is sent.
+pub(super) struct CoolingDown {
+    pub(super) last: Option<RunExit>,
+    pub(super) next_attempt: Duration,
+}
+
+impl TargetHealth {
+    pub(super) fn new(redact: Option<Redact>) -> Self {
+        Self { known: Mutex::default(), changes: watch::Sender::new(0), redact }
+    }
+
+    /// Learns from an event of the gateway of the target.
+    pub(super) fn note(&self, event: &GatewayEvent<'_>) {
+        let mut known = self.known.lock();
+        match event {
+            GatewayEvent::Starting { upstream } => {
+                known.starting.insert(*upstream);
+            }
+            GatewayEvent::Started { upstream, .. } => {
+                known.starting.remove(upstream);
+                known.running.insert(*upstream);
+                (known.failures, known.next) = (0, None);
+            }
+            GatewayEvent::Ended { upstream, end, next } => {
+                known.starting.remove(upstream);
+                known.running.remove(upstream);
+                known.last = Some((*end).clone());
+                let delay = next.unwrap_or_else(|| {
+                    known.failures += 1;
+                    FIRST_DELAY.saturating_mul(1 << (known.failures - 1).min(16)).min(MAX_DELAY)
+                });
+                known.next = Some(Instant::now() + delay);
+            }
+            GatewayEvent::Over { upstream } => {
+                known.starting.remove(upstream);
+                known.running.remove(upstream);
+            }
+            GatewayEvent::Refused { .. } => return,
+        }
+        drop(known);
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Is notified of each event.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Returns the state as the operator may see it.
+    pub(super) fn state(&self) -> TargetState {
+        let known = self.known.lock();
+        if !known.running.is_empty() {
+            return TargetState::Connected;
+        }
+        if !known.starting.is_empty() {
+            return TargetState::Starting;
+        }
+        let Some(last) = known.last.as_ref().filter(|_| known.next.is_some()) else {
+            return TargetState::Idle;
+        };
+        let cause = last.to_string();
+        let cause = self.redact.as_ref().map_or(cause.clone(), |redact| redact(&cause)).into();
+        if known.failures >= DEAD_AFTER {
+            return TargetState::Dead { cause };
+        }
+        TargetState::CoolingDown { cause, next_attempt: remaining(known.next) }
+    }
+
+    /// Returns why no server of this target can be used or started at the moment. `None` if one may be.
+    pub(super) fn cooling_down(&self) -> Option<CoolingDown> {
+        let known = self.known.lock();
+        let next_attempt = remaining(known.next);
+        (known.running.is_empty() && !next_attempt.is_zero())
+            .then(|| CoolingDown { last: known.last.clone(), next_attempt })
+    }
+
+    /// Waits until a server may be started.
+    pub(super) async fn ready_to_start(&self) {
+        loop {
+            let next = {
+                let known = self.known.lock();
+                known.next.filter(|next| known.running.is_empty() && *next > Instant::now())
+            };
+            let Some(next) = next else { return };
+            let mut changes = self.changes();
+            tokio::select! {
+                biased;
+                _ = changes.changed() => {}
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+}
+
+fn remaining(next: Option<Instant>) -> Duration {
+    next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::session::CloseCause;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_whose_starts_fail_cools_down_for_longer_and_longer_and_then_is_dead() {
+        let health = TargetHealth::new(None);
+        assert_eq!(health.state(), TargetState::Idle);
+        let end = RunExit::Ended(CloseCause::Local);
+        let mut delays = Vec::new();
+        for upstream in 1..=u64::from(DEAD_AFTER) {
+            health.note(&GatewayEvent::Starting { upstream });
+            assert_eq!(health.state(), TargetState::Starting);
+            health.note(&GatewayEvent::Ended { upstream, end: &end, next: None });
+            delays.push(health.cooling_down().expect("no server runs").next_attempt);
+            if upstream < u64::from(DEAD_AFTER) {
+                assert!(matches!(health.state(), TargetState::CoolingDown { .. }), "{upstream}");
+            }
+            health.ready_to_start().await;
+            assert!(health.cooling_down().is_none());
+        }
+        assert_eq!((delays[0], delays[1], delays[11]), (FIRST_DELAY, FIRST_DELAY * 2, MAX_DELAY));
+        assert!(matches!(health.state(), TargetState::Dead { .. }));
+        health.note(&GatewayEvent::Started { upstream: 13, run: 1 });
+        assert_eq!(health.state(), TargetState::Connected);
+        health.note(&GatewayEvent::Over { upstream: 13 });
+        assert_eq!(health.state(), TargetState::Idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_may_begin_as_soon_as_another_server_of_the_target_runs() {
+        let health = TargetHealth::new(None);
+        let end = RunExit::Ended(CloseCause::Local);
+        health.note(&GatewayEvent::Ended { upstream: 1, end: &end, next: Some(Duration::from_secs(9)) });
+        let began = Instant::now();
+        let started = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            health.note(&GatewayEvent::Started { upstream: 1, run: 2 });
+        };
+        tokio::join!(health.ready_to_start(), started);
+        assert_eq!(began.elapsed(), Duration::from_secs(1));
+    }
+}
