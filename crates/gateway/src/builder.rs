@@ -10,10 +10,13 @@ use mcpjoin_proto::session::{EraChoice, Limits};
 
 use super::Gateway;
 use super::end::GatewayEvent;
+use super::policy::SharedPolicy;
 use super::settings::{Settings, Start, Starting};
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
+/// The name of a target that has none.
+const TARGET_NAME: &str = "server";
 /// Servers at once.
 const UPSTREAMS: usize = 100;
 /// How long a relayed request may take without progress.
@@ -35,6 +38,7 @@ impl GatewayBuilder {
             Box::pin(async move { starting.await.map_err(Into::into) })
         });
         Self(Settings {
+            name: TARGET_NAME.into(),
             start,
             limits: Arc::default(),
             upstream_limits: Limits::default(),
@@ -42,6 +46,7 @@ impl GatewayBuilder {
             version: None,
             restart: Restart::default(),
             allows_tool: None,
+            policy: None,
             upstreams: UPSTREAMS,
             timeout: TIMEOUT,
             redact: None,
@@ -78,6 +83,22 @@ impl GatewayBuilder {
     /// Sets how often and how soon a server that has exited is restarted. Default: [`Restart::default`].
     pub fn restart(mut self, restart: Restart) -> Self {
         self.0.restart = restart;
+        self
+    }
+
+    /// Sets the name of the target, by which a policy has rules for it. Default: `server`.
+    pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.0.name = name.into();
+        self
+    }
+
+    /// Sets the policy, which may be replaced while the gateway runs. Default: everything is allowed, and a limit exists
+    /// only where another method of this builder sets it. [`GatewayBuilder::tools`] is one more rule.
+    ///
+    /// A request that is above a limit of the policy is answered with an error whose `data` has `retryAfterMs`, over
+    /// HTTP with the status 429 and `Retry-After`.
+    pub fn policy(mut self, policy: SharedPolicy) -> Self {
+        self.0.policy = Some(policy);
         self
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mcpjoin_proto::session::{PeerCapabilities, Reply, Role, ServerRole};
 use mcpjoin_proto::types::Implementation;
-use mcpjoin_proto::{ErrorObject, Notification, Profile, Request};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -18,8 +18,8 @@ use super::errors::ErrorTexts;
 use super::legacy_to_modern::{self, LegacyToModern};
 use super::opening::{First, Opening};
 use super::pair::{FromServer, Pair};
+use super::policy::ClientPolicy;
 use super::pools::Pools;
-use super::tools::ToolFilter;
 use super::upstream::Upstream;
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
@@ -35,7 +35,8 @@ pub(super) async fn serve(
 ) -> GatewayEnd {
     let settings = &pools.launcher.settings;
     let (exchanges, has_listener) = (opening.caps().exchanges, opening.has_listener());
-    let pair = Pair::new(settings.timeout, exchanges, has_listener, errors.clone());
+    let questions = ClientPolicy::questions(settings);
+    let pair = Pair::new(settings.timeout, exchanges, has_listener, errors.clone(), questions.clone());
     let session = Arc::new(Session {
         pair: pair.clone(),
         handle: handle.clone(),
@@ -47,7 +48,7 @@ pub(super) async fn serve(
         let account = first.caller.into_account();
         let slot = pools.slot(&account, None).await?;
         slot.set_session(session.clone());
-        pools.launcher.start(slot, first.hello, from_server).await
+        pools.launcher.start(slot, questions.declare(first.hello), from_server).await
     };
     let refusal = match opening.wait_for(start).await {
         Ok(Ok(upstream)) => match upstream.current() {
@@ -67,7 +68,7 @@ pub(super) async fn serve(
             return opening.refuse(&first.id, error, refusal).await;
         }
     };
-    let mut role = role_of(&server);
+    let mut role = role_of(&server, settings.policy.is_some());
     let is_modern = !server.profile().initialize;
     if is_modern {
         role = legacy_to_modern::role_of(role, &server, asked_for.as_ref());
@@ -86,18 +87,24 @@ pub(super) async fn serve(
         layers: Layers::default(),
     };
     drop(server);
+    let policy = Arc::new(ClientPolicy::new(settings));
     let handler = FromClient {
         pair: pair.clone(),
         session,
         upstream: upstream.clone(),
         translation,
-        filter: ToolFilter::new(settings),
+        policy: policy.clone(),
         errors,
     };
     let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
     pair.connect(connection.clone());
     handle.connected(connection.clone());
-    driver.await;
+    let tell = || pair.notify(Notification { method: Method::ToolListChanged, params: None });
+    tokio::select! {
+        biased;
+        () = driver => {}
+        () = policy.tell_changes(tell) => {}
+    }
     upstream.end();
     upstream.close().await;
     GatewayEnd::Client(connection.closed().await)
@@ -110,7 +117,7 @@ struct FromClient {
     upstream: Arc<Upstream>,
     /// Set if the server is of the modern era.
     translation: Option<LegacyToModern>,
-    filter: ToolFilter,
+    policy: Arc<ClientPolicy>,
     errors: ErrorTexts,
 }
 
@@ -152,35 +159,51 @@ impl Drop for InProgress<'_> {
     }
 }
 
-/// The role that the gateway takes towards the client: that of the server.
-fn role_of(server: &Client) -> ServerRole {
+/// The role that the gateway takes towards the client: that of the server. `tools_may_change`: a server with tools
+/// declares that their list changes.
+fn role_of(server: &Client, tools_may_change: bool) -> ServerRole {
     let peer = server.peer();
-    let capabilities = match &peer.capabilities {
+    let mut capabilities = match &peer.capabilities {
         PeerCapabilities::Server(capabilities) => (**capabilities).clone(),
         PeerCapabilities::Client(_) => Default::default(),
     };
     let info = peer.info.as_deref().cloned().unwrap_or_else(|| Implementation::new("", ""));
+    let tools = capabilities.tools.as_mut().filter(|_| tools_may_change);
+    let declares = tools.map(|tools| tools.list_changed = Some(true)).is_some();
     let mut role = ServerRole::new(info, capabilities);
     role.instructions.clone_from(&peer.instructions);
     role.versions = vec![peer.profile.version.clone()];
-    role.presents.clone_from(&peer.presented);
+    role.presents =
+        peer.presented.clone().map(|result| if declares { with_list_changed(result) } else { result });
     role.relays = true;
     role.lenient_opening = true;
     role
+}
+
+/// The result of `initialize` with the declaration that the list of tools changes.
+fn with_list_changed(result: Raw) -> Raw {
+    let Some(capabilities) = result.member("capabilities") else { return result };
+    let Some(tools) = capabilities.member("tools") else { return result };
+    let tools = Payload::from_raw(tools)
+        .with_member("listChanged", &Raw::from_value(&true).unwrap_or_else(|_| Raw::null()));
+    let capabilities = Payload::from_raw(capabilities).with_member("tools", tools.raw());
+    Payload::from_raw(result).with_member("capabilities", capabilities.raw()).into_raw()
 }
 
 impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
         self.session.touch();
         let _in_progress = InProgress(&self.session);
-        self.filter.check(&request)?;
+        let (request, permit) = self.policy.admit(request, &cx)?;
         let server = self.upstream.client().await.map_err(|why| self.errors.gone(why))?;
-        let method = request.method.clone();
-        let result = match &self.translation {
-            None => self.pair.ask_server(&server, request, &cx).await?,
-            Some(translation) => translation.request(&server, request, &cx).await?,
+        let answering = async {
+            match &self.translation {
+                None => self.pair.ask_server(&server, request, &cx).await,
+                Some(translation) => translation.request(&server, request, &cx).await,
+            }
+            .map(Reply::Verbatim)
         };
-        Ok(Reply::Verbatim(self.filter.apply(&method, result)?))
+        permit.answer(&server, answering).await
     }
 
     async fn notification(&self, notification: Notification, _: Context) {

@@ -20,10 +20,11 @@ use super::end::GatewayEnd;
 use super::errors::ErrorTexts;
 use super::modern_to_legacy::discover_result;
 use super::opening::{self, First, Opening};
+use super::policy::ClientPolicy;
 use super::pool::{InUse, Pool};
 use super::pools::Pools;
 use super::relay::{call, forward_with};
-use super::tools::{HeaderMarks, ToolFilter};
+use super::tools::HeaderMarks;
 use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
@@ -68,7 +69,7 @@ pub(super) async fn serve(
         pools: pools.clone(),
         header_marks: header_marks.clone(),
         last_pool: last_pool.clone(),
-        filter: ToolFilter::new(settings),
+        policy: ClientPolicy::new(settings),
         errors,
         own: own.as_ref().map(|own| own.caller.clone()),
     };
@@ -87,7 +88,7 @@ struct FromClient {
     pools: Arc<Pools>,
     header_marks: Arc<HeaderMarks>,
     last_pool: Arc<LastPool>,
-    filter: ToolFilter,
+    policy: ClientPolicy,
     errors: ErrorTexts,
     /// Set if the connection belongs to one client, which can receive notifications that belong to no request.
     own: Option<Caller>,
@@ -170,24 +171,27 @@ impl FromClient {
 
 impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
-        self.filter.check(&request)?;
+        let (request, permit) = self.policy.admit(request, &cx)?;
         let (timeout, errors) = (self.pools.launcher.settings.timeout, &self.errors);
         let method = request.method.clone();
         let (pool, server, _in_use) = self.server(&request, &cx).await?;
         let claim = || self.pools.claim(&pool, &cx, errors);
         let translation = &pool.first.relay.translation;
-        let reply = match (server.profile().initialize, &method) {
-            (false, Method::Listen) => listen(&server, request, &cx, timeout, errors).await?,
-            (false, _) => translation.relay_unchanged(&server, request, &cx, errors).await?,
-            (true, Method::Discover) => discover_result(&server)?,
-            (true, Method::Listen) => tokio::select! {
-                biased;
-                // A stream lives through restarts of the server, and ends when the server is not restarted.
-                why = pool.first.upstream.over() => return Err(errors.gone(why)),
-                reply = translation.request(claim, &server, request, cx.clone(), errors) => reply?,
-            },
-            (true, _) => translation.request(claim, &server, request, cx.clone(), errors).await?,
+        let answering = async {
+            match (server.profile().initialize, &method) {
+                (false, Method::Listen) => listen(&server, request, &cx, timeout, errors).await,
+                (false, _) => translation.relay_unchanged(&server, request, &cx, errors).await,
+                (true, Method::Discover) => discover_result(&server),
+                (true, Method::Listen) => tokio::select! {
+                    biased;
+                    // A stream lives through restarts of the server, and ends when the server is not restarted.
+                    why = pool.first.upstream.over() => Err(errors.gone(why)),
+                    reply = translation.request(claim, &server, request, cx.clone(), errors) => reply,
+                },
+                (true, _) => translation.request(claim, &server, request, cx.clone(), errors).await,
+            }
         };
+        let reply = permit.answer(&server, answering).await?;
         if self.own.is_none() && method == Method::ListTools {
             match &reply {
                 Reply::Verbatim(list) => self.header_marks.learn(list),
@@ -195,14 +199,7 @@ impl Handler for FromClient {
                 _ => {}
             }
         }
-        match reply {
-            Reply::Verbatim(result) => self.filter.apply(&method, result).map(Reply::Verbatim),
-            Reply::Complete(result) => {
-                let result = self.filter.apply(&method, Payload::from_raw(result))?;
-                Ok(Reply::Complete(result.into_raw()))
-            }
-            reply => Ok(reply),
-        }
+        Ok(reply)
     }
 
     async fn notification(&self, notification: Notification, _: Context) {

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::errors::{ErrorTexts, client_gone};
 use super::opening::HasListener;
+use super::policy::Questions;
 use super::relay::{call, forward};
 use super::upstream::UpstreamHandler;
 use mcpjoin::client::Client;
@@ -36,6 +37,8 @@ pub(super) struct Pair {
     exchanges: bool,
     has_listener: Option<HasListener>,
     pub(super) errors: ErrorTexts,
+    /// What the server may ask the client.
+    pub(super) questions: Questions,
     client: watch::Sender<Option<Connection>>,
     state: Mutex<State>,
 }
@@ -63,9 +66,18 @@ impl Pair {
         exchanges: bool,
         has_listener: Option<HasListener>,
         errors: ErrorTexts,
+        questions: Questions,
     ) -> Arc<Self> {
         let (client, _) = watch::channel(None);
-        Arc::new(Self { timeout, exchanges, has_listener, errors, client, state: Mutex::default() })
+        Arc::new(Self {
+            timeout,
+            exchanges,
+            has_listener,
+            errors,
+            questions,
+            client,
+            state: Mutex::default(),
+        })
     }
 
     /// Whether the client is connected: over HTTP it needs an open stream of its session.
@@ -147,6 +159,7 @@ impl Pair {
 
     /// Relays a request of the server to the client.
     async fn ask_client(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        self.questions.check(&request.method)?;
         let client = self.client().await?;
         let mut call = call(request.method, request.params, cx, self.timeout);
         if self.exchanges {
@@ -327,7 +340,7 @@ mod tests {
     use super::*;
 
     fn unconnected() -> Arc<Pair> {
-        Pair::new(Duration::ZERO, false, None, ErrorTexts::default())
+        Pair::new(Duration::ZERO, false, None, ErrorTexts::default(), Questions::default())
     }
 
     fn payload(json: String) -> Payload {
