@@ -114,7 +114,7 @@ fn a_fault_of_a_file_is_named_with_its_line_and_its_column() {
         ),
         ("[limits]\nburst = 0\n", "policy.toml:2:9: invalid value: integer `0`, expected a nonzero u32"),
         ("[limits]\nburst = true\n", "policy.toml:2:9: invalid type: boolean `true`, expected a nonzero u32"),
-        ("x = [\n", "policy.toml:2:1: unclosed array, expected `]`"),
+        ("x = [\n", "policy.toml:1:6: unclosed array, expected `]`"),
         (
             "[target.a]\nallow = [\"x\",\n  \"[\"]\n",
             "policy.toml:3:3: `[` is no pattern: unclosed character class; missing ']'",
