@@ -25,8 +25,8 @@ fn shown(command: &str) -> &'static str {
 fn a_policy_is_checked_as_its_page_says() {
     let folder = Folder::new("policy-checked");
     let example = DOCUMENTED.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    folder.file("here/policy.toml", example);
-    folder.file("here/wrong.toml", "[target.server]\nalow = [\"read_*\"]\n");
+    folder.file("policy.toml", example);
+    folder.file("wrong.toml", "[target.server]\nalow = [\"read_*\"]\n");
     let valid = check(&folder, "policy.toml").exits(0);
     assert_eq!(
         (&*valid.stdout, &*valid.stderr),
@@ -100,7 +100,7 @@ fn a_policy_is_read_again_when_its_file_changes_and_a_fault_changes_nothing() {
     assert_eq!(said["result"]["content"][0]["text"], "hi", "{said}");
 
     write("[target.server]\nallow = 7\n");
-    let refused = says("allow").replace(folder.path().to_str().unwrap(), "HERE");
+    let refused = says("invalid type").replace(folder.path().to_str().unwrap(), "HERE");
     assert_eq!(
         refused,
         "warning: HERE/policy.toml:2:9: invalid type: integer `7`, expected a sequence; the policy stays as it was\n"
@@ -136,9 +136,8 @@ fn a_tool_that_is_not_as_it_was_pinned_is_withheld_with_its_difference() {
     let list = run(["list", "--json", "demo:"]).exits(0).stdout;
     folder.file("pinned.json", list.replace("Returns the message", "Gives the message back"));
     let (mut talk, mut says, _) = bridge(&folder, "[target.server]\npin = \"pinned.json\"\n");
-    let all = serde_json::from_str::<Value>(&list).unwrap()["tools"].as_array().unwrap().len();
     let shown = names(&mut talk);
-    assert!(shown.len() + 1 == all && !shown.contains(&"echo".to_owned()), "{shown:?}");
+    assert!(shown.contains(&"add".to_owned()) && !shown.contains(&"echo".to_owned()), "{shown:?}");
     assert_eq!(
         says("echo"),
         "warning: the tool echo of server is withheld from clients, because it is not the pinned one\n"

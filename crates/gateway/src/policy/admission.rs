@@ -71,8 +71,7 @@ impl ClientPolicy {
         }
         let origin = cx.origin().cloned();
         self.origin.lock().clone_from(&origin);
-        let policy = settings.policy.clone().map(|shared| (shared.current(), shared));
-        let policy = policy.map(|(policy, shared)| (shared, policy));
+        let policy = settings.policy.as_ref().map(|shared| (shared.clone(), shared.current()));
         let mut admitted = Admitted {
             settings: settings.clone(),
             policy,

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use mcpjoin_gateway::{Policy, PolicyError, SharedPolicy};
+use mcpjoin_gateway::{Policy, SharedPolicy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
@@ -37,13 +37,12 @@ pub(super) struct PolicyFile {
 
 /// Checks a file for `--check-config`.
 pub(super) fn check(ui: &Ui, path: &Path) -> Result<Exit, Failure> {
-    Policy::read(path).map_err(|error| fault(&error))?;
+    Policy::read(path).map_err(|error| fault(&error.to_string()))?;
     Ok(written(ui, ui.result(&format!("{} is valid", shown(path.as_os_str())))))
 }
 
-fn fault(error: &PolicyError) -> Failure {
-    let hint = "docs/policy.md explains the file; mcpjoin bridge --policy FILE --check-config checks it";
-    Failure::usage(visible::line(&error.to_string()).into_owned(), hint)
+fn fault(cause: &str) -> Failure {
+    Failure::usage(visible::line(cause).into_owned(), "docs/policy.md explains the file")
 }
 
 /// Reads a policy whose only target has this name.
@@ -70,10 +69,7 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 impl PolicyFile {
     /// Reads the file. From now on SIGHUP does not end the process. Must be called within a runtime.
     pub(super) fn open(path: &Path, target: &str) -> Result<Self, Failure> {
-        let (policy, stamps) = read(path, target).map_err(|cause| {
-            let hint = "docs/policy.md explains the file";
-            Failure::usage(visible::line(&cause).into_owned(), hint)
-        })?;
+        let (policy, stamps) = read(path, target).map_err(|cause| fault(&cause))?;
         let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::system(Phase::Serve, &error))?;
         Signals::spare_hangups();
         let policy = SharedPolicy::new(policy);
