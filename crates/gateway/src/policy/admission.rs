@@ -342,7 +342,7 @@ impl Admitted {
     fn error(&self, mut error: ErrorObject) -> ErrorObject {
         let Some((name, shown)) = self.renamed() else { return error };
         if let Some(message) = renamed_in(&error.message, name, shown) {
-            error.message = message.into();
+            error.message = message;
         }
         // Data has any form, so it is left out if it names the tool.
         error.data = error.data.filter(|data| renamed_in(data.as_str(), name, shown).is_none());

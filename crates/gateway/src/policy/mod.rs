@@ -82,7 +82,7 @@ impl Policy {
     /// As for [`Policy::read`].
     pub fn parse(file: &Path, text: &str) -> Result<Self, PolicyError> {
         let parsed = file::parse(file, text)?;
-        let folder = file.parent().unwrap_or(Path::new(""));
+        let folder = file.parent().unwrap_or_else(|| Path::new(""));
         let rules = Rules::compile(parsed, folder).map_err(|problem| problem.placed(file, text))?;
         let pins = rules.pins().map(|pin| pin.path.clone());
         let files = std::iter::once(file.to_owned()).chain(pins).collect();
@@ -136,7 +136,7 @@ impl SharedPolicy {
         &self.0.targets
     }
 
-    /// Calls `tell` each time this client sees other tools of the target. Ends never.
+    /// Calls `tell` each time this client sees other tools of the target. Never ends.
     async fn each_change(&self, target: &str, origin: impl Fn() -> Option<Arc<Origin>>, tell: impl Fn()) {
         let mut policies = self.0.current.subscribe();
         let mut last = policies.borrow_and_update().clone();
@@ -150,7 +150,7 @@ impl SharedPolicy {
             }
             last = policy;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
