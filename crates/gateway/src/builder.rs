@@ -11,9 +11,12 @@ use mcpjoin_proto::session::{EraChoice, Limits};
 use super::Gateway;
 use super::end::GatewayEvent;
 use super::settings::{Settings, Start, Starting};
+use super::status::Tracker;
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
+/// The name of a target that has none.
+const TARGET_NAME: &str = "server";
 /// Servers at once.
 const UPSTREAMS: usize = 100;
 /// How long a relayed request may take without progress.
@@ -35,6 +38,7 @@ impl GatewayBuilder {
             Box::pin(async move { starting.await.map_err(Into::into) })
         });
         Self(Settings {
+            name: TARGET_NAME.into(),
             start,
             limits: Arc::default(),
             upstream_limits: Limits::default(),
@@ -46,7 +50,15 @@ impl GatewayBuilder {
             timeout: TIMEOUT,
             redact: None,
             on_event: None,
+            records_calls: false,
+            target: Tracker::default(),
         })
+    }
+
+    /// Sets the name of the target, by which records name it. Default: `server`.
+    pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.0.name = name.into();
+        self
     }
 
     /// Sets the limits of each connection to a client. Default: [`Limits::default`].
@@ -111,6 +123,13 @@ impl GatewayBuilder {
     /// Clients that connect to a listener or over HTTP never receive text from the standard error of a server.
     pub fn words(mut self, words: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         self.0.redact = Some(Arc::new(words));
+        self
+    }
+
+    /// Reports each request of a client as [`GatewayEvent::Calling`] and [`GatewayEvent::Called`]. Default: it does
+    /// not, because a record takes about a microsecond.
+    pub const fn record_calls(mut self) -> Self {
+        self.0.records_calls = true;
         self
     }
 

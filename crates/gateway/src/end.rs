@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mcpjoin_proto::session::CloseCause;
 
+use super::call_record::CallRecord;
 use mcpjoin::client::{RestartError, RunExit};
 
 /// How serving one client ended.
@@ -78,6 +79,13 @@ pub enum GatewayEvent<'a> {
         /// The number of the server.
         upstream: u64,
     },
+    /// A request of a client has arrived. Reported with [`GatewayBuilder::record_calls`](super::GatewayBuilder).
+    Calling {
+        /// The name of the target.
+        target: &'a str,
+    },
+    /// A request of a client has ended. Follows its [`GatewayEvent::Calling`].
+    Called(&'a CallRecord),
     /// A client was refused.
     Refused {
         /// Why.

@@ -11,6 +11,7 @@ use mcpjoin_proto::{ErrorObject, Notification, Profile, Request};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::call_record::Recorded;
 use super::capacity::ClientSession;
 use super::client::ClientHandle;
 use super::end::{GatewayEnd, Refusal};
@@ -64,7 +65,7 @@ pub(super) async fn serve(
         Ok(started) => started,
         Err(refusal) => {
             let error = pools.refused(&refusal, &errors);
-            return opening.refuse(&first.id, error, refusal).await;
+            return opening.refuse(&first.request.id, error, refusal).await;
         }
     };
     let mut role = role_of(&server);
@@ -94,7 +95,8 @@ pub(super) async fn serve(
         filter: ToolFilter::new(settings),
         errors,
     };
-    let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
+    let (connection, driver) =
+        Connection::new(opening.into_link(), setup, Arc::new(Recorded::new(handler, settings)));
     pair.connect(connection.clone());
     handle.connected(connection.clone());
     driver.await;

@@ -20,7 +20,7 @@
 //! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
-//! translations, then `pair` and `upstream`, then `capacity`, `relay`, `errors`, `settings` and `end`.
+//! translations, then `pair` and `upstream`, then `call_record`, then `capacity`, `relay`, `errors`, `settings` and `end`.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,6 +37,7 @@
 //! ```
 
 mod builder;
+mod call_record;
 mod capacity;
 mod client;
 mod end;
@@ -65,6 +66,7 @@ use mcpjoin_proto::session::CloseCause;
 use tokio::task::JoinHandle;
 
 pub use builder::GatewayBuilder;
+pub use call_record::{CallOutcome, CallRecord};
 pub use end::{GatewayEnd, GatewayEvent, Refusal};
 pub use status::{TargetState, TargetStatus};
 
@@ -155,6 +157,26 @@ impl Gateway {
     pub async fn close(&self) {
         self.pools.launcher.slots.close().await;
         self.pools.clear();
+    }
+
+    /// Returns the state of each target: of this gateway the only one.
+    #[must_use]
+    pub fn targets(&self) -> Vec<TargetStatus> {
+        let settings = &self.pools.launcher.settings;
+        let state = settings.target.state(self.pools.launcher.slots.taken());
+        vec![TargetStatus { name: settings.name.clone(), state, collisions: Vec::new() }]
+    }
+
+    /// Returns the number of servers that run or start.
+    #[must_use]
+    pub fn running_servers(&self) -> usize {
+        self.pools.launcher.slots.taken()
+    }
+
+    /// Returns the number of sessions of legacy clients. Modern clients have none.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.pools.launcher.slots.sessions()
     }
 
     /// Prepares to serve a client that came over a listener or over HTTP.

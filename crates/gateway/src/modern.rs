@@ -14,6 +14,7 @@ use mcpjoin_proto::types::{Implementation, ServerCapabilities};
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
 use parking_lot::Mutex;
 
+use super::call_record::{Recorded, record_refused};
 use super::capacity::Caller;
 use super::client::ClientHandle;
 use super::end::GatewayEnd;
@@ -40,12 +41,14 @@ pub(super) async fn serve(
     let own = (!opening.caps().exchanges).then(|| pools.of_connection());
     let account = first.caller.clone().into_account();
     let caller = own.as_ref().map_or(first.caller, |own| own.caller.clone());
+    let settings = &pools.launcher.settings;
     let start = pools.pool(first.hello, caller, account);
     let pool = match opening.wait_for(start).await {
         Ok(Ok(pool)) => pool,
         Ok(Err(refusal)) => {
             let error = pools.refused(&refusal, &errors);
-            return opening.refuse(&first.id, error, refusal).await;
+            record_refused(settings, &first.request, first.origin, &error);
+            return opening.refuse(&first.request.id, error, refusal).await;
         }
         Err(left) => return opening.client_left(left).await,
     };
@@ -54,7 +57,6 @@ pub(super) async fn serve(
     let mut role = ServerRole::new(info, ServerCapabilities::default());
     role.versions = vec![Version::newest(Era::Modern)];
     role.relays = true;
-    let settings = &pools.launcher.settings;
     let setup = Setup {
         role: Role::Server(role.into()),
         limits: settings.limits.clone(),
@@ -72,7 +74,8 @@ pub(super) async fn serve(
         errors,
         own: own.as_ref().map(|own| own.caller.clone()),
     };
-    let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
+    let (connection, driver) =
+        Connection::new(opening.into_link(), setup, Arc::new(Recorded::new(handler, settings)));
     handle.connected(connection.clone());
     driver.await;
     last_pool.forget();

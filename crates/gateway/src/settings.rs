@@ -12,6 +12,7 @@ use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{EraChoice, Limits};
 
 use super::end::GatewayEvent;
+use super::status::Tracker;
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
@@ -27,6 +28,8 @@ pub(super) type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
 pub(super) type OnEvent = Arc<dyn Fn(&GatewayEvent<'_>) + Send + Sync>;
 
 pub(super) struct Settings {
+    /// The name of the target.
+    pub(super) name: Box<str>,
     pub(super) start: Start,
     pub(super) limits: Arc<Limits>,
     pub(super) upstream_limits: Limits,
@@ -38,12 +41,19 @@ pub(super) struct Settings {
     pub(super) timeout: Duration,
     pub(super) redact: Option<Redact>,
     pub(super) on_event: Option<OnEvent>,
+    /// Each request of a client is an event.
+    pub(super) records_calls: bool,
+    pub(super) target: Tracker,
 }
 
 impl Settings {
     /// Reports an event.
     pub(super) fn emit(&self, event: &GatewayEvent<'_>) {
         tracing::debug!(target: "mcpjoin", ?event, "a gateway");
+        self.target.observe(event, |text| match &self.redact {
+            Some(redact) => redact(text),
+            None => text.to_owned(),
+        });
         if let Some(on_event) = &self.on_event {
             on_event(event);
         }

@@ -3,7 +3,13 @@
 //! Made by the gateway (`Gateway::targets`), read by programs that show it: readiness
 //! checks, metrics. It never contains text that a server has written without the caller's redaction.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::end::GatewayEvent;
 
 /// A target and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +63,60 @@ impl TargetState {
             Self::Connected => "connected",
             Self::CoolingDown { .. } => "cooling down",
             Self::Dead { .. } => "dead",
+        }
+    }
+}
+
+/// How long a target counts as failed after a start that is not repeated by itself: a readiness check must let clients
+/// come again, because only they start its next server.
+const FAILED_START_TIME: Duration = Duration::from_secs(5);
+
+/// Follows the events of a target.
+#[derive(Debug, Default)]
+pub(super) struct Tracker(Mutex<Followed>);
+
+#[derive(Debug, Default)]
+struct Followed {
+    /// The servers whose sessions are open. Their number is limited as that of servers is.
+    connected: BTreeSet<u64>,
+    /// Why the last server ended or did not start, and when the next one starts.
+    failed: Option<(Box<str>, Instant)>,
+}
+
+impl Tracker {
+    pub(super) fn observe(&self, event: &GatewayEvent<'_>, redact: impl Fn(&str) -> String) {
+        match event {
+            GatewayEvent::Started { upstream, .. } => {
+                let mut followed = self.0.lock();
+                followed.connected.insert(*upstream);
+                followed.failed = None;
+            }
+            GatewayEvent::Ended { upstream, end, next } => {
+                let cause = redact(&end.to_string()).into();
+                let next = Instant::now() + next.unwrap_or(FAILED_START_TIME);
+                let mut followed = self.0.lock();
+                followed.connected.remove(upstream);
+                followed.failed = Some((cause, next));
+            }
+            GatewayEvent::Over { upstream } => {
+                self.0.lock().connected.remove(upstream);
+            }
+            _ => {}
+        }
+    }
+
+    /// The state of the target. `servers`: how many of its servers run or start.
+    pub(super) fn state(&self, servers: usize) -> TargetState {
+        let followed = self.0.lock();
+        let next_attempt =
+            followed.failed.as_ref().map(|(_, next)| next.saturating_duration_since(Instant::now()));
+        match (&followed.failed, next_attempt) {
+            _ if !followed.connected.is_empty() => TargetState::Connected,
+            (Some((cause, _)), Some(next_attempt)) if !next_attempt.is_zero() => {
+                TargetState::CoolingDown { cause: cause.clone(), next_attempt }
+            }
+            _ if servers > 0 => TargetState::Starting,
+            _ => TargetState::Idle,
         }
     }
 }
