@@ -52,7 +52,7 @@ name, the last one is used. A server that dies is started again, and no call is 
 have 10 seconds to finish; a second signal ends them at once.";
 
 /// What means something only for servers that are started or reached here.
-const OF_SERVERS: [&str; 28] = [
+const OF_SERVERS: [&str; 31] = [
     "listen",
     "words",
     "also",
@@ -65,6 +65,9 @@ const OF_SERVERS: [&str; 28] = [
     "auth_ca",
     "max_sessions",
     "session_idle",
+    "admin",
+    "audit",
+    "audit_arguments",
     "config",
     "server",
     "header",
@@ -201,6 +204,20 @@ pub(crate) struct Bridge {
         help_heading = "Clients"
     )]
     pub(crate) client_ca: Option<PathBuf>,
+    /// Serves pages for monitoring at http://host:port: /healthz (200 while the process serves), /readyz (503 if no server
+    /// works; the state of each as JSON) and /metrics (OpenMetrics). There is no authentication: use an address that only
+    /// the monitor can reach
+    #[arg(long, value_name = "ADDRESS", requires = "listen", help_heading = "Operation")]
+    pub(crate) admin: Option<String>,
+    /// Appends one JSON object per line to a file for each request of a client: time, principal, address, client, server,
+    /// method, tool, outcome, milliseconds, bytes. SIGHUP opens the file again. Lines that a slow or full disk does not
+    /// take are counted; calls never wait
+    #[arg(long, value_name = "FILE", help_heading = "Operation")]
+    pub(crate) audit: Option<PathBuf>,
+    /// Adds the arguments of calls to the lines of --audit, up to 64 KiB each, with *** for the secrets of this command
+    /// and of the configuration
+    #[arg(long, requires = "audit", help_heading = "Operation")]
+    pub(crate) audit_arguments: bool,
     #[command(flatten)]
     pub(crate) authorization: Authorization,
     #[command(flatten)]

@@ -68,8 +68,9 @@ fn each_request_of_a_legacy_client_has_one_record_with_its_outcome() {
             ),
         ] {
             client.say(&call("7", "t")).await;
+            let id = server.value().await["id"].clone();
             tokio::time::advance(Duration::from_millis(250)).await;
-            answer(&mut server, member).await;
+            server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},{member}}}"#)).await;
             client.value().await;
             let [record] = &*records.take() else { panic!("one record for {member}") };
             assert_eq!(record.outcome, outcome, "{member}");
