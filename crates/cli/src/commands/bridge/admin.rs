@@ -29,7 +29,7 @@ use crate::ui::Ui;
 /// Connections at once. A monitor needs one.
 const MAX_CONNECTIONS: usize = 64;
 /// The time of a connection, from its start to its end.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of the head of a request: a probe sends a few hundred.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// How long to wait when accepting fails for lack of open files or memory.
@@ -159,4 +159,65 @@ fn page(status: StatusCode, kind: &'static str, body: String) -> Response<Full<B
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mcpjoin::Link;
+    use mcpjoin_gateway::Gateway;
+    use prometheus_client::metrics::counter::Counter;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+    use tokio::time::timeout;
+
+    use super::{Admin, CONNECTION_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, Metrics, State};
+    use crate::ui::Ui;
+
+    /// The pages of a bridge whose server cannot be started.
+    async fn pages() -> std::net::SocketAddr {
+        let admin = Admin::at("http://127.0.0.1:0", &Ui::plain()).await.unwrap();
+        let address = admin.0.local_addr().unwrap();
+        let start = || std::future::ready(Err::<Link, _>("no server"));
+        tokio::spawn(admin.serve(State {
+            gateway: Gateway::builder(start).build(),
+            metrics: Metrics::new(Counter::default()).into(),
+            is_draining: Default::default(),
+        }));
+        address
+    }
+
+    async fn answer(mut stream: TcpStream, request: &str) -> String {
+        // The other side may have answered and closed before it has taken everything.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[tokio::test]
+    async fn a_monitor_that_sends_nothing_or_too_much_is_cut_and_others_wait_for_their_turn() {
+        let address = pages().await;
+        let long = format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(MAX_HEAD_BYTES));
+        let refused = answer(TcpStream::connect(address).await.unwrap(), &long).await;
+        assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431"), "{refused}");
+        let mut silent = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let asked = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+        let next = TcpStream::connect(address).await.unwrap();
+        let began = std::time::Instant::now();
+        let served = timeout(CONNECTION_TIMEOUT * 3, answer(next, asked)).await.unwrap();
+        assert!(served.starts_with("HTTP/1.1 200"), "{served}");
+        // It waited until the silent ones were cut, and no longer than that.
+        let waited = began.elapsed();
+        assert!(
+            waited > CONNECTION_TIMEOUT / 2 && waited < CONNECTION_TIMEOUT + Duration::from_secs(8),
+            "{waited:?}"
+        );
+        let mut end = [0];
+        assert_eq!(silent[0].read(&mut end).await.unwrap_or(0), 0);
+    }
 }

@@ -302,7 +302,9 @@ mod tests {
     use std::io;
     use std::sync::{Arc, Mutex, mpsc};
 
-    use super::{Audit, MAX_BUFFERED_BYTES};
+    use mcpjoin::proto::Raw;
+
+    use super::{Audit, MAX_ARGUMENT_BYTES, MAX_BUFFERED_BYTES, MAX_TEXT_BYTES, bounded};
     use crate::ui::Ui;
 
     /// Says that it is to write, and then writes or fails as it is told. The text is kept.
@@ -326,6 +328,22 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn what_a_client_chooses_is_cut_in_a_line_of_the_audit() {
+        assert_eq!(bounded(&"é".repeat(MAX_TEXT_BYTES)).len(), MAX_TEXT_BYTES);
+        assert_eq!(bounded(&format!("a{}", "é".repeat(MAX_TEXT_BYTES))).len(), MAX_TEXT_BYTES - 1);
+        let file = Vec::new();
+        let audit = Audit::writing(file, || Ok(Vec::new()), true, &Ui::plain()).unwrap();
+        let arguments = |bytes: usize| {
+            let text = format!("{{\"a\":\n\"{}\"}}", "x".repeat(bytes - 9));
+            audit.arguments(&Raw::parse(text).unwrap())
+        };
+        assert_eq!(arguments(MAX_ARGUMENT_BYTES).len(), MAX_ARGUMENT_BYTES);
+        assert!(!arguments(MAX_ARGUMENT_BYTES).contains('\n'));
+        assert_eq!(arguments(MAX_ARGUMENT_BYTES + 1), r#"{"bytes":65537,"leftOut":true}"#);
+        audit.close();
     }
 
     #[test]
