@@ -126,8 +126,9 @@ impl GatewayBuilder {
         self
     }
 
-    /// Reports each request of a client as [`GatewayEvent::Calling`] and [`GatewayEvent::Called`]. Default: it does
-    /// not, because a record takes about a microsecond.
+    /// Reports each request of a client as [`GatewayEvent::Calling`] and [`GatewayEvent::Called`]. Default: it does not,
+    /// so that a gateway that nothing observes does no work for it. Requests that the session itself answers
+    /// (`initialize`, `ping`) are not reported.
     pub const fn record_calls(mut self) -> Self {
         self.0.records_calls = true;
         self

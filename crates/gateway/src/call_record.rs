@@ -5,6 +5,7 @@
 //! a header, and it keeps the text of the parameters and of the result only until the event has been handled.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +26,7 @@ const REFUSALS: [&str; 6] =
     ["tooManyServers", "tooManyStarts", "tooManyRequests", "tooManyWait", "noTurn", "questionRefused"];
 
 /// One request of a client, after its end.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct CallRecord {
     /// When the request arrived, by the clock of this machine.
@@ -127,6 +128,20 @@ impl CallRecord {
         let tools = tools.and_then(|result| result.member("tools")?.decode::<Vec<Raw>>().ok());
         let names = tools.iter().flatten().filter_map(|tool| tool.member("name"));
         names.filter_map(|name| name.to_string_value().map(Into::into)).collect()
+    }
+}
+
+/// Without the parameters and the result, which may contain secrets.
+impl fmt::Debug for CallRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallRecord")
+            .field("target", &self.target)
+            .field("method", &self.method)
+            .field("outcome", &self.outcome)
+            .field("duration", &self.duration)
+            .field("bytes_in", &self.bytes_in)
+            .field("bytes_out", &self.bytes_out)
+            .finish_non_exhaustive()
     }
 }
 
