@@ -370,7 +370,8 @@ fn repository(path: &str) -> String {
 
 #[test]
 fn every_option_of_the_page_about_running_exists() {
-    let help = run(["bridge", "--help"]).exits(0).stdout;
+    let pages = [&["bridge", "--help"][..], &["help", "options"], &["help", "quic"]];
+    let help: String = pages.map(|words| run(words).exits(0).stdout).concat();
     let mut options = 0;
     for file in
         ["docs/running.md", "contrib/mcpjoin.service", "contrib/Containerfile", "contrib/kubernetes.yaml"]
