@@ -74,7 +74,7 @@ impl CallOutcome {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
-            Self::ToolError => "tool error",
+            Self::ToolError => "tool_error",
             Self::Error { .. } => "error",
             Self::Cancelled => "cancelled",
             Self::Refused => "refused",

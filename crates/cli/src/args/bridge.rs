@@ -171,9 +171,9 @@ pub(crate) struct Bridge {
     /// The argument with which Orchestra's programs start each other. It has no effect here
     #[arg(long, hide = true, value_name = "HOST:PORT", requires = "orchestrator")]
     pub(crate) listen_addr: Option<String>,
-    /// Listens at http://host:port/path, https://host:port/path, sse+http://host:port/sse, quic://host:port,
-    /// tcp://host:port or unix:/path; port 0 is any free one. Repeatable; http:// and sse+http:// may have the same port. For Orchestra's clients: orchestra://host:port or orchestra+tcp://host:port, which
-    /// cannot be combined with the others
+    /// Listens at http://, https:// or sse+http://host:port/path, quic://host:port, tcp://host:port or unix:/path; port 0 is
+    /// any free one. Repeatable; http:// and sse+http:// may have the same port. For Orchestra's clients:
+    /// orchestra://host:port or orchestra+tcp://host:port, which cannot be combined with the others
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Vec<String>,
     /// Another server for Orchestra's clients: one word, as TARGET. Repeatable
@@ -210,16 +210,22 @@ pub(crate) struct Bridge {
     /// Serves pages for monitoring at http://host:port: /healthz (200 while the process serves), /readyz (503 if no server
     /// works; the state of each as JSON) and /metrics (OpenMetrics). There is no authentication: use an address that only
     /// the monitor can reach
-    #[arg(long, value_name = "ADDRESS", requires = "listen", help_heading = "Operation")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "listen",
+        hide_short_help = true,
+        help_heading = "Operation"
+    )]
     pub(crate) admin: Option<String>,
     /// Appends one JSON object per line to a file for each request of a client: time, principal, address, client, server,
     /// method, tool, outcome, milliseconds, bytes. SIGHUP opens the file again. Lines that a slow or full disk does not
     /// take are counted; calls never wait
-    #[arg(long, value_name = "FILE", help_heading = "Operation")]
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Operation")]
     pub(crate) audit: Option<PathBuf>,
     /// Adds the arguments of calls to the lines of --audit, up to 64 KiB each, with *** for the secrets of this command
     /// and of the configuration
-    #[arg(long, requires = "audit", help_heading = "Operation")]
+    #[arg(long, requires = "audit", hide_short_help = true, help_heading = "Operation")]
     pub(crate) audit_arguments: bool,
     #[command(flatten)]
     pub(crate) authorization: Authorization,

@@ -342,7 +342,7 @@ mod tests {
         };
         assert_eq!(arguments(MAX_ARGUMENT_BYTES).len(), MAX_ARGUMENT_BYTES);
         assert!(!arguments(MAX_ARGUMENT_BYTES).contains('\n'));
-        assert_eq!(arguments(MAX_ARGUMENT_BYTES + 1), r#"{"bytes":65537,"leftOut":true}"#);
+        assert_eq!(arguments(MAX_ARGUMENT_BYTES + 1), r#"{"leftOut":true,"bytes":65537}"#);
         audit.close();
     }
 

@@ -192,10 +192,10 @@ fn error_type(outcome: CallOutcome) -> Option<String> {
 
 const fn reason(why: &Refusal) -> &'static str {
     match why {
-        Refusal::NotStarted(_) => "not started",
+        Refusal::NotStarted(_) => "not_started",
         Refusal::Gone(_) => "gone",
-        Refusal::TooMany { .. } => "too many servers",
-        Refusal::TooManyStarts { .. } => "too many starts",
+        Refusal::TooMany { .. } => "too_many_servers",
+        Refusal::TooManyStarts { .. } => "too_many_starts",
         Refusal::Closed => "closed",
         _ => OTHER,
     }
