@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mcpjoin_proto::session::CloseCause;
 
+use super::call_record::CallRecord;
 use mcpjoin::client::{RestartError, RunExit};
 use mcpjoin_rules::Change;
 
@@ -93,6 +94,13 @@ pub enum GatewayEvent<'a> {
         /// The changes since the definition was pinned.
         changes: &'a [Change],
     },
+    /// A request of a client has arrived. Reported with [`GatewayBuilder::record_calls`](super::GatewayBuilder).
+    Calling {
+        /// The name of the target.
+        target: &'a str,
+    },
+    /// A request of a client has ended. Follows its [`GatewayEvent::Calling`].
+    Called(&'a CallRecord),
     /// A client was refused.
     Refused {
         /// Why.

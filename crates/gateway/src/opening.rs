@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{
-    CloseCause, Event, Inbound, Limits, Outbound, Presents, Role, Route, ServerRole, Session, TransportCaps,
-    TransportEnd,
+    CloseCause, Event, Inbound, Limits, Origin, Outbound, Presents, Role, Route, ServerRole, Session,
+    TransportCaps, TransportEnd,
 };
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{ClientCapabilities, Implementation, ServerCapabilities};
@@ -54,8 +54,9 @@ pub(super) struct Opening {
 
 /// The first request that says something about its client.
 pub(super) struct First {
-    pub(super) id: RequestId,
+    pub(super) request: Request,
     pub(super) hello: ClientHello,
+    pub(super) origin: Arc<Origin>,
     /// Its sender, if the connection is not one client's alone.
     pub(super) caller: Caller,
 }
@@ -112,9 +113,7 @@ impl Opening {
             }
             let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { return Poll::Pending };
             let first = match &inbound {
-                Inbound::Message { message: Message::Request(request), origin } => {
-                    First::of(request, Caller::of(origin))
-                }
+                Inbound::Message { message: Message::Request(request), origin } => First::of(request, origin),
                 Inbound::Closed { cause } => return Poll::Ready(Err(CloseCause::Link(cause.clone()))),
                 _ => None,
             };
@@ -210,13 +209,13 @@ impl Opening {
 
 impl First {
     /// Reads the first request; `None` if it does not say what a server must know about its client.
-    fn of(request: &Request, caller: Caller) -> Option<Self> {
+    fn of(request: &Request, origin: &Arc<Origin>) -> Option<Self> {
         let params = request.params.as_ref()?;
         let hello = match request.method {
             Method::Initialize => legacy_hello(params.raw())?,
             _ => modern_hello(params)?,
         };
-        Some(Self { id: request.id.clone(), hello, caller })
+        Some(Self { request: request.clone(), hello, origin: origin.clone(), caller: Caller::of(origin) })
     }
 }
 

@@ -59,7 +59,9 @@ impl Topic {
     const fn about(self) -> &'static str {
         match self {
             Self::Options => "The options that the verbs share: configuration, connection and output",
-            Self::Quic => "The options for QUIC: quic://host:port as a server, and with --listen",
+            Self::Quic => {
+                "The options for QUIC: quic://host:port as a server, and with --listen; of https:// with --listen, too"
+            }
             Self::Orchestra => {
                 "The options for Orchestra: orchestra://host:port as a server, with --listen, and --orchestrator-addr"
             }

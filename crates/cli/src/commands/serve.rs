@@ -39,14 +39,17 @@ pub(crate) fn run(args: &Serve) -> Exit {
 
 /// Refuses options that have no effect.
 fn misplaced(args: &Serve) -> Option<Failure> {
-    let quic = |word: &String| word.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("quic:"));
-    if args.listen.iter().any(quic) {
+    let is_encrypted = |word: &String| {
+        let scheme = word.split_once(':').map_or("", |(scheme, _)| scheme);
+        ["quic", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+    };
+    if args.listen.iter().any(is_encrypted) {
         return None;
     }
     let options = [("--cert", args.cert.is_some()), ("--client-ca", args.client_ca.is_some())];
     let (option, _) = options.into_iter().find(|(_, given)| *given)?;
-    let problem = format!("{option} works only over QUIC");
-    Some(Failure::usage(problem, "--listen quic://host:port, or leave it out"))
+    let problem = format!("{option} works only over QUIC or HTTPS");
+    Some(Failure::usage(problem, "--listen quic://host:port or https://host:port/path, or leave it out"))
 }
 
 pub(super) fn demo_server(limits: Limits) -> Result<Server, Failure> {
@@ -69,7 +72,7 @@ async fn listen(
     let server = demo_server(limits)?;
     let quic =
         QuicOptions { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
-    let listening = Listening::at(&addresses, &quic, &args.authorization).await?;
+    let listening = Listening::at(&addresses, &quic, &args.authorization, ui).await?;
     listening.announce(ui);
     Ok(listening.serve(&server, &HttpOptions::new(), signals, ui).await.exit)
 }

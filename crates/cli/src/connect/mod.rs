@@ -40,7 +40,7 @@ pub(crate) use plan::{Plan, limits};
 pub(crate) use session::{Session, with_session};
 pub(crate) use several::{ServerOutput, Work, lost, with_each, with_each_server};
 pub(crate) use signals::{Signals, Stop};
-pub(crate) use trace::stamp;
+pub(crate) use trace::{stamp, without_secrets};
 
 /// How long the supervisor of the child may take to report after everything was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);

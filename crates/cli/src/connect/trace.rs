@@ -231,7 +231,7 @@ impl Line {
 
 /// The message with `***` for each secret in its strings, numbers and literals; `None` where a secret contains the punctuation
 /// of JSON, so that replacing it would make the message invalid.
-fn without_secrets<'a>(
+pub(crate) fn without_secrets<'a>(
     message: &'a Raw,
     hide: impl for<'t> Fn(&'t str) -> Cow<'t, str>,
 ) -> Option<Cow<'a, str>> {

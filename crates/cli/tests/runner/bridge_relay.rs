@@ -544,7 +544,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
         ("--listen tcp://127.0.0.1:0 --allow-host h demo:", "--allow-host is for clients over HTTP"),
         ("--listen orchestra://127.0.0.1:0 --allow-host h demo:", "--allow-host is for clients of MCP"),
         ("--listen orchestra://127.0.0.1:0 --max-sessions 1 demo:", "--max-sessions is for clients of MCP"),
-        ("--listen tcp://127.0.0.1:0 --client-ca x demo:", "--client-ca is for clients over QUIC"),
+        ("--listen tcp://127.0.0.1:0 --client-ca x demo:", "--client-ca is for clients over QUIC or HTTPS"),
         ("--listen http://127.0.0.1:0/ --allow-origin * demo:", "--allow-origin"),
         ("--listen http://127.0.0.1:0/ --allow-host http://h demo:", "--allow-host"),
         ("--listen http://127.0.0.1:0/ --max-sessions 0 demo:", "--max-sessions"),

@@ -349,7 +349,7 @@ fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
         refused.says(&["(E_USAGE)", "use another path"]);
     }
     let refused = line("serve demo --listen https://127.0.0.1:0/mcp").exits(2);
-    refused.says(&["write tcp://host:port, unix:/path, quic://host:port, http://host:port/path or sse+http://host:port/sse"]);
+    refused.says(&["write tcp://host:port, unix:/path, quic://host:port, http://host:port/path, https://host:port/path or sse+http://host:port/sse"]);
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn both_sides_show_certificates_where_the_server_asks_for_them() {
 #[test]
 fn options_of_quic_without_quic_are_refused() {
     let ran = line("serve demo --listen tcp://127.0.0.1:0 --client-ca x").exits(2);
-    assert!(ran.stderr.contains("--client-ca works only over QUIC"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--client-ca works only over QUIC or HTTPS"), "{}", ran.stderr);
     line("serve demo --listen quic://127.0.0.1").exits(2);
     line("serve demo --listen quic://127.0.0.1:0/mcp").exits(2);
     let ran =

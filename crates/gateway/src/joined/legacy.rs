@@ -121,7 +121,7 @@ impl Part for LegacyPart {
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         match self.session().filter(|session| session.is_ready()) {
             Some(session) => session.request(request, cx).await,
-            None => Err(self.errors.not_available(self.target.health.cooling_down())),
+            None => Err(self.errors.not_available(self.target.health().cooling_down())),
         }
     }
 }
@@ -132,7 +132,7 @@ impl LegacyClient {
         let part = &self.router.parts[index];
         let pools = &part.target.gateway.pools;
         loop {
-            part.target.health.ready_to_start().await;
+            part.target.health().ready_to_start().await;
             let open = TargetSession::open(pools, caller.clone(), hello.clone(), &link, part.errors.clone());
             let session = match open.await {
                 Ok(session) => Arc::new(session),
@@ -162,6 +162,7 @@ impl LegacyClient {
                 biased;
                 () = session.over() => {}
                 () = session.tell_changes() => {}
+                () = self.watch(index, &session) => {}
             }
             *part.session.lock() = None;
             self.changed(index);
@@ -202,20 +203,9 @@ impl LegacyClient {
     /// Notifies the client of changed lists, once for all changes within [`CHANGES_DELAY`].
     async fn tell_changes(self: Arc<Self>) {
         let mut own = self.changes.subscribe();
-        let mut health = self.joined.changes();
-        let mut ready = self.ready();
         own.borrow_and_update();
-        loop {
-            let is_own = tokio::select! {
-                changed = own.changed() => changed.is_ok(),
-                _ = health.changed() => false,
-            };
+        while own.changed().await.is_ok() {
             sleep(CHANGES_DELAY).await;
-            let now = self.ready();
-            if !is_own && now == ready && !own.has_changed().unwrap_or(false) {
-                continue;
-            }
-            ready = now;
             own.borrow_and_update();
             let connection = self.connection.lock().clone();
             let Some(connection) = connection else { continue };
@@ -227,8 +217,17 @@ impl LegacyClient {
         }
     }
 
-    fn ready(&self) -> Vec<bool> {
-        self.router.parts.iter().map(|part| part.is_ready()).collect()
+    /// Watches whether the server of an open session runs, which it does not while it is restarted.
+    async fn watch(&self, index: usize, session: &TargetSession) {
+        let mut events = self.router.parts[index].target.health().changes();
+        let mut is_ready = session.is_ready();
+        // The sender lives as long as the target.
+        while events.changed().await.is_ok() {
+            if session.is_ready() != is_ready {
+                is_ready = !is_ready;
+                self.changed(index);
+            }
+        }
     }
 
     /// The role that the gateway takes towards the client. The capabilities are those that a target may have later:

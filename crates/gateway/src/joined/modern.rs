@@ -94,7 +94,7 @@ impl ModernPart {
         cx: &Context,
         sink: Option<StreamSink>,
     ) -> Result<Reply, ErrorObject> {
-        if let Some(why) = self.target.health.cooling_down() {
+        if let Some(why) = self.target.health().cooling_down() {
             return Err(self.errors.not_available(Some(why)));
         }
         let reply = self.requests.request(request, cx, sink).await?;
@@ -104,7 +104,7 @@ impl ModernPart {
 
 impl Part for ModernPart {
     fn is_ready(&self) -> bool {
-        self.target.health.cooling_down().is_none()
+        self.target.health().cooling_down().is_none()
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
@@ -266,7 +266,7 @@ impl TargetStream {
             was_open.send_replace(true);
             self.changes.send_modify(|changes| *changes += 1);
             sleep(REOPEN_DELAY).await;
-            self.part.target.health.ready_to_start().await;
+            self.part.target.health().ready_to_start().await;
         }
     }
 }
