@@ -121,8 +121,8 @@ fn a_fault_of_a_file_is_named_with_its_line_and_its_column() {
             "policy.toml:3:3: `[` is no pattern: unclosed character class; missing ']'",
         ),
         (
-            "[target.é]\nscopes = { \"{a\" = [] }\n",
-            "policy.toml:2:12: `{a` is no pattern: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
+            "[target.a]\nscopes = { \"é\" = [], \"{a\" = [] }\n",
+            "policy.toml:2:22: `{a` is no pattern: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
         ),
         (
             "[[rule]]\ndeny = []\n",
