@@ -66,13 +66,13 @@ fn the_example_of_the_documentation_is_a_policy() {
     assert_eq!(policy.targets().collect::<Vec<_>>(), ["server"]);
     let writer = client("anna", &["files:write"]);
     let ci = client("https://login.example ci-7", &["files:write"]);
-    for (tool, nobody, by_writer, by_ci) in [
+    for (tool, without_token, by_writer, by_ci) in [
         ("read_file", true, true, true),
         ("read_secrets", false, false, false),
         ("write_file", false, true, false),
         ("delete", false, false, false),
     ] {
-        assert_eq!(allows(&policy, tool, None), nobody, "{tool}");
+        assert_eq!(allows(&policy, tool, None), without_token, "{tool}");
         assert_eq!(allows(&policy, tool, Some(&writer)), by_writer, "{tool}");
         assert_eq!(allows(&policy, tool, Some(&ci)), by_ci, "{tool}");
     }
