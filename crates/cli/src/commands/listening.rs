@@ -122,16 +122,14 @@ impl Address {
         else {
             return false;
         };
+        let are_other = *streamable != *other_streamable && sse_path.is_some() != other_path.is_some();
         // Port 0 is another port each time.
-        let is_one = base(url) == base(other_url)
-            && !base(url).ends_with(":0")
-            && !(*streamable && *other_streamable)
-            && !(sse_path.is_some() && other_path.is_some());
-        if is_one {
-            if *other_streamable {
-                (url.clone_from(other_url), *streamable = true);
-            }
-            *sse_path = sse_path.take().or_else(|| other_path.clone());
+        let is_one = are_other && base(url) == base(other_url) && !base(url).ends_with(":0");
+        if is_one && *other_streamable {
+            url.clone_from(other_url);
+            *streamable = true;
+        } else if is_one {
+            sse_path.clone_from(other_path);
         }
         is_one
     }

@@ -348,7 +348,7 @@ fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
         let refused = line(&format!("serve demo --listen http://127.0.0.1:0/{path}")).exits(2);
         refused.says(&["(E_USAGE)", "use another path"]);
     }
-    let refused = line("serve demo --listen https://127.0.0.1:0/mcp").exits(2);
+    let refused = line("serve demo --listen ftp://127.0.0.1:0/mcp").exits(2);
     refused.says(&["write tcp://host:port, unix:/path, quic://host:port, http://host:port/path, https://host:port/path or sse+http://host:port/sse"]);
 }
 
