@@ -310,6 +310,25 @@ impl HttpOptions {
         self
     }
 
+    /// Takes the principal of a request from the value of this type that middleware of axum or tower has put into its
+    /// extensions. A request without one has no principal. The same as [`principal`](Self::principal), which it replaces.
+    ///
+    /// ```
+    /// use mcpjoin::transport::HttpOptions;
+    ///
+    /// #[derive(Clone)]
+    /// struct User { name: String }
+    ///
+    /// let options = HttpOptions::new().principal_from(|user: &User| user.name.clone());
+    /// ```
+    #[must_use]
+    pub fn principal_from<T: Send + Sync + 'static>(
+        self,
+        principal: impl Fn(&T) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.principal(move |head| head.extensions.get::<T>().map(&principal))
+    }
+
     /// Admits only the requests that `admission` admits, for example those with a token of OAuth 2.1
     /// ([specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization); the crate
     /// `mcpjoin-auth` has a resource server). Checked before it: `Host` and `Origin`, the path, and the preflight of CORS.
