@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
-use mcpjoin::proto::{Era, Version};
 use mcpjoin::proto::types::{CompleteParams, TaskSupport, Tool};
+use mcpjoin::proto::{Era, Version};
 use mcpjoin::server::{Context, HandlerError, Json, NoArguments, Result, Server, handlers, tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

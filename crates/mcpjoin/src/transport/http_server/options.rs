@@ -266,6 +266,7 @@ impl HttpOptions {
 
     /// A sentence that is added to the refusal of a message above the limit (413): how to raise this program's limit. Without
     /// it the refusal names only the limit.
+    #[doc(hidden)]
     #[must_use]
     pub fn too_large_hint(mut self, hint: &str) -> Self {
         self.too_large_hint = Some(hint.into());
