@@ -26,7 +26,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::capacity::Caller;
 use super::end::{GatewayEnd, Refusal};
 use super::upstream::ClientHello;
-use mcpjoin::transport::{Link, Transport, TransportLayer};
+use mcpjoin::internal::TransportLayer;
+use mcpjoin::transport::{Link, Transport};
 
 /// Messages that are buffered. Their bytes are limited by `Limits::waiting`.
 const MAX_BUFFERED_MESSAGES: usize = 1024;

@@ -350,7 +350,7 @@ impl ServerBuilder {
     ///         ErrorObject::internal(format!("the replica that keeps this task did not answer: {error}"))
     ///     };
     ///     let mut link = Link::http(url);
-    ///     let token = cx.http().and_then(|parts| parts.headers.get("authorization")?.to_str().ok());
+    ///     let token = cx.header("authorization");
     ///     if let Some(token) = token {
     ///         link = link.header("authorization", token);
     ///     }

@@ -56,6 +56,7 @@ pub struct SocketError {
 
 impl SocketError {
     /// An error about this address, for transports that are made elsewhere.
+    #[doc(hidden)]
     #[must_use]
     pub fn new(target: impl Into<String>, kind: SocketErrorKind) -> Self {
         Self { target: target.into(), kind }
