@@ -35,7 +35,7 @@ CAPTURES = [
     ("help", ["--help"], True),
     ("list", ["list", "demo:"], True),
     ("info", ["info", "demo:"], True),
-    ("call", ["call", "demo:", "test_multiple_content_types"], True),
+    ("call", ["call", "demo:full", "test_multiple_content_types"], True),
     ("validate", ["validate", "demo:"], True),
     ("doctor", ["doctor", "demo:"], True),
     ("failure", ["list", "--connect-timeout", "1s", "cat"], True),

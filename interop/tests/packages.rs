@@ -72,7 +72,7 @@ impl Home {
         assert!(list.contains("echo") && list.contains("test_simple_prompt"), "{list}");
         let said = self.prints(program, &with(&["call", "demo:", "echo", "message=a b\u{e9}"]));
         assert_eq!(said, "a b\u{e9}\n");
-        let failed = self.run(program, &with(&["call", "demo:", "test_error_handling"]));
+        let failed = self.run(program, &with(&["call", "demo:full", "test_error_handling"]));
         assert_eq!(failed.status.code(), Some(5), "the exit code comes through");
     }
 }

@@ -78,11 +78,11 @@ fn every_kind_of_content_is_shown() {
 
 #[test]
 fn f22_a_result_that_is_an_error_is_exit_5() {
-    let ran = line("call demo: test_error_handling").exits(5);
+    let ran = line("call demo:full test_error_handling").exits(5);
     assert_eq!(ran.stdout, "This tool intentionally returns an error for testing\n");
     assert_eq!(ran.stderr, "tool `test_error_handling` returned an error\n");
-    assert_eq!(line("call -q demo: test_error_handling").exits(5).stderr, "");
-    assert_eq!(line("call --json demo: test_error_handling").exits(5).json()["isError"], true);
+    assert_eq!(line("call -q demo:full test_error_handling").exits(5).stderr, "");
+    assert_eq!(line("call --json demo:full test_error_handling").exits(5).json()["isError"], true);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn f22_a_tool_that_does_not_exist_is_exit_5() {
 #[test]
 fn log_messages_and_progress_are_shown_with_v() {
     for era in ["legacy", "modern"] {
-        let ran = line(&format!("call -v --era {era} demo: test_tool_with_logging")).exits(0);
+        let ran = line(&format!("call -v --era {era} demo:full test_tool_with_logging")).exits(0);
         assert_eq!(ran.stdout, "Tool with logging executed successfully\n");
         ran.says(&["server: [info] Tool execution started\n", "server: [info] Tool execution completed\n"]);
-        line(&format!("call -v --era {era} demo: test_tool_with_progress"))
+        line(&format!("call -v --era {era} demo:full test_tool_with_progress"))
             .exits(0)
             .says(&["100 of 100: Done"]);
     }
@@ -107,10 +107,10 @@ fn log_messages_and_progress_are_shown_with_v() {
 
 #[test]
 fn a_question_to_the_client_is_no_answer() {
-    let modern = line("call --era modern demo: test_elicitation message=who").exits(5);
+    let modern = line("call --era modern demo:full test_elicitation message=who").exits(5);
     assert_eq!(modern.stdout, "");
     modern.says(&["elicitation"]);
-    let legacy = line("call --era legacy demo: test_sampling prompt=why").exits(5);
+    let legacy = line("call --era legacy demo:full test_sampling prompt=why").exits(5);
     assert!(format!("{}{}", legacy.stdout, legacy.stderr).contains("sampling"), "{}", legacy.stdout);
 }
 
@@ -164,7 +164,7 @@ fn a_name_that_is_mistyped_is_told_with_what_may_be_meant() {
     let said = "the tool declares no argument `mesage`; did you mean `message`?";
     let ran = line("call --force demo: echo mesage=hi").exits(5).says(&[said]);
     assert!(ran.stdout.contains("missing field `message`"), "{}", ran.stdout);
-    line("prompt demo: test_simple_promt").exits(5).says(&["did you mean test_simple_prompt?"]);
+    line("prompt demo:full test_simple_promt").exits(5).says(&["did you mean test_simple_prompt?"]);
 }
 
 #[test]
@@ -180,9 +180,12 @@ fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() 
         ("call demo: echo message:hi", "`message:hi` is not an argument; write message=hi"),
         ("call demo: echo --message hi", "an argument is written without dashes: message=VALUE"),
         ("call demo: echo message=@/nowhere/x", "for the text @/nowhere/x write message=@@/nowhere/x"),
-        ("call demo: json_schema_2020_12_tool email=a other=1", "`other` is not an argument of this tool"),
         (
-            "call demo: json_schema_2020_12_tool email=a address=x",
+            "call demo:full json_schema_2020_12_tool email=a other=1",
+            "`other` is not an argument of this tool",
+        ),
+        (
+            "call demo:full json_schema_2020_12_tool email=a address=x",
             "`address` must be an object, got \"x\". Pass JSON: 'address:={}'",
         ),
     ] {
@@ -226,16 +229,16 @@ fn the_example_of_every_tool_can_be_called() {
 #[test]
 fn log_messages_have_the_level_that_is_asked_for() {
     for era in ["legacy", "modern"] {
-        let ran = line(&format!("call --log-level warning --era {era} demo: test_logging_tool")).exits(0);
+        let ran = line(&format!("call --log-level warning --era {era} demo:full test_logging_tool")).exits(0);
         assert_eq!(ran.stderr, "server: [warning] A message of the level warning\n", "{era}");
     }
-    line("call --log-level loud demo: test_logging_tool").exits(2).says(&["the levels are debug, info"]);
+    line("call --log-level loud demo:full test_logging_tool").exits(2).says(&["the levels are debug, info"]);
 }
 
 #[test]
 fn pictures_go_to_the_folder_that_is_named() {
     let folder = super::support::scratch("call-output");
-    let words = ["call", "--output", folder.to_str().unwrap(), "demo:", "test_multiple_content_types"];
+    let words = ["call", "--output", folder.to_str().unwrap(), "demo:full", "test_multiple_content_types"];
     for number in [1, 2] {
         let path = folder.join(format!("{number}.png"));
         let ran = run(words).exits(0);

@@ -197,7 +197,7 @@ fn words_that_clap_refuses_have_their_id() {
 
 #[test]
 fn with_json_a_tool_that_has_failed_says_so_on_standard_output_alone() {
-    let ran = line("call --json demo: test_error_handling").exits(5);
+    let ran = line("call --json demo:full test_error_handling").exits(5);
     assert_eq!((&ran.json()["isError"], ran.stderr.as_str()), (&json!(true), ""));
 }
 
