@@ -627,7 +627,7 @@ fn whoever_can_reach_it_is_named_once_where_everybody_can() {
 #[test]
 fn what_the_configuration_does_not_allow_is_in_no_list_and_cannot_be_called() {
     let entry = json!({ "mcpServers": { "ours": {
-        "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"], "disabled_tools": ["add", "test_*"],
+        "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo", "--full"], "disabled_tools": ["add", "test_*"],
     } } })
     .to_string();
     let mut talk = Talk::open(&["bridge", "--mcp-config", &entry, "ours"]);

@@ -100,7 +100,7 @@ fn servers(entries: &str) -> String {
 
 /// An entry that starts the demo server, with more members.
 fn demo(name: &str, more: &str) -> String {
-    format!(r#""{name}": {{"command": "{BINARY}", "args": ["serve", "demo"]{more}}}"#)
+    format!(r#""{name}": {{"command": "{BINARY}", "args": ["serve", "demo", "--full"]{more}}}"#)
 }
 
 /// An entry that runs a shell command.

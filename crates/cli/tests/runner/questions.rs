@@ -16,7 +16,7 @@ fn a_form_is_filled_in_on_the_terminal() {
         assert_eq!(seen.exit, 0, "{}", seen.shown);
         let shown = remaining(&seen.shown);
         for part in [
-            "demo: asks:\n  Who are you?\n",
+            "demo:full asks:\n  Who are you?\n",
             "Name (username): text, required\n",
             "Address for mail (email): email address, required\n",
             "  ada is not an email address, as ada@example.com\n",
@@ -50,7 +50,7 @@ fn no_input_asks_nobody_on_a_terminal() {
     let call = ["call", "--no-input", "demo:full", "test_elicitation", "message=x"];
     let seen = seen(&[], "", "", &call);
     assert!(seen.shown.contains("action: decline"), "{}", seen.shown);
-    assert!(seen.shown.contains("demo: asks: x (declined: --no-input"), "{}", seen.shown);
+    assert!(seen.shown.contains("demo:full asks: x (declined: --no-input"), "{}", seen.shown);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn without_a_terminal_the_failure_names_the_cure() {
         let declined =
             line(&format!("call --no-input --era {era} demo:full test_elicitation message=x")).exits(0);
         assert!(declined.stdout.contains("action: decline"), "{}", declined.stdout);
-        declined.says(&["demo: asks: x (declined: --no-input; --answer FILE answers it)"]);
+        declined.says(&["demo:full asks: x (declined: --no-input; --answer FILE answers it)"]);
     }
 }
 

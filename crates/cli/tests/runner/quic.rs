@@ -20,7 +20,7 @@ struct Demo {
 
 impl Demo {
     fn with(options: &[&str]) -> (Self, String) {
-        let mut running = start(command(["serve", "demo"].iter().chain(options)));
+        let mut running = start(command(["serve", "demo", "--full"].iter().chain(options)));
         let stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
         let mut demo = Self { running: Some(running), stderr };
         let said = demo.says();

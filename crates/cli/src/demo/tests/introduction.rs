@@ -26,7 +26,7 @@ fn the_introduction_is_short_and_the_full_server_begins_as_it_does() {
             assert_eq!(names, ["echo", "add", "divide", "count", "greet"]);
             assert!(tools.iter().all(|tool| tool.description.is_some()));
             let full = super::silent(era).await.list_tools().all().await.unwrap();
-            assert_eq!(value(&full[..2]), value(&tools[..2]));
+            assert_eq!(value(&full[..2].to_vec()), value(&tools[..2].to_vec()));
         }
     });
 }
