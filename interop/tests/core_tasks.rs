@@ -100,7 +100,13 @@ fn all_right(program: &str, script: &str, checks: &[&str], server: &[OsString], 
 fn over_pipes(program: &str, script: &str, checks: &[&str]) {
     let mark = format!("{script}-{}", std::process::id());
     let binary = interop::mcpjoin().unwrap().into_os_string();
-    all_right(program, script, checks, &["--".into(), binary, "serve".into(), "demo".into(), "--full".into()], &mark);
+    all_right(
+        program,
+        script,
+        checks,
+        &["--".into(), binary, "serve".into(), "demo".into(), "--full".into()],
+        &mark,
+    );
     let begun = Instant::now();
     while let left @ [_, ..] = &interop::running(&mark).unwrap()[..] {
         assert!(begun.elapsed() < GRACE, "left running: {left:?}");

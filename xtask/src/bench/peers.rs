@@ -103,7 +103,8 @@ impl Peers {
     }
 
     fn servers(&self) -> Vec<Candidate> {
-        let demo = || vec![self.mcpjoin.display().to_string(), "serve".into(), "demo".into(), "--full".into()];
+        let demo =
+            || vec![self.mcpjoin.display().to_string(), "serve".into(), "demo".into(), "--full".into()];
         vec![
             candidate("floor", self.program("floor", &[])),
             candidate("floor, one scan", self.program("floor", &["--scan"])),

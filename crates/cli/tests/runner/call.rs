@@ -204,9 +204,11 @@ fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() 
 
 #[test]
 fn the_example_of_every_tool_can_be_called() {
-    // Each of them answers with an error whatever its arguments are.
-    let failing = ["test_error_handling", "failing_job", "protocol_error_job"];
-    for target in ["demo:", "demo:full"] {
+    // These end with an error: `greet` because its question is declined, the others always.
+    for (target, failing) in [
+        ("demo:", &["greet"][..]),
+        ("demo:full", &["test_error_handling", "failing_job", "protocol_error_job"]),
+    ] {
         let listed = run(["list", "--json", target]).exits(0).json();
         for tool in listed["tools"].as_array().unwrap() {
             let name = tool["name"].as_str().unwrap();

@@ -112,7 +112,7 @@ fn shell(name: &str, script: &str, more: &str) -> String {
 fn toml(name: &str, more: &str) -> String {
     format!(
         "[[servers]]\nname = \"{name}\"\n\
-         transport = {{ type = \"stdio\", command = \"{BINARY}\", args = [\"serve\", \"demo\"] }}\n{more}\n"
+         transport = {{ type = \"stdio\", command = \"{BINARY}\", args = [\"serve\", \"demo\", \"--full\"] }}\n{more}\n"
     )
 }
 

@@ -58,7 +58,7 @@ fn i174_f23_nothing_but_the_result_is_on_standard_output() {
         }
     }
     // A failed command prints no result in any format.
-    for words in ["list mcpjoin-no-such-program", "call demo: no-such-tool", "list http://h/"] {
+    for words in ["list mcpjoin-no-such-program", "call demo:full no-such-tool", "list http://h/"] {
         for option in ["", "--json ", "-vv "] {
             let ran = line(&words.replacen(' ', &format!(" {option}"), 1));
             assert_eq!(ran.stdout, "", "{words}");

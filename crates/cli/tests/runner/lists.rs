@@ -292,8 +292,8 @@ fn all_that_is_said_of_an_entry_can_be_asked_for() {
         "  add\n    ",
         "    Parameters\n      a  number, required\n",
         "\nPrompts\n",
-        "  test_prompt_with_arguments\n",
-        "    arg1  required\n",
+        "  translate\n",
+        "    text  required\n",
     ] {
         assert!(text.contains(part), "{part:?} is missing in {text}");
     }

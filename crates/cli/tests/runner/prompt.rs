@@ -16,7 +16,7 @@ fn a_prompt_is_filled_in_from_everywhere() {
             "prompt",
             "--era",
             era,
-            "demo:",
+            "demo:full",
             "test_prompt_with_arguments",
             "arg1=hello",
             "arg2=two words",

@@ -87,13 +87,13 @@ fn an_answer_that_does_not_fit_is_an_error() {
             era,
             "--answer",
             r#"{"usrname":"Ada"}"#,
-            "demo:",
+            "demo:full",
             "test_elicitation",
             "message=x",
         ];
         run(call)
             .exits(5)
-            .says(&["--answer does not fit what demo: asks: ", "username: missing, violates required"]);
+            .says(&["--answer does not fit what demo:full asks: ", "username: missing, violates required"]);
     }
     let wrong = run(["call", "--answer", "[7]", "demo:full", "test_elicitation", "message=x"]).exits(2);
     wrong.says(&["--answer: an answer is an object of values", "(E_USAGE)"]);
@@ -153,7 +153,7 @@ fn roots_are_the_folders_that_are_named() {
             name,
             "--root",
             "/",
-            "demo:",
+            "demo:full",
             "test_input_required_result_list_roots",
         ]);
         assert!(ran.stdout.contains(&format!("file://{name}")), "{} {}", ran.stdout, ran.stderr);

@@ -262,7 +262,7 @@ fn an_orchestrator_is_asked_like_any_other_server() {
     let home = scratch("quic-orchestra");
     let certs = home.join(".orchestra/certs");
     let certs = certs.to_str().unwrap();
-    let listen = ["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", certs, "demo:"];
+    let listen = ["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", certs, "demo:full"];
     let mut running = start(command(listen));
     let mut said = String::new();
     let mut stderr = BufReader::new(running.child.stderr.take().unwrap());

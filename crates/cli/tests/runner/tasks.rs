@@ -116,7 +116,7 @@ fn a_task_of_a_child_would_end_with_it_and_is_not_begun() {
     let ran = line("call --detach demo:full slow_compute seconds=60").exits(2);
     assert_eq!(ran.stdout, "");
     ran.says(&["(E_USAGE)", "would end with this command", "mcpjoin bridge --listen", "mcpjoin shell"]);
-    line("call --task 1 demo:").exits(5).says(&["(E_UNKNOWN_TASK)", "unknown task", "try "]);
+    line("call --task 1 demo:full").exits(5).says(&["(E_UNKNOWN_TASK)", "unknown task", "try "]);
 }
 
 #[test]

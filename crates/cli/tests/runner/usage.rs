@@ -159,7 +159,7 @@ fn a_word_too_many_is_left_out_of_the_right_line() {
         ("list demo: extra", "try      mcpjoin list demo:\n"),
         ("ping demo: extra", "try      mcpjoin ping demo:\n"),
         ("ping demo: extra -n 3", "try      mcpjoin ping demo:\n"),
-        ("call demo:/echo message=hi", "try      mcpjoin call demo: ...\n"),
+        ("call demo:/echo message=hi", "try      mcpjoin call demo: ..., or demo:full\n"),
     ] {
         line(words).exits(2).says(&[right]);
     }

@@ -189,8 +189,7 @@ fn tools_that_say_that_they_only_read_are_called_when_they_may_be() {
 #[test]
 fn f24_what_the_configuration_does_not_allow_is_not_called() {
     let file = super::support::scratch("validate-filter").with_extension("json");
-    let entry =
-        serde_json::json!({ "command": BINARY, "args": ["serve", "demo", "--full"], "disabled_tools": ["add*"] });
+    let entry = serde_json::json!({ "command": BINARY, "args": ["serve", "demo", "--full"], "disabled_tools": ["add*"] });
     let servers = serde_json::json!({ "mcpServers": { "filtered": entry } });
     std::fs::write(&file, servers.to_string()).unwrap();
     let config = file.display().to_string();

@@ -150,7 +150,10 @@ for line in sys.stdin:
     sys.stdout.flush()
 "#;
     let filter = FILTER.replace("ONCE", once.to_str().unwrap());
-    format!("'{BINARY}' serve demo --full | PYTHONIOENCODING=utf-8 python3 -c '{}'", filter.replace('\'', r"'\''"))
+    format!(
+        "'{BINARY}' serve demo --full | PYTHONIOENCODING=utf-8 python3 -c '{}'",
+        filter.replace('\'', r"'\''")
+    )
 }
 
 #[test]
