@@ -319,11 +319,7 @@ impl Ui {
 
     /// The width of the terminal for results, in columns; `None` where they do not go to one.
     pub(crate) fn width(&self) -> Option<usize> {
-        if !io::stdout().is_terminal() {
-            return None;
-        }
-        let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        asked.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
+        fold::terminal_columns()
     }
 
     /// Prints a note on one line, unless `--quiet`.

@@ -26,8 +26,10 @@ const GREETINGS: [(&str, &str); 5] = [
     ("Spanish", "Buenos días"),
 ];
 const ABOUT: &str = "\
-This server is built into mcpjoin. Its tools, its prompt and its resources show what a server can offer. None of them changes
-anything outside of the server. demo:full has one for each feature of the protocol.";
+This server is built into mcpjoin. Its tools, its prompt
+and its resources show what a server can offer. None of
+them changes anything outside of the server. demo:full has
+one for each feature of the protocol.";
 
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
@@ -77,7 +79,8 @@ const fn three() -> u8 {
 #[derive(Deserialize, JsonSchema)]
 struct Greet {
     /// Who is greeted; the user is asked if it is missing
-    #[serde(default)]
+    // Without a default in the schema, which could only be `null`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     name: Option<String>,
 }
