@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use crate::demo::Demo;
 use crate::failure::Failure;
 use crate::folders;
 use crate::secret;
@@ -35,8 +36,8 @@ pub(crate) enum Target {
         /// Its arguments.
         args: Vec<OsString>,
     },
-    /// The built-in server, as a child.
-    Demo,
+    /// A built-in server, as a child.
+    Demo(Demo),
     /// A server that listens on a socket.
     Socket(Socket),
     /// A server that is reached over QUIC.
@@ -54,7 +55,7 @@ impl Target {
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Command { program, .. } => shown(program),
-            Self::Demo => "demo:".into(),
+            Self::Demo(demo) => demo.word().into(),
             Self::Socket(address) => shown(address.to_string().as_ref()),
             Self::Quic(address) => shown(address.to_string().as_ref()),
             Self::Orchestrator(address) => shown(format!("orchestra://{}", address.0).as_ref()),
@@ -74,6 +75,27 @@ pub(crate) struct Named {
     pub(crate) or_program: bool,
     /// What the user can type where there is no such entry.
     pub(crate) instead: String,
+}
+
+impl Demo {
+    pub(crate) const ALL: [Self; 2] = [Self::Introduction, Self::Full];
+
+    /// The word of the command line.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Introduction => "demo:",
+            Self::Full => "demo:full",
+        }
+    }
+
+    /// The arguments with which this program serves it.
+    pub(crate) fn arguments(self) -> Vec<OsString> {
+        let words: &[&str] = match self {
+            Self::Introduction => &["serve", "demo"],
+            Self::Full => &["serve", "demo", "--full"],
+        };
+        words.iter().map(OsString::from).collect()
+    }
 }
 
 /// The parsed words after the options.
@@ -127,7 +149,8 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("tcp://host:port", "a server that listens there; nothing is encrypted"),
     ("unix:/path", "a server that listens on this Unix socket"),
     ("orchestra://host:port", "an orchestrator of Orchestra, with the certificates of ~/.orchestra/certs"),
-    ("demo:", "the server inside this program, started as a child process"),
+    ("demo:", "a small server inside this program, started as a child process"),
+    ("demo:full", "the same with a tool, a prompt or a resource for each feature of the protocol"),
 ];
 
 /// Long options of ours that users often type after the server's command.
@@ -139,7 +162,7 @@ enum Word {
     Url {
         scheme: String,
     },
-    Demo,
+    Demo(Demo),
     Path,
     /// `host:port`, with a path or without.
     Address,
@@ -170,8 +193,9 @@ impl Word {
             let scheme = scheme.to_ascii_lowercase();
             let spelled_so = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
                 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
-            if scheme == "demo" && rest.is_empty() {
-                return Self::Demo;
+            let demo = Demo::ALL.into_iter().find(|demo| demo.word().eq_ignore_ascii_case(text));
+            if let Some(demo) = demo {
+                return Self::Demo(demo);
             }
             if spelled_so && (rest.starts_with("//") || matches!(&*scheme, "unix" | "tcp" | "demo")) {
                 return Self::Url { scheme };
@@ -254,7 +278,7 @@ pub(crate) fn without_operands(
         return Ok(Invocation::command(first, rest, Vec::new()));
     }
     match Word::of(&first) {
-        Word::Demo | Word::Url { .. } | Word::Address if !rest.is_empty() => Err(too_many(verb, &first)),
+        Word::Demo(_) | Word::Url { .. } | Word::Address if !rest.is_empty() => Err(too_many(verb, &first)),
         // A file with the extension of a configuration is no program.
         Word::Entry { file, .. } if !rest.is_empty() && is_configuration(&file) => {
             Err(too_many(verb, &first))
@@ -279,7 +303,7 @@ pub(crate) fn without_operands(
 
 /// Whether a word is a complete target by its spelling, so that words behind it are no arguments of it.
 pub(crate) fn stands_alone(word: &OsStr) -> bool {
-    matches!(Word::of(word), Word::Demo | Word::Url { .. } | Word::Address | Word::Entry { .. })
+    matches!(Word::of(word), Word::Demo(_) | Word::Url { .. } | Word::Address | Word::Entry { .. })
 }
 
 /// Whether a word is several words in one: a command line that was quoted, or the name of an entry with spaces.
@@ -417,7 +441,7 @@ fn command_line(
 ) -> Result<Option<Target>, Failure> {
     let Some(text) = word.to_str().filter(|_| is_quoted_line(word)) else { return Ok(None) };
     let is_entry = match Word::of(word) {
-        Word::Demo | Word::Url { .. } | Word::Address => true,
+        Word::Demo(_) | Word::Url { .. } | Word::Address => true,
         Word::Entry { file, .. } => (known.file)(Path::new(&file)),
         _ => {
             let entry = text.split_once('/').map_or(text, |(name, _)| name);
@@ -481,7 +505,7 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
         Failure::usage(format!("{word} is no address"), hint)
     };
     match word {
-        Word::Demo => Ok(Target::Demo),
+        Word::Demo(demo) => Ok(Target::Demo(demo)),
         Word::Path | Word::Bare | Word::Package => Ok(command(first.to_owned(), Vec::new())),
         Word::Address => Http::parse(&format!("http://{text}")).map(Target::Http).map_err(no_address),
         Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
@@ -492,7 +516,13 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
             "tcp" | "unix" => Socket::parse(&text).map(Target::Socket).map_err(no_address),
             "quic" => Quic::parse(&text).map(Target::Quic).map_err(no_address),
             "orchestra" => Quic::orchestrator(&text).map(Target::Orchestrator).map_err(no_address),
-            "demo" => Err(Failure::usage("demo: stands alone", format!("mcpjoin {verb} demo:{operands}"))),
+            "demo" => {
+                let problem =
+                    format!("{} is not a server inside this program", words_shown(&[first.to_owned()]));
+                let [introduction, full] = Demo::ALL.map(Demo::word);
+                let hint = format!("mcpjoin {verb} {introduction}{operands}, or {full}");
+                Err(Failure::usage(problem, hint))
+            }
             // A resource in the place of the server.
             _ if verb == "read" => {
                 let line = format!("mcpjoin read TARGET {}", words_shown(&[first.to_owned()]));

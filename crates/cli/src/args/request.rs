@@ -49,7 +49,7 @@ The server is started for this one call. `mcpjoin shell` keeps it for several, a
         mcpjoin call files write_file path=notes.md content=@notes.md\n  \
         mcpjoin call --json ./my-server search '{\"filter\":{\"lang\":\"en\"}}'\n  \
         mcpjoin call --args '{\"message\":\"hi\"}' demo: echo\n  \
-        mcpjoin call --output pictures demo: test_image_content\n  \
+        mcpjoin call --output pictures demo:full test_image_content\n  \
         mcpjoin call ./my-server import @rows.json\n  \
         mcpjoin call --detach http://127.0.0.1:8080/mcp slow_compute seconds=600\n  \
         mcpjoin call --task 0f6e http://127.0.0.1:8080/mcp"
@@ -106,9 +106,9 @@ that the server sent.";
     override_usage = "mcpjoin read [OPTIONS] TARGET URI\n       \
                       mcpjoin read [OPTIONS] URI -- COMMAND [ARG]...",
     after_help = "Examples:\n  \
-        mcpjoin read demo: test://static-text\n  \
-        mcpjoin read -o picture.png demo: test://static-binary\n  \
-        mcpjoin read --json demo: test://template/7/data\n  \
+        mcpjoin read demo: demo://about\n  \
+        mcpjoin read -o picture.png demo:full test://static-binary\n  \
+        mcpjoin read --json demo: demo://greeting/French\n  \
         mcpjoin read demo://resource/dynamic/text/1 -- npx -y @modelcontextprotocol/server-everything\n\n\
         `mcpjoin list` shows the resources of a server."
 )]
@@ -147,8 +147,8 @@ Arguments are texts, given one by one, or together:
     override_usage = "mcpjoin prompt [OPTIONS] TARGET NAME [ARGUMENT]...\n       \
                       mcpjoin prompt [OPTIONS] NAME [ARGUMENT]... -- COMMAND [ARG]...",
     after_help = "Examples:\n  \
-        mcpjoin prompt demo: test_simple_prompt\n  \
-        mcpjoin prompt demo: test_prompt_with_arguments arg1=hello arg2=world\n  \
+        mcpjoin prompt demo: translate text=Hello\n  \
+        mcpjoin prompt demo: translate text=Hello language=German\n  \
         mcpjoin prompt args-prompt city=Paris -- npx -y @modelcontextprotocol/server-everything\n\n\
         `mcpjoin list` shows the prompts of a server; `mcpjoin list --json` shows what each takes."
 )]
@@ -187,9 +187,9 @@ The argument is one of a prompt or of a resource template:
                       mcpjoin complete [OPTIONS] TARGET URI-TEMPLATE ARGUMENT[=VALUE]\n       \
                       mcpjoin complete [OPTIONS] prompt:NAME ARGUMENT[=VALUE] -- COMMAND [ARG]...",
     after_help = "Examples:\n  \
-        mcpjoin complete demo: prompt:test_prompt_with_arguments arg1=he\n  \
-        mcpjoin complete demo: 'test://template/{id}/data' id=4\n  \
-        mcpjoin complete --context arg1=hello demo: prompt:test_prompt_with_arguments arg2=w"
+        mcpjoin complete demo: prompt:translate language=g\n  \
+        mcpjoin complete demo: 'demo://greeting/{language}' language=f\n  \
+        mcpjoin complete --context text=Hello demo: prompt:translate language=g"
 )]
 pub(crate) struct Complete {
     #[command(flatten)]

@@ -25,7 +25,7 @@ answers requests for localhost, 127.0.0.1, [::1] and the host of the address. Cl
     long_about = LONG,
     after_help = "Examples:\n  \
         mcpjoin list mcpjoin serve demo\n  \
-        mcpjoin serve demo --listen tcp://127.0.0.1:0\n  \
+        mcpjoin serve demo --full --listen tcp://127.0.0.1:0\n  \
         mcpjoin serve demo --listen unix:/tmp/demo.sock\n  \
         mcpjoin serve demo --listen quic://127.0.0.1:0\n  \
         mcpjoin serve demo --listen http://127.0.0.1:8080/mcp\n  \
@@ -34,6 +34,9 @@ answers requests for localhost, 127.0.0.1, [::1] and the host of the address. Cl
 pub(crate) struct Serve {
     /// Which server
     pub(crate) server: Served,
+    /// Serves a tool, a prompt or a resource for each feature of the protocol (`demo:full`)
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Listens at quic://host:port, tcp://host:port, unix:/path, http://host:port/path, https://host:port/path or
     /// sse+http://host:port/sse (the same service as http://, named by its path for clients of 2024-11-05). Port 0 is any free one
     #[arg(long, value_name = "ADDRESS")]
@@ -57,6 +60,6 @@ pub(crate) struct Serve {
 /// The servers inside this program.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Served {
-    /// A demonstration server with tools, resources and prompts for each feature of the protocol
+    /// A small demonstration server: a few tools, a prompt and resources (`demo:`)
     Demo,
 }

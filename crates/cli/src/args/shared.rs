@@ -10,7 +10,7 @@ use crate::failure::Failure;
 // The words that are no options. No doc comment: clap would add it to the help of a verb.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Words {
-    /// The server (`mcpjoin help targets`), unless its COMMAND follows `--`; then the operands in the usage
+    /// The server (`mcpjoin help targets`), then the operands of the usage. Without the server if its COMMAND follows `--`
     #[arg(value_name = "OPERAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// The server's command
@@ -37,8 +37,7 @@ pub(crate) struct Output {
     /// Prints the result as one JSON document, and a failure as one JSON object on standard error
     #[arg(long)]
     pub(crate) json: bool,
-    /// Shows the server's standard error and log messages, and retries; twice: also violations of the protocol that the
-    /// connection notices
+    /// Shows the server's standard error, its log messages, and retries. Twice (-vv): also what breaks the protocol
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// Shows only results, warnings and failures
@@ -60,9 +59,9 @@ pub(crate) enum When {
 // No doc comment: clap would add it to the help of a verb.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Authorization {
-    /// Over HTTP, requires an access token (a JSON Web Token) of this authorization server, named exactly by its issuer.
-    /// The keys are fetched from it. Clients are told where to get a token (OAuth 2.1, RFC 9728). Tokens are not
-    /// forwarded
+    /// Over HTTP, every request needs an access token (a JSON Web Token) of this authorization server. URL is its issuer,
+    /// exactly as its metadata has it. Its keys are downloaded. Clients learn from the response where to get a token
+    /// (OAuth 2.1, RFC 9728). Tokens are not forwarded
     #[arg(long, value_name = "URL", requires = "listen", help_heading = "Authorization")]
     pub(crate) auth_issuer: Option<String>,
     /// The URL by which clients know this server. Tokens must be issued for it, and requests for its host are answered
@@ -72,8 +71,7 @@ pub(crate) struct Authorization {
     /// A scope that every request needs. Repeatable
     #[arg(long, value_name = "SCOPE", requires = "auth_issuer", help_heading = "Authorization")]
     pub(crate) auth_scope: Vec<String>,
-    /// Trusts the authorities in this file, too, when it fetches the keys of the authorization server. Certificates in
-    /// PEM
+    /// A file with certificates (PEM) that are trusted, too, when the keys of the authorization server are downloaded
     #[arg(long, value_name = "FILE", requires = "auth_issuer", help_heading = "Authorization")]
     pub(crate) auth_ca: Option<PathBuf>,
 }

@@ -184,7 +184,18 @@ async fn prepare(
     log_level: Option<LoggingLevel>,
     tool_line: impl FnOnce() -> String,
 ) -> Result<ToolCall, Failure> {
-    let listed = if force && !arguments.need_schema() { None } else { definition(ui, client, &tool).await? };
+    let need_schema = arguments.need_schema();
+    let listed = if force && !need_schema {
+        None
+    } else {
+        definition(ui, client, &tool).await.map_err(|failure| match failure.id {
+            "E_TIMEOUT" if !need_schema => {
+                let hint = format!("{}; --force sends the call without the list of tools", failure.hint);
+                failure.hint(hint)
+            }
+            _ => failure,
+        })?
+    };
     let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
     let checked = arguments.checked(schema, force).map_err(|problem| {
         Failure::usage(

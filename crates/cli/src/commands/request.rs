@@ -76,7 +76,11 @@ pub(super) fn show_event(ui: &Ui, waiting: &mut Waiting<'_>, event: CallEvent) {
 
 /// Notes that the server does not list a name that is requested, if the name was probably mistyped.
 pub(super) fn note_absent(ui: &Ui, what: &str, name: &str, absent: Absent) {
-    if let Some(similar) = absent.similar {
+    if let Some((name, _)) = name.split_once('(').filter(|_| name.ends_with(')')) {
+        // The spelling of mcporter: `add(a: 1)`.
+        let name = shown(name.as_ref());
+        ui.note(&format!("arguments are words behind the {what}: {name} a=VALUE"));
+    } else if let Some(similar) = absent.similar {
         let (name, similar) = (shown(name.as_ref()), shown(similar.as_ref()));
         ui.note(&format!("the server lists no {what} {name}; did you mean {similar}?"));
     }

@@ -8,9 +8,10 @@ use super::listening::{Address, Listening, QuicOptions};
 use super::{exit_of, note_terminal};
 use crate::args::{Connect, Serve, Served};
 use crate::connect::{Signals, with_plans};
-use crate::demo;
+use crate::demo::Demo;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::target::words_shown;
 use crate::ui::Ui;
 
 /// Serves until the client closes its side, or a signal comes.
@@ -25,13 +26,15 @@ pub(crate) fn run(args: &Serve) -> Exit {
         limits.message = size;
     }
     let Served::Demo = args.server;
+    let demo = if args.full { Demo::Full } else { Demo::Introduction };
     if args.listen.is_empty() {
-        note_terminal(&ui, "mcpjoin serve demo --listen http://localhost:8080/mcp");
+        let command = words_shown(&demo.arguments());
+        note_terminal(&ui, &format!("mcpjoin {command} --listen http://localhost:8080/mcp"));
     }
     with_plans(&ui, &[], &Connect::default(), async |_, mut signals| {
         let outcome = match &*args.listen {
-            [] => serve(limits, &mut signals).await,
-            addresses => listen(&ui, args, addresses, limits, &mut signals).await,
+            [] => serve(demo, limits, &mut signals).await,
+            addresses => listen(&ui, args, demo, addresses, limits, &mut signals).await,
         };
         exit_of(&ui, outcome)
     })
@@ -52,8 +55,8 @@ fn misplaced(args: &Serve) -> Option<Failure> {
     Some(Failure::usage(problem, "--listen quic://host:port or https://host:port/path, or leave it out"))
 }
 
-pub(super) fn demo_server(limits: Limits) -> Result<Server, Failure> {
-    demo::server(limits).map_err(|error| {
+pub(super) fn demo_server(demo: Demo, limits: Limits) -> Result<Server, Failure> {
+    demo.server(limits).map_err(|error| {
         Failure::new("E_DEMO", Exit::Usage, Phase::Serve, error.to_string())
             .hint("report it to the authors of mcpjoin")
     })
@@ -63,13 +66,14 @@ pub(super) fn demo_server(limits: Limits) -> Result<Server, Failure> {
 async fn listen(
     ui: &Ui,
     args: &Serve,
+    demo: Demo,
     addresses: &[String],
     limits: Limits,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
     let addresses: Vec<Address> =
         addresses.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
-    let server = demo_server(limits)?;
+    let server = demo_server(demo, limits)?;
     let quic =
         QuicOptions { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
     let listening = Listening::at(&addresses, &quic, &args.authorization, ui).await?;
@@ -77,8 +81,8 @@ async fn listen(
     Ok(listening.serve(&server, &HttpOptions::new(), signals, ui).await.exit)
 }
 
-async fn serve(limits: Limits, signals: &mut Signals) -> Result<Exit, Failure> {
-    let server = demo_server(limits)?;
+async fn serve(demo: Demo, limits: Limits, signals: &mut Signals) -> Result<Exit, Failure> {
+    let server = demo_server(demo, limits)?;
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
     match signals.until(server.serve(link)).await {
         Ok(cause) => client_failure(&cause).map_or(Ok(Exit::Done), Err),

@@ -108,6 +108,13 @@ impl Running<'_> {
     /// Runs the lines that the user types. A command that fails does not end the shell.
     async fn lines(&self, lines: &mut Lines, signals: &mut Signals) -> Result<Exit, Failure> {
         loop {
+            // A question that came while a line was edited is asked before the next line.
+            if let Err(signal) = signals.until(self.ui.answered()).await {
+                self.ui.stop_asking().await;
+                if signal != Signal::Interrupt {
+                    return Ok(Exit::Signal(signal));
+                }
+            }
             let line = tokio::select! {
                 biased;
                 // An interrupt while a line is edited is a key.

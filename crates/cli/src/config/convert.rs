@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::called;
-use super::dialect::{Dialect, Format, Key, Row, Transport, Type};
+use super::dialect::{Dialect, Key, Row, Transport, Type};
 use super::entry::{Definition, Setting};
 use super::files::{self, Configuration};
 use super::parsed_file::{Entry, Input};
@@ -286,10 +286,11 @@ struct Written<'a> {
 impl Written<'_> {
     /// The members of a table of the entry.
     fn table<'a>(&self, rows: impl IntoIterator<Item = &'a Row>) -> Value {
-        let Format { unwritten, respelled, .. } = self.to.format();
+        let format = self.to.format();
         let mut members = Vec::new();
-        for (key, spellings) in rows.into_iter().filter(|(key, _)| !unwritten.contains(key)) {
-            let respelled = respelled.iter().find(|(known, _)| known == key).map(|(_, spelling)| *spelling);
+        for (key, spellings) in rows.into_iter().filter(|(key, _)| !format.leaves_out(*key)) {
+            let respelled =
+                format.respelled.iter().find(|(known, _)| known == key).map(|(_, spelling)| *spelling);
             let mut name = respelled.or_else(|| spellings.first().copied()).unwrap_or_default();
             if (*key, self.to, self.definition.transport) == (Key::Url, Dialect::GeminiJson, Transport::Http)
             {

@@ -146,6 +146,7 @@ impl<'a> KnownMembers<'a> {
 const NOT_OF_A_PROGRAM: &[Key] = &[
     Key::Url,
     Key::BearerVar,
+    Key::Bearer,
     Key::Headers,
     Key::HeaderVars,
     Key::Oauth,
@@ -289,6 +290,13 @@ impl Reader {
         }
         if let Some(bearer) = given.get(Key::BearerVar) {
             self.header("Authorization".into(), of_variable("Bearer ", bearer.text()?)?)?;
+        }
+        if let Some(bearer) = given.get(Key::Bearer) {
+            let token = bearer.text()?;
+            self.header(
+                "Authorization".into(),
+                Text { text: format!("Bearer {}", token.text), at: token.at },
+            )?;
         }
         self.scopes(given.get(Key::Scopes))?;
         self.login(given.get(Key::Oauth))

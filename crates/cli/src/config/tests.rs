@@ -219,6 +219,28 @@ fn web(headers: &[(&str, &str)]) -> Destination {
 }
 
 #[test]
+fn the_members_of_mcporter_are_read() {
+    let text = r#"{"mcpServers": {
+        "var": {"baseUrl": "https://host/mcp", "bearerTokenEnv": "SET", "lifecycle": "keep-alive", "auth": "oauth"},
+        "token": {"server_url": "https://host/mcp", "bearer_token": "hunter2", "headers": {"A": "b"}},
+        "twice": {"url": "https://host/mcp", "bearerToken": "x", "headers": {"authorization": "y"}},
+        "program": {"command": "npx", "bearerToken": "x", "blockedTools": ["rm"], "logging": {"daemon": {}}}}}"#;
+    let configuration = read("mcporter.json", text).unwrap();
+    let variable = started(&configuration, "var");
+    assert_eq!(variable.destination, web(&[("Authorization", "Bearer set!")]));
+    assert_eq!(warnings(&configuration, "var"), [""; 0]);
+    let token = started(&configuration, "token");
+    assert_eq!(token.destination, web(&[("A", "b"), ("Authorization", "Bearer hunter2")]));
+    assert!(definition(&configuration, "twice").unwrap_err().contains("Authorization is given twice"));
+    let program = started(&configuration, "program");
+    assert_eq!(program.destination, self::program(&[], &[]));
+    let tools = definition(&configuration, "program").unwrap().tools;
+    assert!(!tools.allows("rm") && tools.allows("ls"));
+    let unused = warnings(&configuration, "program");
+    assert!(unused.len() == 1 && unused[0].contains("bearerToken"), "{unused:?}");
+}
+
+#[test]
 fn r85_entries_of_vs_code_with_their_inputs() {
     for text in [VSCODE.to_owned(), format!("{{\"mcp\": {VSCODE}}}")] {
         let configuration = read("mcp.json", &text).unwrap();

@@ -291,10 +291,15 @@ pub(crate) fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     if word.len() > MAX_COMPARED_BYTES {
         return None;
     }
+    // Otherwise a short word is like every long one that has its letters.
+    let is_comparable = |known: &str| {
+        let (short, long) = if known.len() < word.len() { (known, word) } else { (word, known) };
+        2 * short.len() >= long.len() || long.to_lowercase().starts_with(&short.to_lowercase())
+    };
     let alike = |known: &'a str| (strsim::jaro(&word.to_lowercase(), &known.to_lowercase()), known);
     known
         .into_iter()
-        .filter(|known| known.len() <= MAX_COMPARED_BYTES)
+        .filter(|known| known.len() <= MAX_COMPARED_BYTES && is_comparable(known))
         .map(alike)
         .filter(|(alike, _)| *alike > MIN_SIMILARITY)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))

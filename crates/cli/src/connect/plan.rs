@@ -280,9 +280,9 @@ fn typed(target: &Target, connect: &mut Connect) -> Result<Launch, Failure> {
             let kept = Some(name.into_owned());
             Launch { kept, ..Launch::new(command(program.clone(), args.clone()), shown) }
         }
-        Target::Demo => {
-            let program = command(own_program()?, vec!["serve".into(), "demo".into()]);
-            Launch::new(program, "mcpjoin serve demo".into())
+        Target::Demo(demo) => {
+            let shown = format!("mcpjoin {}", words_shown(&demo.arguments()));
+            Launch::new(command(own_program()?, demo.arguments()), shown)
         }
         // Our own bridge to an orchestrator, which is an MCP server on standard input and output.
         Target::Orchestrator(Quic(address)) => {
@@ -415,7 +415,7 @@ fn asking(target: &Target, shown: &str) -> String {
     const MAX_CHARS: usize = 70;
     let shown = match target {
         Target::Entry(named) if named.name != shown => format!("{} ({shown})", named.name),
-        Target::Demo => "demo:".into(),
+        Target::Demo(demo) => demo.word().into(),
         _ => shown.to_owned(),
     };
     visible::cut_chars(&shown, MAX_CHARS)

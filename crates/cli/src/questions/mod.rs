@@ -132,10 +132,8 @@ impl Asker {
         match &self.source {
             Source::Terminal(turn) => {
                 let _turn = turn.lock().await;
-                if self.ui.is_edited() {
-                    self.unasked(&params, "cancelled", "it is asked only while a call runs");
-                    return Ok(ElicitResult::cancel());
-                }
+                let _asked =
+                    self.ui.asked(|| format!("{} asks a question: press Enter to see it", self.server)).await;
                 keyboard::discard();
                 let mut user = User(&self.ui);
                 match params {

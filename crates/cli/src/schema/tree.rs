@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use mcpjoin::proto::Walk;
 
+use super::kind::Notation;
 use super::{MAX_DEPTH, MAX_STEPS, MAX_VALUE_CHARS, MAX_VALUES, Node, Schema, View, named};
 use crate::ui::NAME;
 use crate::visible;
@@ -36,6 +37,41 @@ impl Schema {
         let view = self.view(&self.root, &mut tree.walk);
         tree.inside(&view, indent, 0);
         tree.out
+    }
+}
+
+impl<'a> Notation<'a> for Tree<'a> {
+    const OR: &'static str = " or ";
+    const DEPTH: usize = MAX_DEPTH + 1;
+
+    fn schema(&self) -> &'a Schema {
+        self.schema
+    }
+
+    fn walk(&mut self) -> &mut Walk {
+        &mut self.walk
+    }
+
+    /// They are among the rules behind the kind.
+    fn values(&self, _: &View<'a>) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn of_type(&mut self, name: &str, view: &View<'a>, depth: usize) -> String {
+        if name == "array" { self.array(view, depth) } else { named(name) }
+    }
+
+    fn untyped(&self, view: &View<'a>) -> Vec<String> {
+        let kind_of = |node: &Node| match node {
+            Node::Leaf(raw) => format!("{:?}", raw.kind()).to_lowercase(),
+            _ => "value".into(),
+        };
+        let mut kinds: Vec<String> = view.values().into_iter().map(kind_of).collect();
+        if kinds.is_empty() && !view.is_nullable() {
+            let lost = view.lost.as_deref().map(|lost| format!("as {} says", named(lost)));
+            kinds.push(lost.unwrap_or_else(|| "any value".into()));
+        }
+        kinds
     }
 }
 
@@ -152,40 +188,6 @@ impl<'a> Tree<'a> {
                 self.inside(&view, indent + 2, depth + 1);
             }
         }
-    }
-
-    /// The type in words.
-    fn kind(&mut self, view: &View<'a>, depth: usize) -> String {
-        let mut kinds: Vec<String> = Vec::new();
-        if depth <= MAX_DEPTH {
-            for node in view.alternatives.iter().take(MAX_VALUES) {
-                let view = self.schema.view(node, &mut self.walk);
-                kinds.push(self.kind(&view, depth + 1));
-            }
-        }
-        if kinds.is_empty() {
-            for name in view.types().iter().take(MAX_VALUES) {
-                kinds.push(match name.as_str() {
-                    "array" => self.array(view, depth),
-                    name => named(name),
-                });
-            }
-        }
-        if kinds.is_empty() && !view.values().is_empty() {
-            let kinds_of = |node: &Node| match node {
-                Node::Leaf(raw) => format!("{:?}", raw.kind()).to_lowercase(),
-                _ => "value".into(),
-            };
-            kinds.extend(view.values().into_iter().map(kinds_of));
-        }
-        if kinds.is_empty() && !view.is_nullable() {
-            let lost = view.lost.as_deref().map(|lost| format!("as {} says", named(lost)));
-            kinds.push(lost.unwrap_or_else(|| "any value".into()));
-        }
-        kinds.extend(view.is_nullable().then(|| "null".into()));
-        let mut seen = std::collections::HashSet::new();
-        kinds.retain(|kind| seen.insert(kind.clone()));
-        kinds.join(" or ")
     }
 
     /// An array with the type of its items.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use crate::demo::Demo;
 use crate::failure::Failure;
 
 use super::{
@@ -105,8 +106,10 @@ fn r63_every_target_that_is_built() {
         ("build/server", child("build/server")),
         ("server http://a", child("server http://a")),
         ("file#name word", child("file#name word")),
-        ("demo:", Target::Demo),
-        ("DEMO:", Target::Demo),
+        ("demo:", Target::Demo(Demo::Introduction)),
+        ("DEMO:", Target::Demo(Demo::Introduction)),
+        ("demo:full", Target::Demo(Demo::Full)),
+        ("Demo:Full", Target::Demo(Demo::Full)),
         ("quic://localhost:80", Target::Quic(Quic("localhost:80".into()))),
         ("QUIC://[::1]:80", Target::Quic(Quic("[::1]:80".into()))),
         ("-- quic://h:1", child("quic://h:1")),
@@ -174,7 +177,7 @@ fn a_server_on_the_web_has_a_url_without_a_user() {
 
 #[test]
 fn a_scheme_that_nobody_speaks_is_refused() {
-    for word in ["ftp://x", "stdio://x", "demo:x", "demo://x"] {
+    for word in ["ftp://x", "stdio://x", "demo:x", "demo://x", "demo:full:", "demo:full/"] {
         refused(list(word), word);
     }
 }
@@ -209,7 +212,10 @@ fn rule_2_all_words_before_the_dashes_are_operands() {
 #[test]
 fn rule_3_the_first_word_must_be_a_target() {
     let invocation = call("demo: echo message=hi").unwrap();
-    assert_eq!((invocation.target, invocation.operands), (Target::Demo, words("echo message=hi")));
+    assert_eq!(
+        (invocation.target, invocation.operands),
+        (Target::Demo(Demo::Introduction), words("echo message=hi"))
+    );
     let invocation = call("./server echo").unwrap();
     assert_eq!((invocation.target, invocation.operands), (child("./server"), words("echo")));
     // A word of no other form can only be an entry. If there is none, the message suggests the right command line.

@@ -335,7 +335,7 @@ fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
     let folder = Folder::new("bridge-entries");
     let file = |name: &str, entry: &str| {
         let server = serde_json::json!({
-            "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"], "disabledTools": ["add"],
+            "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo", "--full"], "disabledTools": ["add"],
         });
         let path = folder.file(name, serde_json::json!({ "mcpServers": { entry: server } }).to_string());
         path.to_str().unwrap().to_owned()

@@ -100,7 +100,7 @@ fn servers(entries: &str) -> String {
 
 /// An entry that starts the demo server, with more members.
 fn demo(name: &str, more: &str) -> String {
-    format!(r#""{name}": {{"command": "{BINARY}", "args": ["serve", "demo"]{more}}}"#)
+    format!(r#""{name}": {{"command": "{BINARY}", "args": ["serve", "demo", "--full"]{more}}}"#)
 }
 
 /// An entry that runs a shell command.
@@ -112,7 +112,7 @@ fn shell(name: &str, script: &str, more: &str) -> String {
 fn toml(name: &str, more: &str) -> String {
     format!(
         "[[servers]]\nname = \"{name}\"\n\
-         transport = {{ type = \"stdio\", command = \"{BINARY}\", args = [\"serve\", \"demo\"] }}\n{more}\n"
+         transport = {{ type = \"stdio\", command = \"{BINARY}\", args = [\"serve\", \"demo\", \"--full\"] }}\n{more}\n"
     )
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 
 use super::config::Folder;
 use super::support::start;
+use super::terminal::typed;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
@@ -55,6 +56,29 @@ fn watching_repeats_the_lines_until_a_signal() {
     }
     running.signal("INT");
     running.finish().exits(130);
+}
+
+#[test]
+fn watching_redraws_a_terminal_from_its_top() {
+    /// To the first place, and everything behind it away.
+    const CLEARED: &str = "\u{1b}[H\u{1b}[2J";
+    let folder = configured("every-redraw");
+    // The second round is waited for, and then ended.
+    let steps = r#"[["again in", ""], ["again in", "^C"]]"#;
+    let mut command = typed("steps", steps, &["list", "--watch=10ms"]);
+    folder.place(&mut command);
+    command.env("NO_COLOR", "1");
+    let told = start(command).finish().exits(0).json();
+    assert_eq!((&told["exit"], &told["restored"]), (&130.into(), &true.into()), "{told}");
+    let shown = told["shown"].as_str().unwrap();
+    let mut rounds = shown.split(CLEARED);
+    assert!(rounds.next().is_some_and(|before| !before.contains("again in")), "{shown:?}");
+    let rounds: Vec<&str> = rounds.filter(|round| round.contains("again in 10 ms; Ctrl-C ends")).collect();
+    assert!(rounds.len() >= 2, "{shown:?}");
+    for round in rounds {
+        let names: Vec<&str> = round.lines().take(4).filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(names, ["one", "dead", "two", "again"], "{shown:?}");
+    }
 }
 
 #[test]

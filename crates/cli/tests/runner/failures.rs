@@ -162,6 +162,17 @@ fn a_silent_server_is_given_up() {
 fn an_answer_that_does_not_come_is_a_timeout() {
     let ran = call_legacy(&["--timeout", "200ms"], "cat >/dev/null").exits(4);
     ran.says(&["(E_TIMEOUT)", "tools/call", "200 ms", "--timeout"]);
+    // A list that does not come is no reason to give up the call.
+    let script = legacy("cat >/dev/null");
+    let call = |words: &[&str]| {
+        run([&["call", "--era", "legacy", "--timeout", "200ms"], words, &["--", "sh", "-c", &script]]
+            .concat())
+    };
+    let force = "--force sends the call without the list of tools";
+    call(&["x"]).exits(4).says(&["(E_TIMEOUT)", "tools/list", force]);
+    // Its words would need the schema all the same.
+    let ran = call(&["x", "a=1"]).exits(4).says(&["(E_TIMEOUT)", "tools/list"]);
+    assert!(!ran.stderr.contains(force), "{}", ran.stderr);
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn shown(json: &Value) -> BTreeMap<String, Value> {
 #[test]
 fn f30_every_fault_of_an_entry_is_told_with_its_place_and_hides_no_other() {
     let folder = Folder::new("faulty-entries");
-    let good = format!(r#""command": "{BINARY}", "args": ["serve", "demo"]"#);
+    let good = format!(r#""command": "{BINARY}", "args": ["serve", "demo", "--full"]"#);
     let mut lines: Vec<String> =
         REFUSED.iter().enumerate().map(|(place, (entry, _))| format!(r#""r{place:02}": {entry}"#)).collect();
     lines.extend(
@@ -258,7 +258,7 @@ const FILES: &[(&str, &[u8], &str)] = &[
 #[test]
 fn f30_i172_a_file_that_cannot_be_used_is_told_and_the_others_are_used() {
     let folder = Folder::new("faulty-files");
-    let good = format!(r#"{{"command": "{BINARY}", "args": ["serve", "demo"]}}"#);
+    let good = format!(r#"{{"command": "{BINARY}", "args": ["serve", "demo", "--full"]}}"#);
     folder.file(".mcp.json", format!("\u{feff}{{\"mcpServers\": {{\"good\": {good}}}}}"));
     folder
         .file("../.gemini/settings.json", format!("{{\"theme\": 1, \"mcpServers\": {{\"also\": {good}}}}}"));

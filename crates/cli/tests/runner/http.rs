@@ -33,6 +33,7 @@ fn a_server_that_asks_for_a_token_lets_nobody_in_without_one() {
     let mut running = start(command([
         "serve",
         "demo",
+        "--full",
         "--listen",
         "http://127.0.0.1:0/mcp",
         "--auth-issuer",

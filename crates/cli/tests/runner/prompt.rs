@@ -16,7 +16,7 @@ fn a_prompt_is_filled_in_from_everywhere() {
             "prompt",
             "--era",
             era,
-            "demo:",
+            "demo:full",
             "test_prompt_with_arguments",
             "arg1=hello",
             "arg2=two words",
@@ -24,17 +24,18 @@ fn a_prompt_is_filled_in_from_everywhere() {
         .exits(0);
         assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), (FILLED_IN, ""));
     }
-    let simple = line("prompt demo: test_simple_prompt").exits(0);
+    let simple = line("prompt demo:full test_simple_prompt").exits(0);
     assert_eq!(simple.stdout, "user:\nThis is a simple prompt for testing.\n");
     let object = r#"{"arg1":"x","arg2":"two words"}"#;
-    let ran = run(["prompt", "--args", object, "demo:", "test_prompt_with_arguments", r#"arg1:="hello""#]);
+    let ran =
+        run(["prompt", "--args", object, "demo:full", "test_prompt_with_arguments", r#"arg1:="hello""#]);
     assert_eq!(ran.exits(0).stdout, FILLED_IN);
-    let mut command = command(["prompt", "demo:", "test_prompt_with_arguments", "arg1=hello", "-"]);
+    let mut command = command(["prompt", "demo:full", "test_prompt_with_arguments", "arg1=hello", "-"]);
     command.stdin(Stdio::piped());
     let mut running = start(command);
     running.child.stdin.take().unwrap().write_all(object.as_bytes()).unwrap();
     assert_eq!(running.finish().exits(0).stdout, FILLED_IN);
-    let json = line("prompt --json demo: test_simple_prompt").exits(0).json();
+    let json = line("prompt --json demo:full test_simple_prompt").exits(0).json();
     assert_eq!(json["messages"][0]["role"], "user");
 }
 

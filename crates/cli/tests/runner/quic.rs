@@ -20,7 +20,7 @@ struct Demo {
 
 impl Demo {
     fn with(options: &[&str]) -> (Self, String) {
-        let mut running = start(command(["serve", "demo"].iter().chain(options)));
+        let mut running = start(command(["serve", "demo", "--full"].iter().chain(options)));
         let stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
         let mut demo = Self { running: Some(running), stderr };
         let said = demo.says();
@@ -262,7 +262,7 @@ fn an_orchestrator_is_asked_like_any_other_server() {
     let home = scratch("quic-orchestra");
     let certs = home.join(".orchestra/certs");
     let certs = certs.to_str().unwrap();
-    let listen = ["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", certs, "demo:"];
+    let listen = ["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", certs, "demo:full"];
     let mut running = start(command(listen));
     let mut said = String::new();
     let mut stderr = BufReader::new(running.child.stderr.take().unwrap());

@@ -13,7 +13,7 @@ pub(crate) struct Demo(Option<Running>);
 impl Demo {
     /// Starts the server on this address, and waits until it prints its listening address.
     pub(crate) fn on(address: &str) -> (Self, String) {
-        let mut running = start(command(["serve", "demo", "--listen", address]));
+        let mut running = start(command(["serve", "demo", "--full", "--listen", address]));
         let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
         let demo = Self(Some(running));
         let mut said = String::new();
@@ -68,6 +68,7 @@ fn a_server_over_http_listens_beside_one_on_a_port() {
     let mut running = start(command([
         "serve",
         "demo",
+        "--full",
         "--listen",
         "tcp://127.0.0.1:0",
         "--listen",

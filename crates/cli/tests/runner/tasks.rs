@@ -39,19 +39,19 @@ fn left(options: &str, url: &str) -> (String, String) {
 
 #[test]
 fn a_call_that_becomes_a_task_gives_its_result() {
-    let ran = line("call demo: slow_compute seconds=1").exits(0);
+    let ran = line("call demo:full slow_compute seconds=1").exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("The result is there, after 1 s\n", ""));
-    line("call -v demo: slow_compute seconds=0").exits(0).says(&["working\n", "completed\n"]);
+    line("call -v demo:full slow_compute seconds=0").exits(0).says(&["working\n", "completed\n"]);
 }
 
 #[test]
 fn a_tool_that_only_runs_as_a_task_ends_as_it_does() {
     for era in ["modern", "legacy"] {
-        let ran = line(&format!("call --era {era} demo: failing_job")).exits(5);
+        let ran = line(&format!("call --era {era} demo:full failing_job")).exits(5);
         assert_eq!(ran.stdout, "This job fails, as it always does\n");
         ran.says(&["tool `failing_job` returned an error"]);
     }
-    let ran = line("call demo: protocol_error_job").exits(5);
+    let ran = line("call demo:full protocol_error_job").exits(5);
     ran.says(&["(E_SERVER_ERROR)", "-32603", "This job has broken down"]);
 }
 
@@ -113,10 +113,10 @@ fn what_is_answered_at_once_is_no_task() {
 
 #[test]
 fn a_task_of_a_child_would_end_with_it_and_is_not_begun() {
-    let ran = line("call --detach demo: slow_compute seconds=60").exits(2);
+    let ran = line("call --detach demo:full slow_compute seconds=60").exits(2);
     assert_eq!(ran.stdout, "");
     ran.says(&["(E_USAGE)", "would end with this command", "mcpjoin bridge --listen", "mcpjoin shell"]);
-    line("call --task 1 demo:").exits(5).says(&["(E_UNKNOWN_TASK)", "unknown task", "try "]);
+    line("call --task 1 demo:full").exits(5).says(&["(E_UNKNOWN_TASK)", "unknown task", "try "]);
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn a_word_too_many_is_left_out_of_the_right_line() {
         ("list demo: extra", "try      mcpjoin list demo:\n"),
         ("ping demo: extra", "try      mcpjoin ping demo:\n"),
         ("ping demo: extra -n 3", "try      mcpjoin ping demo:\n"),
-        ("call demo:/echo message=hi", "try      mcpjoin call demo: ...\n"),
+        ("call demo:/echo message=hi", "try      mcpjoin call demo: ..., or demo:full\n"),
     ] {
         line(words).exits(2).says(&[right]);
     }
@@ -197,7 +197,7 @@ fn words_that_clap_refuses_have_their_id() {
 
 #[test]
 fn with_json_a_tool_that_has_failed_says_so_on_standard_output_alone() {
-    let ran = line("call --json demo: test_error_handling").exits(5);
+    let ran = line("call --json demo:full test_error_handling").exits(5);
     assert_eq!((&ran.json()["isError"], ran.stderr.as_str()), (&json!(true), ""));
 }
 

@@ -93,7 +93,7 @@ fn the_demo_bears_it() {
 
 #[test]
 fn the_demo_bears_it_over_http() {
-    let mut running = start(command(["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"]));
+    let mut running = start(command(["serve", "demo", "--full", "--listen", "http://127.0.0.1:0/mcp"]));
     let mut said = String::new();
     BufReader::with_capacity(1, running.child.stderr.take().unwrap()).read_line(&mut said).unwrap();
     let url = said.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}"));

@@ -34,7 +34,7 @@ impl Drop for Configuration {
 
 /// An entry for the demonstration server behind a `sed` program.
 fn demo(fault: &str) -> Value {
-    json!({ "command": "sh", "args": ["-c", format!("'{BINARY}' serve demo | sed -u '{fault}'")] })
+    json!({ "command": "sh", "args": ["-c", format!("'{BINARY}' serve demo --full | sed -u '{fault}'")] })
 }
 
 /// The outcome of each server.
@@ -146,7 +146,7 @@ fn four_servers_are_looked_at_at_once_and_no_more() {
     let log = scratch("validate-at-once");
     let entry = json!({
         "command": "sh",
-        "args": ["-c", format!("echo + >> '{0}'; '{BINARY}' serve demo; echo - >> '{0}'", log.display())],
+        "args": ["-c", format!("echo + >> '{0}'; '{BINARY}' serve demo --full; echo - >> '{0}'", log.display())],
     });
     let entries: serde_json::Map<_, _> = (0..6).map(|number| (format!("s{number}"), entry.clone())).collect();
     let file = Configuration::new("validate-six", &Value::Object(entries));

@@ -69,7 +69,7 @@ fn typed(ui: &Ui, args: &Add) -> Result<Typed, Failure> {
     };
     let server = match invocation.target {
         Target::Command { program, args } => command(program, args)?,
-        Target::Demo => command("mcpjoin".into(), vec!["serve".into(), "demo".into()])?,
+        Target::Demo(demo) => command("mcpjoin".into(), demo.arguments())?,
         Target::Entry(named) => command(named.name.into(), Vec::new())?,
         Target::Http(address) => TypedServer::Url(address.url),
         Target::Socket(address) => TypedServer::Url(address.to_string()),
