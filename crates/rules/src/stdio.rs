@@ -98,7 +98,7 @@ rules! {
         "A server whose standard input is closed exits with the status 0.",
         else "it did not exit by itself, or its status is unknown",
         |view| view.ended_in_order().filter(|ended| !ended.forced).and_then(|ended| ended.exit).map(|exit| {
-            (exit != ProcessExit::Code(0)).then(|| Finding::new(format_args!("it exited with {exit}"), None, None))
+            (exit != ProcessExit::Code(0)).then(|| Finding::new(format_args!("it ended with {exit}"), None, None))
         });
 }
 

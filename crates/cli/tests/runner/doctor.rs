@@ -29,7 +29,7 @@ fn r72_a_healthy_server_is_told_in_a_line_for_each_phase() {
 fn both_eras_of_a_server_are_examined() {
     let ran = line("doctor -v --era legacy demo:").exits(0);
     assert!(ran.stdout.contains("protocol 2025-11-25\n"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("not run: the legacy era was asked for"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("not run: the older protocol was requested (--era legacy)"), "{}", ran.stdout);
 }
 
 #[test]
@@ -38,8 +38,8 @@ fn f22_a_fault_is_told_in_full_and_in_the_exit_code() {
     let ran = run(["doctor", "sh", "-c", script]).exits(1);
     // The fault comes first, then what to do, then the evidence and the phases.
     let parts = [
-        "fault: the server ended: exit code 7, before it could be talked to (died)\n",
-        "  means    it exited with an error; its standard error says why\n",
+        "fault: the server ended: exit code 7, before the session was open (died)\n",
+        "  means    it exited with an error; see stderr\n",
         "  try      fix the error shown in stderr\n",
         "  ended    exit code 7\n",
         "  stderr   no \\u{1b}[31mkey\n",

@@ -135,7 +135,7 @@ fn r72_without_a_target_every_server_of_the_configuration_is_examined() {
         "demo               - not run: another entry of that name comes first",
         ".codex/config.toml:1:",
         "unset: .mcp.json:4:45: the variable MCPJOIN_NOT_SET is not set (entry-variable-missing)",
-        "fault 3 of 3: dies: the server ended: exit code 3, before it could be talked to (died)",
+        "fault 3 of 3: dies: the server ended: exit code 3, before the session was open (died)",
         "  stderr   no key ***",
         "\ndies  ",
     ] {
@@ -266,9 +266,9 @@ fn the_login_shell_is_run_unless_that_is_forbidden() {
     let (ran, _) = run(&["--environment", "--json", "--no-shell"]);
     let document = ran.json();
     let paths = document["paths"].as_array().unwrap();
-    assert_eq!(paths[1]["details"]["unknown"][0], "no shell was run, as asked");
+    assert_eq!(paths[1]["details"]["unknown"][0], "no shell was run (--no-shell)");
     assert!(document["checks"].as_array().unwrap().iter().any(|check| {
-        check["check"] == "path-here" && check["why"] == "PATH of your login shell is not known"
+        check["check"] == "path-here" && check["why"] == "the PATH of your login shell is unknown"
     }));
     let (ran, _) = run(&["--environment", "-v"]);
     let command = format!("{} -ilc 'command printf \"%s=%s=%s\" MARKER \"$PATH\" MARKER'", shell.display());

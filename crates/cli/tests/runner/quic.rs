@@ -234,7 +234,7 @@ fn the_doctor_says_part_by_part_what_is_wrong_with_a_server_over_quic() {
     for said in [
         "resolve",
         "connect",
-        "known by its key",
+        "verified by its key",
         "probe",
         "mcpjoin-demo",
         "list",

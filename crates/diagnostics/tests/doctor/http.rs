@@ -439,7 +439,7 @@ fn clocks_that_differ_are_found() {
             assert!(finding.seen.contains(ahead), "{finding:#?}");
         }
         let report = Canned::new(good).await.examined().await;
-        let untold = Outcome::NotRun("the server does not say what time it is");
+        let untold = Outcome::NotRun("the response has no Date");
         assert!(report.checks.contains(&(Check::Clock, untold)), "{report:#?}");
     });
 }
