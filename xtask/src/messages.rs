@@ -2,9 +2,9 @@
 //! can be read in one go.
 //!
 //! A message is a string literal of the sources that contains a letter and a space outside `{...}`. Not listed: tests,
-//! attributes except `#[error(...)]`, and the texts of panics, which state invariants. The list still contains some texts
-//! for machines (headers, SQL-like patterns): a few lines too many are better than a missing message. The help comes from
-//! the reference that the tests keep.
+//! attributes except `#[error(...)]`, and the texts of panics, which state invariants. The list also contains some texts for
+//! programs (HTTP headers, patterns of error messages), because a rule that removes them could hide a message. The help comes
+//! from the reference file of the tests.
 
 use std::iter::Peekable;
 use std::path::Path;

@@ -47,7 +47,7 @@ impl<'a> Tree<'a> {
         }
         self.lines_left -= 1;
         if self.lines_left == 0 {
-            let _ = writeln!(self.out, "{:indent$}… and more, which --json shows", "");
+            let _ = writeln!(self.out, "{:indent$}… and more (see --json)", "");
             return false;
         }
         let _ = writeln!(self.out, "{:indent$}{text}", "");
@@ -62,7 +62,7 @@ impl<'a> Tree<'a> {
         words.extend(facts(&view));
         words.extend(self.facts_of_items(&view));
         let again = view.parts.iter().any(|part| self.open.contains(&part.address()));
-        words.extend((again && has_inside(&view)).then(|| "the same as around it".into()));
+        words.extend((again && has_inside(&view)).then(|| "the same as the object around it".into()));
         if !self.line(indent, &format!("{NAME}{name}{NAME:#}  {}", words.join(", "))) {
             return;
         }
@@ -87,7 +87,7 @@ impl<'a> Tree<'a> {
             return;
         }
         if depth > MAX_DEPTH {
-            self.line(indent, "… and more, which --json shows");
+            self.line(indent, "… and more (see --json)");
             return;
         }
         let opened = self.open.len();
@@ -120,7 +120,7 @@ impl<'a> Tree<'a> {
             self.line(indent, &format!("one of these is required: {}", names.join(", ")));
         }
         if view.has(&["if", "not", "dependentRequired", "dependentSchemas", "dependencies"]) {
-            self.line(indent, "(the schema has further conditions, which --json shows)");
+            self.line(indent, "(the schema has further conditions: see --json)");
         }
         self.open.truncate(opened);
     }
@@ -179,7 +179,7 @@ impl<'a> Tree<'a> {
             kinds.extend(view.values().into_iter().map(kinds_of));
         }
         if kinds.is_empty() && !view.is_nullable() {
-            let lost = view.lost.as_deref().map(|lost| format!("as {} says", named(lost)));
+            let lost = view.lost.as_deref().map(|lost| format!("the same as {}", named(lost)));
             kinds.push(lost.unwrap_or_else(|| "any value".into()));
         }
         kinds.extend(view.is_nullable().then(|| "null".into()));
@@ -253,7 +253,7 @@ fn facts(view: &View<'_>) -> Vec<String> {
     facts.extend(bounds(view, "minItems", "maxItems", "item"));
     facts.extend(bounds(view, "minProperties", "maxProperties", "member"));
     if view.get("uniqueItems").is_some_and(|unique| unique.is("true")) {
-        facts.push("no item twice".into());
+        facts.push("no duplicate items".into());
     }
     if let Some(default) = view.get("default") {
         facts.push(format!("default {}", default.shown()));

@@ -380,7 +380,7 @@ fn a_response_with_another_id_is_found() {
         let server = Shell { probe, initialize, ..HEALTHY };
         let report = run(Doctor::new(server.command(), with_timeout(Duration::from_secs(2))).examine());
         let finding = only(&report, "other-id", Check::Opening, Phase::Initialize);
-        assert!(finding.seen.contains(&format!("the id {given}, which nobody asked")), "{finding:?}");
+        assert!(finding.seen.contains(&format!("the unknown id {given}")), "{finding:?}");
     }
     // The same after the opening.
     let mut limits = Limits::default();
@@ -390,7 +390,7 @@ fn a_response_with_another_id_is_found() {
     let report = run(doctor.examine());
     let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["list-unanswered", "violations"], "{report:#?}");
-    assert!(report.findings[0].seen.contains("with the id 7000, which nobody asked"), "{report:#?}");
+    assert!(report.findings[0].seen.contains("with the unknown id 7000"), "{report:#?}");
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn messages_in_a_wrong_encoding_are_no_noise() {
         let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
         assert_eq!(ids, ["list-unanswered", id], "{report:#?}");
         // An unreadable response ends the wait: the timeout of a request, a minute, is longer than this test may take.
-        assert!(report.findings[0].seen.contains("what came for it is no message"), "{report:#?}");
+        assert!(report.findings[0].seen.contains("the response is not a message"), "{report:#?}");
     }
     // An indented log is noise.
     let log = Shell { first: r#"printf '{\n  "level": "info"\n}\n'"#, ..HEALTHY };

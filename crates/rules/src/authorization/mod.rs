@@ -119,7 +119,7 @@ rules! {
             })
         };
     "challenge-scope-consistent", [SINCE_FOURTH Should SCOPES],
-        "Repeating a request without a token brings a challenge with the same scopes.",
+        "A repeated request without a token gets a challenge with the same scopes.",
         else NO_CHALLENGE,
         |view| refused(view).filter(|exchange| is_challenged(exchange)).into_iter().flat_map(|first| {
             answered(view, Probe::NoTokenAgain).filter(|exchange| is_challenged(exchange)).map(|again| {

@@ -103,7 +103,7 @@ rules! {
             (is_asked_later || opened_later(view)).then(|| Some(problem()))
         });
     "client-falls-back-on-any-error", [MODERN Must "basic/transports/stdio#backward-compatibility"],
-        "A client treats every error for server/discover without a code of 2026-07-28 as an older server.",
+        "After an error for server/discover that is not specific to 2026-07-28, a client falls back to initialize.",
         else "server/discover did not return such an error, or the client disconnected",
         |view| view.calls(&Method::Discover).filter_map(|request| {
             let response = request.response?;

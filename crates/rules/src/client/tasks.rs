@@ -134,7 +134,7 @@ rules! {
             (quiet >= wanted).then(|| Some(last.finding(problem())))
         });
     "client-fetches-when-input-required", [LAST_LEGACY Should "basic/utilities/tasks#input-required-status"],
-        "A client that learns that a task needs input requests its result, which brings the input requests.",
+        "A client that learns that a task needs input requests its result, which delivers the input requests.",
         else "no task needed input, or the client did not poll",
         |view| followed(view).into_iter().filter_map(|task| {
             let needs_input = |poll: &&&ClientRequest<'_>| {

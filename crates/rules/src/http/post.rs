@@ -103,7 +103,7 @@ rules! {
             Outcome::of(findings, nothing)
         };
     "task-get-not-streamed", [LAST_LEGACY Should "basic/utilities/tasks#input-required-status"],
-        "A server without streams responds to tasks/get without one: the requestor polls.",
+        "A server without streams responds to tasks/get without one: the client polls.",
         else "the server declares no tasks",
         |view| {
             let answered = || view.exchanges.values().filter(|exchange| {

@@ -169,7 +169,7 @@ fn no_response(kind: TransportErrorKind, error: &str) -> Kind<Check> {
     match kind {
         _ if proxied && has("proxy authorization required") => PROXY_AUTHORIZATION,
         _ if proxied && has("unsupported scheme socks") => PROXY_SCHEME,
-        _ if proxied && (has("unsuccessful") || has("made no connection")) => PROXY_REFUSED,
+        _ if proxied && (has("unsuccessful") || has("could not connect")) => PROXY_REFUSED,
         TransportErrorKind::Unauthorized => NO_CREDENTIALS,
         // The errors of credentials begin so.
         _ if has("not sent, no authorization: ") => AUTHORIZATION_UNREACHED,

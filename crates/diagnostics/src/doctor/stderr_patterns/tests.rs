@@ -231,7 +231,12 @@ const CAPTURED: &[(&str, &str, &str, &str)] = &[
         "permissions",
     ),
     ("PermissionError: [Errno 13] Permission denied: '/etc/x'", "not-permitted", "/etc/x", "permissions"),
-    ("Error: ENOENT: no such file or directory, open '/root/x/y'", "file-missing", "/root/x/y", "absolute path"),
+    (
+        "Error: ENOENT: no such file or directory, open '/root/x/y'",
+        "file-missing",
+        "/root/x/y",
+        "absolute path",
+    ),
     (
         "FileNotFoundError: [Errno 2] No such file or directory: '/root/x'",
         "file-missing",

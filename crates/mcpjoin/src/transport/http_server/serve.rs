@@ -158,7 +158,7 @@ impl HttpListener {
                             tasks.spawn(connection(stream, peer, service.clone(), ending.clone()));
                         }
                         Err(error) => {
-                            tracing::debug!(target: "mcpjoin", %error, "nobody could be accepted");
+                            tracing::debug!(target: "mcpjoin", %error, "connections cannot be accepted");
                             tokio::select! {
                                 () = &mut end => break,
                                 () = sleep(ACCEPT_RETRY_DELAY) => {}

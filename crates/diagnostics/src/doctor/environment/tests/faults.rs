@@ -89,7 +89,11 @@ async fn faults_of_path_and_of_version_managers_are_distinguished() {
         finding.seen,
         format!("node and npx are found by your login shell ({BIN}/node, through nvm), but not from here")
     );
-    assert!(finding.advice.starts_with(&format!("write the absolute path, {BIN}/node, ")), "{}", finding.advice);
+    assert!(
+        finding.advice.starts_with(&format!("write the absolute path, {BIN}/node, ")),
+        "{}",
+        finding.advice
+    );
 
     // This process runs in a terminal, and a client from the menu does not find node.
     let here = folder.world().with_variable("PATH", format!("{BIN}:/usr/bin:/bin"));
@@ -108,7 +112,8 @@ async fn faults_of_path_and_of_version_managers_are_distinguished() {
     folder.program("bin/bash", "echo 'no such theme' >&2; exit 3");
     let report = examine(folder.world().with_variable("PATH", format!("{BIN}:/usr/bin:/bin"))).await;
     found(&report, &[]);
-    let note = "the PATH of a desktop session is unknown: /bin/bash -lc ended with exit code 3: no such theme";
+    let note =
+        "the PATH of a desktop session is unknown: /bin/bash -lc ended with exit code 3: no such theme";
     assert!(report.notes.iter().any(|known| known == note), "{:?}", report.notes);
     let not_run = Outcome::NotRun("the PATH of your login shell is unknown");
     assert!(report.checks.contains(&(EnvironmentCheck::PathHere, not_run)), "{:?}", report.checks);
@@ -116,7 +121,7 @@ async fn faults_of_path_and_of_version_managers_are_distinguished() {
     let report = examine(folder.world()).await;
     found(&report, &["manager-not-loaded"]);
     assert!(
-        report.findings[0].seen.ends_with("and PATH here does not contain it"),
+        report.findings[0].seen.ends_with("but PATH here does not contain it"),
         "{}",
         report.findings[0].seen
     );

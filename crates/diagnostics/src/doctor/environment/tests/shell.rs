@@ -89,10 +89,7 @@ async fn a_shell_without_a_value_is_an_error() {
         (None, "SHELL is not set"),
         (Some(""), "SHELL is not set"),
         (Some("bash"), "SHELL is bash, which is not an absolute path"),
-        (
-            Some("/usr/bin/xonsh"),
-            "SHELL is /usr/bin/xonsh, which mcpjoin does not support",
-        ),
+        (Some("/usr/bin/xonsh"), "SHELL is /usr/bin/xonsh, which mcpjoin does not support"),
         (Some("/usr/bin/fish"), "/usr/bin/fish -ilc: cannot start"),
         (Some("/bin/zsh"), "is not executable"),
     ] {
