@@ -33,7 +33,7 @@ const MAX_ENTRIES: usize = 1000;
 /// The script for a shell.
 pub(crate) fn script(shell: Shell) -> io::Result<Vec<u8>> {
     let name = shell.to_string();
-    let unknown = || io::Error::other(format!("there is no script for {name}"));
+    let unknown = || io::Error::other(format!("there is no completion script for {name}"));
     let mut script = Vec::new();
     let shells = Shells::builtins();
     let writer = shells.completer(&name).ok_or_else(unknown)?;
@@ -224,7 +224,7 @@ fn topics(typed: &[OsString], verb: &OsStr) -> Vec<(String, String)> {
     let mut topics: Vec<(String, String)> =
         command.get_subcommands().map(|command| (command.get_name().to_owned(), about(command))).collect();
     if typed.is_empty() && verb == "help" {
-        topics.push(("targets".into(), "how a server is named".into()));
+        topics.push(("targets".into(), "how to name a server".into()));
     }
     topics
 }

@@ -132,22 +132,22 @@ pub(crate) struct Known<'a> {
 /// The rows of `mcpjoin help targets`.
 pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("npx -y PACKAGE", "a command and its arguments, run as a child process"),
-    ("'npx -y PACKAGE'", "the same in one quoted word, for verbs with more operands; no shell runs it"),
-    ("./server, /path/server", "a program; a path that does not exist is an error and never a download"),
-    ("NAME", "one bare word: an entry of a configuration file, or else a program on PATH"),
-    ("NAME/TOOL", "an entry and one of its tools, in place of TARGET TOOL"),
+    ("'npx -y PACKAGE'", "the same in one quoted word, for verbs with more operands; not run by a shell"),
+    ("./server, /path/server", "a program; if the path does not exist, nothing is downloaded"),
+    ("NAME", "one bare word: an entry of a configuration file, otherwise a program on PATH"),
+    ("NAME/TOOL", "an entry and one of its tools, instead of TARGET TOOL"),
     ("FILE#NAME", "an entry of this file: mcpServers in JSON, or [[servers]] in TOML"),
     ("FILE#NAME/TOOL", "the same and one of its tools; FILE ends in .json, .jsonc, .json5 or .toml"),
-    ("--server NAME", "an entry, whatever its name is: an option in place of TARGET"),
+    ("--server NAME", "an entry with any name: an option instead of TARGET"),
     (
         "http://..., https://...",
         "a server over HTTP, whatever revision it speaks; without a path, /mcp is tried after /",
     ),
-    ("host:port, host:port/path", "http:// of it"),
-    ("sse+http://...", "HTTP+SSE of 2024-11-05, without trying anything newer; sse+https:// too"),
-    ("quic://host:port", "a server that listens there over QUIC: whom to take for it, --pin or --ca says"),
-    ("tcp://host:port", "a server that listens there; nothing is encrypted"),
-    ("unix:/path", "a server that listens on this Unix socket"),
+    ("host:port, host:port/path", "the same as http://..."),
+    ("sse+http://...", "HTTP+SSE of 2024-11-05, without trying newer transports; also sse+https://"),
+    ("quic://host:port", "a server over QUIC, identified by --pin or --ca"),
+    ("tcp://host:port", "a server on a TCP port, without encryption"),
+    ("unix:/path", "a server on a Unix socket"),
     ("orchestra://host:port", "an orchestrator of Orchestra, with the certificates of ~/.orchestra/certs"),
     ("demo:", "a small server inside this program, started as a child process"),
     ("demo:full", "the same with a tool, a prompt or a resource for each feature of the protocol"),
@@ -413,14 +413,14 @@ fn with_arguments(verb: &str, first: OsString, operands: Vec<OsString>) -> Failu
 fn no_target(verb: &str, first: &OsStr, operands: &[OsString]) -> Failure {
     let (first, typed) = (shown(first), behind(operands));
     Failure::usage(
-        format!("no server is named: {first} is in its place, and an argument follows"),
+        format!("no server is named: {first} is in its place, followed by an argument"),
         format!("mcpjoin {verb} {first}{typed} -- COMMAND [ARG]..."),
     )
 }
 
 /// The failure of a package in the place of a program.
 fn package(word: &OsStr, line: String) -> Failure {
-    Failure::usage(format!("{} is a package of npm, and no program: npx runs it", shown(word)), line)
+    Failure::usage(format!("{} is an npm package, not a program: npx runs it", shown(word)), line)
 }
 
 /// Operands behind the verb of a line that is shown.
@@ -463,7 +463,7 @@ fn command_line(
         let masked = secret::masked(words.iter().map(AsRef::as_ref));
         let word = |word: &String| if is_of_a_shell(word) { word.clone() } else { shown(word.as_ref()) };
         let line = masked.iter().map(word).collect::<Vec<_>>().join(" ");
-        let problem = format!("{line} is for a shell, and no shell runs it");
+        let problem = format!("{line} needs a shell, and mcpjoin runs none");
         return Err(Failure::usage(problem, format!("mcpjoin {verb}{operands} -- sh -c {}", exact(&line))));
     }
     if words.is_empty() {
@@ -472,7 +472,7 @@ fn command_line(
     let program = words.remove(0);
     if let Some((name, _)) = program.to_string_lossy().split_once('=').filter(|(name, _)| !name.contains('/'))
     {
-        let problem = format!("{} is a variable, which a shell would set", shown(name.as_ref()));
+        let problem = format!("{} is a variable, which only a shell replaces", shown(name.as_ref()));
         let (name, command) = (shown(name.as_ref()), words_shown(&words));
         return Err(Failure::usage(
             problem,
@@ -502,7 +502,7 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
     let no_address = |hint: String| {
         // No secrets are known yet, so the word is masked by position.
         let word = words_shown(&[first.to_owned()]);
-        Failure::usage(format!("{word} is no address"), hint)
+        Failure::usage(format!("{word} is not an address"), hint)
     };
     match word {
         Word::Demo(demo) => Ok(Target::Demo(demo)),
@@ -526,9 +526,11 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
             // A resource in the place of the server.
             _ if verb == "read" => {
                 let line = format!("mcpjoin read TARGET {}", words_shown(&[first.to_owned()]));
-                Err(Failure::usage(format!("no server is reached by {scheme}:"), line))
+                Err(Failure::usage(format!("the scheme {scheme}: is not supported"), line))
             }
-            _ => Err(Failure::usage(format!("no server is reached by {scheme}:"), "mcpjoin help targets")),
+            _ => {
+                Err(Failure::usage(format!("the scheme {scheme}: is not supported"), "mcpjoin help targets"))
+            }
         },
     }
 }
@@ -545,7 +547,7 @@ fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
 /// The failure of words after a target that takes none.
 fn too_many(verb: &str, first: &OsStr) -> Failure {
     let first = words_shown(&[first.to_owned()]);
-    Failure::usage(format!("{verb} takes nothing after {first}"), format!("mcpjoin {verb} {first}"))
+    Failure::usage(format!("{verb} takes no words after {first}"), format!("mcpjoin {verb} {first}"))
 }
 
 fn named_twice(verb: &str, name: &str, word: &OsStr) -> Failure {
@@ -567,7 +569,7 @@ fn notes(program: &OsStr, args: &[OsString]) -> Vec<String> {
             })
         })
         .map(|ours| {
-            format!("{ours} is passed to {}: the options of mcpjoin stand before the command", shown(program))
+            format!("{ours} is passed to {}: options of mcpjoin belong before the command", shown(program))
         })
         .collect()
 }

@@ -312,9 +312,7 @@ impl Ui {
                 let _ = done.send(print(&ui));
             })
             .map_err(Unwritten::Failed)?;
-        outcome
-            .await
-            .unwrap_or_else(|_| Err(Unwritten::Failed(io::Error::other("the writing thread failed"))))
+        outcome.await.unwrap_or_else(|_| Err(Unwritten::Failed(io::Error::other("the output thread failed"))))
     }
 
     /// The width of the terminal for results, in columns; `None` where they do not go to one.

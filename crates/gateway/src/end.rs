@@ -31,15 +31,15 @@ pub enum Refusal {
     #[error("{0}")]
     Gone(#[source] Box<RestartError>),
     /// The limit of servers is reached ([`GatewayBuilder::upstreams`](super::GatewayBuilder::upstreams)).
-    #[error("there is no server left for one more client: {limit} may run at once")]
+    #[error("no server is free for another client: {limit} may run at once")]
     TooMany {
         /// The limit.
         limit: usize,
     },
     /// The limit of starts for one principal or address is reached.
     #[error(
-        "too many servers were started for this client: {limit} a second may be started for one principal or address, after {burst} \
-         at once; come again in {} s", retry_after.as_secs() + 1
+        "too many servers were started for this client: {limit} per second are allowed for one principal \
+         or address, after {burst} at once; try again in {} s", retry_after.as_secs() + 1
     )]
     TooManyStarts {
         /// Starts a second.

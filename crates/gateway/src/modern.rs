@@ -130,7 +130,12 @@ impl TargetRequests {
             return Ok(last.pool.clone());
         }
         let hello = request.params.as_ref().and_then(opening::modern_hello);
-        let hello = hello.ok_or_else(|| ErrorObject::invalid_params("the request does not say who asks"))?;
+        let hello = hello.ok_or_else(|| {
+            ErrorObject::invalid_params(
+                "the request does not identify its \
+            client",
+            )
+        })?;
         let account = by_origin.into_account();
         let pool = loop {
             let pool = self.pools.pool(hello.clone(), caller.clone(), account.clone()).await;

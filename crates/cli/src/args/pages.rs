@@ -262,7 +262,7 @@ mod tests {
                     page.lines().any(|line| {
                         let words = line.split([' ', ',', '=']);
                         let mut words = words.take_while(|word| word.is_empty() || word.starts_with('-'));
-                        words.any(|word| word.trim_end_matches('.').strip_prefix("--") == Some(option))
+                        words.any(|word| word.trim_end_matches(['.', '[']).strip_prefix("--") == Some(option))
                     })
                 };
                 let is_there = has(&page) || topics.iter().any(|page| has(page));

@@ -37,13 +37,14 @@ pub(crate) struct Output {
     /// Prints the result as one JSON document, and a failure as one JSON object on standard error
     #[arg(long)]
     pub(crate) json: bool,
-    /// Shows the server's standard error, its log messages, and retries. Twice (-vv): also what breaks the protocol
+    /// Shows the server's standard error and log messages, and retries; twice: also protocol violations that mcpjoin
+    /// detects
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// Shows only results, warnings and failures
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// When to use colours; `auto` looks at the terminal, at NO_COLOR and at TERM
+    /// When to use colours; `auto` depends on the terminal, NO_COLOR and TERM
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: When,
 }
@@ -59,19 +60,20 @@ pub(crate) enum When {
 // No doc comment: clap would add it to the help of a verb.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Authorization {
-    /// Over HTTP, every request needs an access token (a JSON Web Token) of this authorization server. URL is its issuer,
-    /// exactly as its metadata has it. Its keys are downloaded. Clients learn from the response where to get a token
-    /// (OAuth 2.1, RFC 9728). Tokens are not forwarded
+    /// Over HTTP, requires an access token (a JSON Web Token) of this authorization server, named exactly by its issuer.
+    /// The keys are fetched from it. Clients learn where to get a token (OAuth 2.1, RFC 9728). Tokens are not
+    /// forwarded
     #[arg(long, value_name = "URL", requires = "listen", help_heading = "Authorization")]
     pub(crate) auth_issuer: Option<String>,
     /// The URL by which clients know this server. Tokens must be issued for it, and requests for its host are answered
-    /// [default: where it listens]
+    /// [default: the URL of its address]
     #[arg(long, value_name = "URL", requires = "auth_issuer", help_heading = "Authorization")]
     pub(crate) auth_resource: Option<String>,
     /// A scope that every request needs. Repeatable
     #[arg(long, value_name = "SCOPE", requires = "auth_issuer", help_heading = "Authorization")]
     pub(crate) auth_scope: Vec<String>,
-    /// A file with certificates (PEM) that are trusted, too, when the keys of the authorization server are downloaded
+    /// Also trusts the authorities in this file when it fetches the keys of the authorization server. Certificates in
+    /// PEM
     #[arg(long, value_name = "FILE", requires = "auth_issuer", help_heading = "Authorization")]
     pub(crate) auth_ca: Option<PathBuf>,
 }

@@ -96,8 +96,7 @@ pub(super) fn client_failure(cause: &CloseCause) -> Option<Failure> {
         CloseCause::Local => None,
         CloseCause::Link(end) if end.kind.is_closed() => None,
         CloseCause::Link(_) => Some(
-            Failure::closed(cause, Phase::Serve)
-                .hint("check what standard input and output are connected to"),
+            Failure::closed(cause, Phase::Serve).hint("check where standard input and output are connected"),
         ),
         cause => Some(Failure::closed(cause, Phase::Serve)),
     }

@@ -174,7 +174,7 @@ impl Node {
     }
 
     fn not(&self, name: &str, wanted: &str) -> Problem {
-        Problem::new(self.at, format!("{name} must be {wanted}, and is {}", self.kind()))
+        Problem::new(self.at, format!("{name} must be {wanted}, but is {}", self.kind()))
     }
 
     pub(super) fn text(&self, name: &str) -> Result<Text, Problem> {
@@ -230,14 +230,14 @@ impl Node {
         let seconds = number.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         seconds
             .filter(|time| !time.is_zero() && *time <= MAX_TIMEOUT)
-            .ok_or_else(|| Problem::new(self.at, format!("{name} must be above 0 and at most a day")))
+            .ok_or_else(|| Problem::new(self.at, format!("{name} must be above 0 and at most one day")))
     }
 
     /// A time in units of `unit` milliseconds: above 0 and at most a day, as on the command line.
     pub(super) fn time(&self, name: &str, unit: u64) -> Result<Duration, Problem> {
         let time = self.whole(name)?.checked_mul(unit).map(Duration::from_millis);
         time.filter(|time| !time.is_zero() && *time <= MAX_TIMEOUT)
-            .ok_or_else(|| Problem::new(self.at, format!("{name} must be from 1 on and at most a day")))
+            .ok_or_else(|| Problem::new(self.at, format!("{name} must be at least 1 and at most one day")))
     }
 }
 
@@ -272,7 +272,7 @@ pub(super) fn unknown<'a>(
         !known.contains(&name) && !ignored.contains(&name)
     });
     unknown.enumerate().map(move |(place, member)| {
-        let mut text = format!("{} is not known and not used", called(&member.name));
+        let mut text = format!("{} is unknown and not used", called(&member.name));
         if place < MAX_SUGGESTIONS
             && let Some(meant) = similar(&member.name, known.iter().copied())
         {

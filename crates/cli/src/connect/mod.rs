@@ -313,10 +313,9 @@ fn survivors(child: &ChildHandle) -> Vec<String> {
     let Some(report) = child.report() else { return Vec::new() };
     let left = report.survivors.iter().map(|left| {
         let name = visible::line(&left.name);
-        format!("process {} ({name}), which the server has started, is still there", left.pid)
+        format!("process {} ({name}), which the server started, is still running", left.pid)
     });
     // On other systems the processes can never be listed.
     let blind = cfg!(target_os = "linux") && !report.complete;
-    left.chain(blind.then(|| "/proc cannot be read: what the server has started may still be there".into()))
-        .collect()
+    left.chain(blind.then(|| "/proc cannot be read: processes of the server may still run".into())).collect()
 }

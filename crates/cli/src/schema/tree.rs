@@ -68,7 +68,7 @@ impl<'a> Notation<'a> for Tree<'a> {
         };
         let mut kinds: Vec<String> = view.values().into_iter().map(kind_of).collect();
         if kinds.is_empty() && !view.is_nullable() {
-            let lost = view.lost.as_deref().map(|lost| format!("as {} says", named(lost)));
+            let lost = view.lost.as_deref().map(|lost| format!("the same as {}", named(lost)));
             kinds.push(lost.unwrap_or_else(|| "any value".into()));
         }
         kinds
@@ -83,7 +83,7 @@ impl<'a> Tree<'a> {
         }
         self.lines_left -= 1;
         if self.lines_left == 0 {
-            let _ = writeln!(self.out, "{:indent$}… and more, which --json shows", "");
+            let _ = writeln!(self.out, "{:indent$}… and more (see --json)", "");
             return false;
         }
         let _ = writeln!(self.out, "{:indent$}{text}", "");
@@ -98,7 +98,7 @@ impl<'a> Tree<'a> {
         words.extend(facts(&view));
         words.extend(self.facts_of_items(&view));
         let again = view.parts.iter().any(|part| self.open.contains(&part.address()));
-        words.extend((again && has_inside(&view)).then(|| "the same as around it".into()));
+        words.extend((again && has_inside(&view)).then(|| "the same as the object around it".into()));
         if !self.line(indent, &format!("{NAME}{name}{NAME:#}  {}", words.join(", "))) {
             return;
         }
@@ -123,7 +123,7 @@ impl<'a> Tree<'a> {
             return;
         }
         if depth > MAX_DEPTH {
-            self.line(indent, "… and more, which --json shows");
+            self.line(indent, "… and more (see --json)");
             return;
         }
         let opened = self.open.len();
@@ -156,7 +156,7 @@ impl<'a> Tree<'a> {
             self.line(indent, &format!("one of these is required: {}", names.join(", ")));
         }
         if view.has(&["if", "not", "dependentRequired", "dependentSchemas", "dependencies"]) {
-            self.line(indent, "(the schema has further conditions, which --json shows)");
+            self.line(indent, "(the schema has further conditions: see --json)");
         }
         self.open.truncate(opened);
     }
@@ -255,7 +255,7 @@ fn facts(view: &View<'_>) -> Vec<String> {
     facts.extend(bounds(view, "minItems", "maxItems", "item"));
     facts.extend(bounds(view, "minProperties", "maxProperties", "member"));
     if view.get("uniqueItems").is_some_and(|unique| unique.is("true")) {
-        facts.push("no item twice".into());
+        facts.push("no duplicate items".into());
     }
     if let Some(default) = view.get("default") {
         facts.push(format!("default {}", default.shown()));

@@ -152,7 +152,7 @@ fn a_socket_without_an_address_is_refused_and_shows_no_password() {
         }
     }
     let misuse = refused(list("some.json#ok extra"), "some.json#ok extra");
-    assert_eq!(misuse.message, "list takes nothing after some.json#ok");
+    assert_eq!(misuse.message, "list takes no words after some.json#ok");
     assert_eq!(misuse.hint, "mcpjoin list some.json#ok");
     let invocation = call("unix:/x echo message=hi").unwrap();
     assert_eq!(invocation.target, Target::Socket(Socket::Unix("/x".into())));
@@ -185,9 +185,9 @@ fn a_scheme_that_nobody_speaks_is_refused() {
 #[test]
 fn rule_1_words_of_ours_after_the_command_are_told() {
     for (line, told) in [
-        ("npx -y x --json", "--json is passed to npx: the options of mcpjoin stand before the command"),
-        ("npx --format=json", "--format is passed to npx: the options of mcpjoin stand before the command"),
-        ("-- npx --trace f", "--trace is passed to npx: the options of mcpjoin stand before the command"),
+        ("npx -y x --json", "--json is passed to npx: options of mcpjoin belong before the command"),
+        ("npx --format=json", "--format is passed to npx: options of mcpjoin belong before the command"),
+        ("-- npx --trace f", "--trace is passed to npx: options of mcpjoin belong before the command"),
     ] {
         assert_eq!(list(line).unwrap().notes, [told], "{line}");
     }
@@ -311,7 +311,7 @@ fn rule_4_a_host_and_a_port_are_a_url_and_a_package_is_none() {
     ] {
         let failure = refused(outcome, right);
         assert_eq!(failure.hint, right);
-        assert!(failure.message.contains("is a package of npm"), "{}", failure.message);
+        assert!(failure.message.contains("is an npm package"), "{}", failure.message);
     }
     let failure = refused(with("read", None, words("test://static-text"), None), "read");
     assert_eq!(failure.hint, "mcpjoin read TARGET test://static-text");

@@ -457,7 +457,7 @@ fn a_server_that_does_not_stay_is_given_up_and_both_sides_are_told() {
         (answer["error"]["data"]["gateway"] == "givenUp").then_some(answer)
     });
     let said = refused["error"]["message"].as_str().unwrap();
-    assert!(said.contains("given up after 5 starts") && said.contains("exit code 7"), "{said}");
+    assert!(said.contains("no longer restarted after 5 starts") && said.contains("exit code 7"), "{said}");
     talk.finish().exits(0).says(&["(exit code 7); it is given up"]);
 }
 
@@ -532,7 +532,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
     let port = taken.local_addr().unwrap();
     for scheme in ["http", "sse+http", "tcp"] {
         let ran = line(&format!("bridge --listen {scheme}://{port} demo:")).exits(2);
-        ran.says(&["(E_LISTEN)", "is the address free"]);
+        ran.says(&["(E_LISTEN)", "check that the address is free"]);
     }
     for (words, told) in [
         ("", "no server is named"),
@@ -593,7 +593,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
         ("--cert x --key y demo:", "--cert is for a server over QUIC"),
         ("-H A:b demo:", "--header is for a server over HTTP"),
         ("--clients-ca x --orchestrator-addr localhost:1", "cannot be used with"),
-        ("http://127.0.0.1:1/mcp http://127.0.0.1:2/mcp", "takes nothing after"),
+        ("http://127.0.0.1:1/mcp http://127.0.0.1:2/mcp", "takes no words after"),
     ] {
         let words: Vec<&str> = std::iter::once("bridge").chain(words.split_whitespace()).collect();
         let ran = run(&words).exits(2);
@@ -749,7 +749,7 @@ fn clients_that_are_refused_for_the_same_again_and_again_are_one_failure() {
     assert!(answer.contains("2025-11-25"), "{answer}");
     for _ in 0..3 {
         let (_, answer) = opened();
-        assert!(answer.contains("no server left for one more client"), "{answer}");
+        assert!(answer.contains("no server is free for another client"), "{answer}");
     }
     let said = bridge.ends("TERM", 143).stderr;
     assert_eq!(said.matches("(E_REFUSED)").count(), 1, "{said}");

@@ -151,7 +151,7 @@ fn a_result_whose_content_is_no_array_is_no_result() {
     for options in [&[][..], &["--json"]] {
         let ran = call_legacy(options, &body).exits(5);
         assert_eq!(ran.stdout, "");
-        ran.says(&["E_BAD_REPLY", "the result has no array content"]);
+        ran.says(&["E_BAD_REPLY", "the result has no array `content`"]);
     }
 }
 
@@ -160,7 +160,7 @@ fn a_name_that_is_mistyped_is_told_with_what_may_be_meant() {
     line("tool demo: ech").exits(5).says(&["(E_NO_TOOL)", "try      did you mean echo?"]);
     line("tool demo: nothing-like-it").exits(5).says(&["try      mcpjoin list shows its tools"]);
     // The call is sent although the tool is not listed, and the server refuses it.
-    line("call demo: ech message=hi").exits(5).says(&["the server lists no tool ech; did you mean echo?"]);
+    line("call demo: ech message=hi").exits(5).says(&["the server has no tool ech; did you mean echo?"]);
     let said = "the tool declares no argument `mesage`; did you mean `message`?";
     let ran = line("call --force demo: echo mesage=hi").exits(5).says(&[said]);
     assert!(ran.stdout.contains("missing field `message`"), "{}", ran.stdout);
@@ -172,13 +172,13 @@ fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() 
     let program = env!("CARGO_BIN_EXE_mcpjoin");
     let shows = format!("mcpjoin tool --era legacy add -- {program} serve demo shows the parameters");
     let ran = run(["call", "--era", "legacy", "add", "a=1", "--", program, "serve", "demo"]).exits(2);
-    ran.says(&["error: `b` is required (E_USAGE)", &shows, "--force sends the call all the same"]);
+    ran.says(&["error: `b` is required (E_USAGE)", &shows, "--force sends the call anyway"]);
     for (words, said) in [
         ("call demo: echo", "`message` is required"),
         ("call demo: echo message=a message=b", "`message` is given twice"),
         ("call demo: echo hi", "`hi` is not an argument; write hi=VALUE"),
         ("call demo: echo message:hi", "`message:hi` is not an argument; write message=hi"),
-        ("call demo: echo --message hi", "an argument is written without dashes: message=VALUE"),
+        ("call demo: echo --message hi", "arguments have no dashes: message=VALUE"),
         ("call demo: echo message=@/nowhere/x", "for the text @/nowhere/x write message=@@/nowhere/x"),
         (
             "call demo:full json_schema_2020_12_tool email=a other=1",

@@ -45,7 +45,7 @@ fn r85_entries_without_http_are_used_like_any_other_and_their_filters_hold() {
     folder
         .run(&["list", "nobody"])
         .exits(2)
-        .says(&[".mcp.json:4:19: server nobody: nothing says whom to take"]);
+        .says(&[".mcp.json:4:19: server nobody: the server's identity is unknown"]);
     folder.run(&["ping", "-q", "--pin", pin, "nobody"]).exits(0);
     folder.run(&["list", "gone"]).exits(2).says(&["no-such-file.pem"]);
     // All entries together: a fault in some does not hide the others.

@@ -38,7 +38,7 @@ fn every_server_of_the_configuration_has_a_line_and_a_dead_one_hides_none() {
     assert!(dead.ends_with(&["why-it-died"]), "{}", ran.stdout);
     // The block of the failure is for those who ask for it.
     assert!(!ran.stderr.contains("E_SERVER_EXITED"), "{}", ran.stderr);
-    ran.says(&["off is disabled, and left out", "mcpjoin doctor NAME"]);
+    ran.says(&["off is disabled and skipped", "mcpjoin doctor NAME"]);
     folder.run(&["list", "-v"]).exits(4).says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)"]);
     folder.run(&["list", "--watch", "demo:"]).exits(2).says(&["one server is named", "mcpjoin list --watch"]);
     folder.run(&["list", "--watch", "--json"]).exits(2);
@@ -92,8 +92,7 @@ fn every_server_of_the_configuration_is_listed_in_full_when_it_is_asked_for() {
         "{}",
         ran.stdout
     );
-    let ran =
-        ran.says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)", "off is disabled, and left out"]);
+    let ran = ran.says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)", "off is disabled and skipped"]);
     drop(ran);
     let json = folder.run(&["list", "--json", "-q"]).exits(4).json();
     let names: Vec<&str> =
@@ -126,7 +125,7 @@ fn tools_are_found_by_their_names_in_every_server() {
     assert_eq!(json["tools"][1]["server"], "two");
     assert_eq!(json["tools"][1]["tool"]["name"], "add");
     assert_eq!(json["errors"][0]["server"], "dead");
-    folder.run(&["search", "[a"]).exits(2).says(&["this pattern cannot be used"]);
+    folder.run(&["search", "[a"]).exits(2).says(&["the pattern is invalid"]);
 }
 
 #[test]
@@ -142,6 +141,6 @@ fn a_tool_is_shown_with_its_parameters() {
     folder
         .run(&["tool", "demo:", "nothing"])
         .exits(5)
-        .says(&["the server lists no tool nothing", "(E_NO_TOOL)"]);
-    folder.run(&["tool", "demo:", "add", "x"]).exits(2).says(&["x is one word too many"]);
+        .says(&["the server has no tool nothing", "(E_NO_TOOL)"]);
+    folder.run(&["tool", "demo:", "add", "x"]).exits(2).says(&["x is an extra word"]);
 }

@@ -77,7 +77,7 @@ fn text_in_another_encoding_is_named() {
                     [verb, "--json", "--era", "legacy", "--connect-timeout", "1s", "sh", "-c", &script];
                 let failure = run(words).exits(4).failure();
                 assert_eq!(failure["id"], "E_ENCODING", "{encoding}{end}: {failure}");
-                let message = format!("what the server writes is {named}, and messages are plain UTF-8");
+                let message = format!("the output of the server is {named}, but messages must be UTF-8");
                 assert_eq!(failure["message"], message);
             }
         }
@@ -292,7 +292,7 @@ fn what_was_no_message_is_shown_once_and_spelled_one_way() {
     let noise = r"i=0; while [ $i -lt 25 ]; do printf 'Gr\303\274\303\237e \033[1m\n'; i=$((i+1)); done; exec cat >/dev/null";
     let ran = run(["list", "sh", "-c", noise]).exits(4);
     assert!(
-        ran.stderr.starts_with("error: 20 lines came that are no messages (E_NOT_MCP)\n"),
+        ran.stderr.starts_with("error: received 20 lines that are not messages (E_NOT_MCP)\n"),
         "{}",
         ran.stderr
     );
@@ -300,7 +300,7 @@ fn what_was_no_message_is_shown_once_and_spelled_one_way() {
     let silent = r"echo hello; exec cat >/dev/null";
     let ran = run(["list", "--era", "legacy", "--connect-timeout", "300ms", "sh", "-c", silent]).exits(4);
     ran.says(&[
-        "error: no answer to initialize within 300 ms, but lines that are no messages (E_NOT_MCP)\n",
+        "error: no answer to initialize within 300 ms, but received lines that are not messages (E_NOT_MCP)\n",
         "stdout   hello",
     ]);
 }

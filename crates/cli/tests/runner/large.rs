@@ -98,7 +98,11 @@ fn i176_a_home_that_cannot_be_written_to_and_a_full_disk_change_nothing() {
         for variable in ["HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TMPDIR"] {
             list.env(variable, home);
         }
-        assert_eq!(start(list).finish().exits(0).stdout, "nothing is offered\n", "{home}");
+        assert_eq!(
+            start(list).finish().exits(0).stdout,
+            "the server has no tools, resources or prompts\n",
+            "{home}"
+        );
     }
     for words in
         [&["list", "demo:"][..], &["list", "--json", "demo:"], &["call", "demo:", "echo", "message=hi"]]

@@ -72,7 +72,10 @@ fn a_result_without_its_list_is_told() {
     listed(&[], r#""things":[]"#).exits(5).says(&["(E_BAD_REPLY)", "no array tools"]);
     let ran = listed(&[], r#""tools":{}"#).exits(5);
     assert_eq!(ran.stdout, "");
-    assert_eq!(listed(&[], r#""tools":[]"#).exits(0).stdout, "nothing is offered\n");
+    assert_eq!(
+        listed(&[], r#""tools":[]"#).exits(0).stdout,
+        "the server has no tools, resources or prompts\n"
+    );
 }
 
 #[test]
@@ -89,5 +92,5 @@ fn pages_are_followed_and_do_not_go_round() {
     let list = run(["list", "--json", "--era", "legacy", "sh", "-c", &script]).exits(0).json();
     assert_eq!(list["tools"], json!([{"name": "one"}, {"name": "two"}]));
     let script = legacy(&format!("{}{}cat >/dev/null", page(2, "one", more), page(3, "two", more)));
-    run(["list", "--era", "legacy", "sh", "-c", &script]).exits(5).says(&["(E_BAD_REPLY)", "in a circle"]);
+    run(["list", "--era", "legacy", "sh", "-c", &script]).exits(5).says(&["(E_BAD_REPLY)", "form a loop"]);
 }

@@ -31,9 +31,9 @@ fn a_form_is_filled_in_on_the_terminal() {
 #[test]
 fn a_form_can_be_declined_and_its_defaults_taken() {
     let call = ["call", "demo:full", "test_elicitation_sep1034_defaults"];
-    let declined = seen(&[], "(Enter takes", ":decline\n", &call);
+    let declined = seen(&[], "(Enter accepts", ":decline\n", &call);
     assert!(declined.shown.contains("action=decline"), "{}", declined.shown);
-    let taken = seen(&[], "(Enter takes", "\n\n\n2\nno\ny\n", &call);
+    let taken = seen(&[], "(Enter accepts", "\n\n\n2\nno\ny\n", &call);
     let content = r#"{"name":"John Doe","age":30,"score":95.5,"status":"inactive","verified":false}"#;
     assert!(taken.shown.contains(&format!("action=accept, content={content}")), "{}", taken.shown);
 }
@@ -93,7 +93,7 @@ fn an_answer_that_does_not_fit_is_an_error() {
         ];
         run(call)
             .exits(5)
-            .says(&["--answer does not fit what demo:full asks: ", "username: missing, violates required"]);
+            .says(&["--answer does not fit the form of demo:full: ", "username: missing, violates required"]);
     }
     let wrong = run(["call", "--answer", "[7]", "demo:full", "test_elicitation", "message=x"]).exits(2);
     wrong.says(&["--answer: an answer is an object of values", "(E_USAGE)"]);
@@ -109,7 +109,7 @@ fn without_a_terminal_the_failure_names_the_cure() {
         let declined =
             line(&format!("call --no-input --era {era} demo:full test_elicitation message=x")).exits(0);
         assert!(declined.stdout.contains("action: decline"), "{}", declined.stdout);
-        declined.says(&["demo:full asks: x (declined: --no-input; --answer FILE answers it)"]);
+        declined.says(&["demo:full asks: x (declined: --no-input is set; --answer FILE answers it)"]);
     }
 }
 

@@ -234,7 +234,7 @@ fn the_doctor_says_part_by_part_what_is_wrong_with_a_server_over_quic() {
     for said in [
         "resolve",
         "connect",
-        "known by its key",
+        "verified by its key",
         "probe",
         "mcpjoin-demo",
         "list",
@@ -282,7 +282,7 @@ fn an_orchestrator_is_asked_like_any_other_server() {
     for verb in ["ping", "validate"] {
         ask(&format!("{verb} {address}"))
             .exits(2)
-            .says(&["tell of our bridge", "mcpjoin doctor orchestra://"]);
+            .says(&["show mcpjoin's bridge", "mcpjoin doctor orchestra://"]);
     }
     let prompted = ask(&format!("prompt {address} test_simple_prompt")).exits(0).stdout;
     assert!(prompted.contains("This is a simple prompt for testing."), "{prompted}");

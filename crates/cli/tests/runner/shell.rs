@@ -69,7 +69,7 @@ fn a_script_ends_at_the_first_failure_with_its_code() {
         ("call nothing", 5, "(E_SERVER_ERROR)"),
         ("call add a=x b=1", 2, "(E_USAGE)"),
         ("nonsense", 2, "nonsense is not a command of the shell"),
-        ("call --timeout 1s add", 2, "--timeout is for the whole session"),
+        ("call --timeout 1s add", 2, "--timeout applies to the whole session"),
         ("call 'x", 2, "a quotation mark is not closed"),
         ("read", 2, "(E_USAGE)"),
         ("call --nonsense", 2, "--nonsense"),
@@ -96,7 +96,7 @@ fn a_server_that_dies_is_said_and_started_again() {
     let steps = [("mcpjoin> ", "call x\r"), ("runs again", "call x\r"), ("again\r\n", "exit\r")];
     let seen = seen_in_steps(&[("NO_COLOR", "1")], &steps, &words);
     assert_eq!(seen.exit, 0, "{}", seen.shown);
-    assert!(seen.shown.contains("starting it again") && seen.shown.contains("again\r\n"), "{}", seen.shown);
+    assert!(seen.shown.contains("restarting it") && seen.shown.contains("again\r\n"), "{}", seen.shown);
     std::fs::remove_file(flag).unwrap();
 }
 

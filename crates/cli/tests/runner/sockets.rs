@@ -164,7 +164,7 @@ fn peer(answer: &'static [u8], stays: bool) -> String {
 fn what_listens_and_is_no_server_is_told() {
     let silent = peer(b"", true);
     let ran = run(["list", "--connect-timeout", "300ms", &silent]).exits(4);
-    ran.says(&["(E_SILENT)", &format!("url      {silent}"), "is it an MCP server"]);
+    ran.says(&["(E_SILENT)", &format!("url      {silent}"), "check that an MCP server"]);
     let http = peer(b"HTTP/1.1 400 Bad Request\r\n\r\n", true);
     let failure = run(["list", "--json", "--connect-timeout", "300ms", &http]).exits(4).failure();
     assert_eq!(
@@ -182,7 +182,7 @@ fn what_listens_and_is_no_server_is_told() {
         "doing    connect",
         "url      tcp://127.0.0.1:1",
         "refused",
-        "does a server listen there",
+        "check that a server listens there",
     ]);
 }
 

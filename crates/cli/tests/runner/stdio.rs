@@ -94,7 +94,7 @@ fn answers_that_cannot_be_written_are_no_success() {
     running.finish().exits(4).says(&[
         "(E_LINK)",
         "No space left on device",
-        "what standard input and output are connected to",
+        "where standard input and output are connected",
     ]);
     // A server without requests has no responses to write.
     let mut serve = command(["serve", "demo", "--full"]);

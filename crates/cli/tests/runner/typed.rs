@@ -227,7 +227,7 @@ fn first_commands_work_or_are_answered_with_the_command_that_does() {
     }
     run(&["list", "HOST:PORT"])
         .exits(0)
-        .says(&[&format!("http://{address} is no MCP server: http://{address}/mcp is used")]);
+        .says(&[&format!("http://{address} is not an MCP server: http://{address}/mcp is used")]);
     server.ends("TERM", 143);
 }
 

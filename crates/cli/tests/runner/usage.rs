@@ -118,12 +118,12 @@ fn the_right_line_is_shown() {
 fn rule_1_words_of_ours_after_the_command_are_told_and_passed_on() {
     let ran = run(["list", "sh", "-c", "echo \"given $*\" >&2; exit 1", "sh", "--json"]).exits(4);
     ran.says(&[
-        "--json is passed to sh: the options of mcpjoin stand before the command",
+        "--json is passed to sh: options of mcpjoin belong before the command",
         "stderr   given --json",
         "error:",
     ]);
     let ran = run(["list", "-q", "sh", "-c", "exit 1", "sh", "--json"]).exits(4);
-    assert!(!ran.stderr.contains("the options of mcpjoin"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("options of mcpjoin"), "{}", ran.stderr);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn words_that_clap_refuses_have_their_id() {
         ("list --nonsense demo:", "error: unexpected argument '--nonsense' found (E_USAGE)\n"),
         ("call -t soon demo: echo", "error: invalid value 'soon' for '--timeout <TIME>'"),
         ("serve", "error: the following required arguments were not provided (E_USAGE):\n"),
-        ("nonsense", "error: nonsense is no verb of mcpjoin (E_USAGE)\n"),
+        ("nonsense", "error: nonsense is not a verb of mcpjoin (E_USAGE)\n"),
     ] {
         let ran = line(words).exits(2);
         assert!(ran.stderr.starts_with(first), "{words}: {}", ran.stderr);

@@ -274,7 +274,9 @@ fn skipped_rules_take_one_line_and_with_v_one_for_each_reason() {
 fn f22_the_exit_code_says_how_it_went() {
     line("validate").exits(2).says(&["no server is named"]);
     line("validate --rule nothing demo:").exits(2).says(&["no rule or chapter nothing", "--rules"]);
-    line("validate --era modern --protocol-version 2025-11-25 demo:").exits(2).says(&["different eras"]);
+    line("validate --era modern --protocol-version 2025-11-25 demo:")
+        .exits(2)
+        .says(&["contradict each other"]);
     line("validate mcpjoin-no-such-program").exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
     run(["validate", "sh", "-c", "echo fatal >&2; exit 7"]).exits(4).says(&[
         "(E_SERVER_EXITED)",
@@ -470,7 +472,7 @@ fn f22_a_server_that_wants_a_token_is_judged_by_how_it_does_and_exits_with_3_or_
 fn f22_the_exit_code_says_how_it_went_over_http() {
     let closed = Closed::tcp();
     line(&format!("validate http://{closed}/mcp")).exits(4).says(&["(E_CONNECT)", "does not respond"]);
-    line("validate http://me:hunter2@localhost/mcp").exits(2).says(&["is no address", "password"]);
+    line("validate http://me:hunter2@localhost/mcp").exits(2).says(&["is not an address", "password"]);
     // The target of a redirect is suggested, unless it redirects back.
     for (to, advice) in [("/mcp?again", "redirects to the same address"), ("/mcp/", "use that address if")] {
         let circular = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -356,7 +356,7 @@ impl Context {
         call = call.with_timeout(self.0.server.limits.request_total);
         match self.call(call).await {
             Ok(Reply::Complete(answer)) => Ok(answer),
-            Ok(_) => Err(InputError::Refused(ErrorObject::internal("the answer to a question is no answer"))),
+            Ok(_) => Err(InputError::Refused(ErrorObject::internal("the input response has the wrong type"))),
             Err(CallError::Refused(CallRefused::Undeclared { capability, .. })) => {
                 Err(InputError::Undeclared(capability))
             }

@@ -190,7 +190,7 @@ impl HttpListener {
                             };
                         }
                         Err(error) => {
-                            tracing::debug!(target: "mcpjoin", %error, "nobody could be accepted");
+                            tracing::debug!(target: "mcpjoin", %error, "connections cannot be accepted");
                             tokio::select! {
                                 () = &mut end => break,
                                 () = sleep(ACCEPT_RETRY_DELAY) => {}

@@ -235,7 +235,9 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateE
         return Err(CertificateErrorKind::Pem("there is no certificate in it".to_owned()));
     }
     match found.iter().any(|certificate| CertificateFacts::read(certificate).is_none()) {
-        true => Err(CertificateErrorKind::Pem("it holds something that is no X.509 certificate".to_owned())),
+        true => {
+            Err(CertificateErrorKind::Pem("it contains something other than X.509 certificates".to_owned()))
+        }
         false => Ok(found),
     }
 }
