@@ -5,6 +5,7 @@ mod authorization;
 mod capacity;
 mod ends;
 mod http;
+mod joined;
 mod kinds;
 mod legacy_to_modern;
 mod levels;
