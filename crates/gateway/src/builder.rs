@@ -13,11 +13,14 @@ use tokio::sync::watch;
 use super::Gateway;
 use super::end::GatewayEvent;
 use super::joined;
+use super::policy::{Allowed, SharedPolicy};
 use super::settings::{Settings, Start, Starting};
 use super::target_health::TargetHealth;
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
+/// The name of a target that has none.
+const TARGET_NAME: &str = "server";
 /// Servers at once.
 const UPSTREAMS: usize = 100;
 /// How long a relayed request may take without progress.
@@ -39,6 +42,7 @@ impl GatewayBuilder {
             Box::pin(async move { starting.await.map_err(Into::into) })
         });
         Self(Settings {
+            name: TARGET_NAME.into(),
             start,
             limits: Arc::default(),
             upstream_limits: Limits::default(),
@@ -46,11 +50,13 @@ impl GatewayBuilder {
             version: None,
             restart: Restart::default(),
             allows_tool: None,
+            policy: None,
             upstreams: UPSTREAMS,
             timeout: TIMEOUT,
             redact: None,
             on_event: None,
-            target: None,
+            questions: Allowed::default(),
+            is_named: false,
         })
     }
 
@@ -83,6 +89,22 @@ impl GatewayBuilder {
     /// Sets how often and how soon a server that has exited is restarted. Default: [`Restart::default`].
     pub fn restart(mut self, restart: Restart) -> Self {
         self.0.restart = restart;
+        self
+    }
+
+    /// Sets the name of the target, by which a policy has rules for it. Default: `server`.
+    pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.0.name = name.into();
+        self
+    }
+
+    /// Sets the policy, which may be replaced while the gateway runs. Default: everything is allowed, and a limit exists
+    /// only where another method of this builder sets it. [`GatewayBuilder::tools`] is one more rule.
+    ///
+    /// A request that is above a limit of the policy is answered with an error whose `data` has `retryAfterMs`, over
+    /// HTTP with the status 429 and `Retry-After`.
+    pub fn policy(mut self, policy: SharedPolicy) -> Self {
+        self.0.policy = Some(policy);
         self
     }
 
@@ -130,10 +152,12 @@ impl GatewayBuilder {
     pub(super) fn build_target(
         mut self,
         name: &str,
+        questions: Allowed,
         changes: watch::Sender<u64>,
     ) -> (Gateway, Arc<TargetHealth>) {
         let health = Arc::new(TargetHealth::new(self.0.redact.clone()));
-        self.0.target = Some(name.into());
+        self.0.name = name.into();
+        (self.0.questions, self.0.is_named) = (questions, true);
         self.0.on_event = Some(joined::also_note(health.clone(), changes, self.0.on_event.take()));
         (self.build(), health)
     }

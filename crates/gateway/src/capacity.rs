@@ -19,6 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::end::Refusal;
+use super::rate::Rate;
 use mcpjoin::internal::subscriber;
 
 /// Starts of servers a second for one account: a start of a program with a package manager takes 1 to 2 s of processor
@@ -122,9 +123,8 @@ impl StartRate {
             return Ok(Duration::ZERO);
         }
         self.0.retain(|_, full| *full > now);
-        let period = Duration::from_secs(1) / STARTS_PER_SECOND;
-        let full = *self.0.get(account).unwrap_or(&now) + period;
-        let delay = full.duration_since(now).saturating_sub(period * STARTS_AT_ONCE);
+        let rate = Rate { period: Duration::from_secs(1) / STARTS_PER_SECOND, burst: STARTS_AT_ONCE };
+        let (full, delay) = rate.take(self.0.get(account).copied(), now);
         if delay > MAX_START_DELAY {
             let retry_after = delay - MAX_START_DELAY;
             return Err(Refusal::TooManyStarts {

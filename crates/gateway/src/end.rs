@@ -5,6 +5,7 @@ use std::time::Duration;
 use mcpjoin_proto::session::CloseCause;
 
 use mcpjoin::client::{RestartError, RunExit};
+use mcpjoin_rules::Change;
 
 /// How serving one client ended.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -82,6 +83,15 @@ pub enum GatewayEvent<'a> {
     Over {
         /// The number of the server.
         upstream: u64,
+    },
+    /// A tool is withheld from clients, because its definition is not the pinned one.
+    Withheld {
+        /// The name of the target.
+        target: &'a str,
+        /// The name of the tool at the target. Of tools that are not pinned, the first one is reported.
+        tool: &'a str,
+        /// The changes since the definition was pinned.
+        changes: &'a [Change],
     },
     /// A client was refused.
     Refused {

@@ -37,7 +37,11 @@ pub(super) struct ErrorTexts {
 impl ErrorTexts {
     /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
     pub(super) fn new(settings: &Settings, remote: bool) -> Self {
-        Self { redact: settings.redact.clone(), remote, target: settings.target.clone() }
+        Self {
+            redact: settings.redact.clone(),
+            remote,
+            target: settings.is_named.then(|| (&*settings.name).into()),
+        }
     }
 
     /// An error of the gateway, with its text as this client may see it.

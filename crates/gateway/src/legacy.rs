@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mcpjoin_proto::session::{PeerCapabilities, Reply, Role, ServerRole};
 use mcpjoin_proto::types::Implementation;
-use mcpjoin_proto::{ErrorObject, Notification, Payload, Profile, Request};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -18,8 +18,8 @@ use super::errors::ErrorTexts;
 use super::legacy_to_modern::{self, LegacyToModern};
 use super::opening::{First, HasListener, Opening};
 use super::pair::{FromServer, OnListChanged, Pair};
+use super::policy::ClientPolicy;
 use super::pools::Pools;
-use super::tools::ToolFilter;
 use super::upstream::{ClientHello, Upstream};
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
@@ -55,7 +55,11 @@ pub(super) async fn serve(
         Connection::new(opening.into_link(), setup, Arc::new(Relayed(session.clone())));
     session.connect(connection.clone());
     handle.connected(connection.clone());
-    driver.await;
+    tokio::select! {
+        biased;
+        () = driver => {}
+        () = session.tell_changes() => {}
+    }
     session.close().await;
     GatewayEnd::Client(connection.closed().await)
 }
@@ -86,7 +90,7 @@ pub(super) struct TargetSession {
     role: ServerRole,
     /// Set if the server is of the modern era.
     translation: Option<LegacyToModern>,
-    filter: ToolFilter,
+    policy: Arc<ClientPolicy>,
     errors: ErrorTexts,
 }
 
@@ -101,8 +105,15 @@ impl TargetSession {
     ) -> Result<Self, Refusal> {
         let settings = &pools.launcher.settings;
         let (has_listener, on_list_changed) = (client.has_listener.clone(), client.on_list_changed.clone());
-        let pair =
-            Pair::new(settings.timeout, client.exchanges, has_listener, on_list_changed, errors.clone());
+        let questions = ClientPolicy::questions(settings);
+        let pair = Pair::new(
+            settings.timeout,
+            client.exchanges,
+            has_listener,
+            on_list_changed,
+            errors.clone(),
+            questions.clone(),
+        );
         let session = Arc::new(Session {
             pair: pair.clone(),
             handle: client.handle.clone(),
@@ -111,7 +122,8 @@ impl TargetSession {
         let asked_for = hello.version.clone();
         let slot = pools.slot(&caller.into_account(), None).await?;
         slot.set_session(session.clone());
-        let upstream = Arc::new(pools.launcher.start(slot, hello, FromServer(pair.clone())).await?);
+        let upstream =
+            Arc::new(pools.launcher.start(slot, questions.declare(hello), FromServer(pair.clone())).await?);
         let server = match upstream.current() {
             Some(server) => server,
             None => match upstream.client().await {
@@ -119,7 +131,7 @@ impl TargetSession {
                 Err(why) => return Err(Refusal::Gone(Box::new(why))),
             },
         };
-        let mut role = role_of(&server);
+        let mut role = role_of(&server, settings.policy.is_some());
         let is_modern = !server.profile().initialize;
         if is_modern {
             role = legacy_to_modern::role_of(role, &server, asked_for.as_ref());
@@ -128,8 +140,8 @@ impl TargetSession {
             role.versions.first().and_then(Profile::of).filter(|_| is_modern).map(|profile| {
                 LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server)
             });
-        let filter = ToolFilter::new(settings);
-        Ok(Self { pair, session, upstream, role, translation, filter, errors })
+        let policy = Arc::new(ClientPolicy::new(settings));
+        Ok(Self { pair, session, upstream, role, translation, policy, errors })
     }
 
     /// The role that the gateway takes towards the client: that of the server.
@@ -164,6 +176,12 @@ impl TargetSession {
         self.pair.connect(client);
     }
 
+    /// Notifies the client each time its tools change because another policy is in force. Never ends.
+    pub(super) async fn tell_changes(&self) {
+        let tell = || self.pair.notify(Notification { method: Method::ToolListChanged, params: None });
+        self.policy.tell_changes(tell).await;
+    }
+
     /// Ends the server, and waits until nothing of it is left.
     pub(super) async fn close(&self) {
         self.upstream.end();
@@ -174,14 +192,16 @@ impl TargetSession {
     pub(super) async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         self.session.touch();
         let _in_progress = InProgress(&self.session);
-        self.filter.check(&request)?;
+        let (request, permit) = self.policy.admit(request, cx)?;
         let server = self.upstream.client().await.map_err(|why| self.errors.gone(why))?;
-        let method = request.method.clone();
-        let result = match &self.translation {
-            None => self.pair.ask_server(&server, request, cx).await?,
-            Some(translation) => translation.request(&server, request, cx).await?,
+        let answering = async {
+            match &self.translation {
+                None => self.pair.ask_server(&server, request, cx).await,
+                Some(translation) => translation.request(&server, request, cx).await,
+            }
+            .map(Reply::Verbatim)
         };
-        Ok(Reply::Verbatim(self.filter.apply(&method, result)?))
+        permit.answer(&server, answering).await
     }
 
     /// Forwards a notification of the client.
@@ -191,6 +211,11 @@ impl TargetSession {
             Some(translation) => translation.notification(notification),
         };
         let Some(notification) = notification else { return };
+        if notification.method == Method::RootsListChanged
+            && self.pair.questions.check(&Method::ListRoots).is_err()
+        {
+            return;
+        }
         let sent = self.upstream.current().map(|server| server.connection().notify(notification));
         if !matches!(sent, Some(Ok(()))) {
             tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");
@@ -236,21 +261,35 @@ impl Drop for InProgress<'_> {
     }
 }
 
-/// The role that the gateway takes towards the client: that of the server.
-fn role_of(server: &Client) -> ServerRole {
+/// The role that the gateway takes towards the client: that of the server. `tools_may_change`: a server with tools
+/// declares that their list changes.
+fn role_of(server: &Client, tools_may_change: bool) -> ServerRole {
     let peer = server.peer();
-    let capabilities = match &peer.capabilities {
+    let mut capabilities = match &peer.capabilities {
         PeerCapabilities::Server(capabilities) => (**capabilities).clone(),
         PeerCapabilities::Client(_) => Default::default(),
     };
     let info = peer.info.as_deref().cloned().unwrap_or_else(|| Implementation::new("", ""));
+    let tools = capabilities.tools.as_mut().filter(|_| tools_may_change);
+    let declares = tools.map(|tools| tools.list_changed = Some(true)).is_some();
     let mut role = ServerRole::new(info, capabilities);
     role.instructions.clone_from(&peer.instructions);
     role.versions = vec![peer.profile.version.clone()];
-    role.presents.clone_from(&peer.presented);
+    role.presents =
+        peer.presented.clone().map(|result| if declares { with_list_changed(result) } else { result });
     role.relays = true;
     role.lenient_opening = true;
     role
+}
+
+/// The result of `initialize` with the declaration that the list of tools changes.
+fn with_list_changed(result: Raw) -> Raw {
+    let Some(capabilities) = result.member("capabilities") else { return result };
+    let Some(tools) = capabilities.member("tools") else { return result };
+    let tools = Payload::from_raw(tools)
+        .with_member("listChanged", &Raw::from_value(&true).unwrap_or_else(|_| Raw::null()));
+    let capabilities = Payload::from_raw(capabilities).with_member("tools", tools.raw());
+    Payload::from_raw(result).with_member("capabilities", capabilities.raw()).into_raw()
 }
 
 /// Answers the requests of a client whose only server this is.

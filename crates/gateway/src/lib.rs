@@ -20,7 +20,7 @@
 //! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
-//! translations, then `pair` and `upstream`, then `capacity`, `relay`, `errors`, `settings` and `end`.
+//! translations, then `pair`, `policy` and `upstream`, then `capacity`, `rate`, `relay`, `errors`, `settings` and `end`.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,8 +48,10 @@ mod modern;
 mod modern_to_legacy;
 mod opening;
 mod pair;
+mod policy;
 mod pool;
 mod pools;
+mod rate;
 mod relay;
 mod settings;
 mod status;
@@ -70,6 +72,7 @@ use tokio::task::JoinHandle;
 pub use builder::GatewayBuilder;
 pub use end::{GatewayEnd, GatewayEvent, Refusal};
 pub use joined::{JoinedBuilder, JoinedGateway, TargetOptions};
+pub use policy::{Policy, PolicyError, SharedPolicy};
 pub use status::{TargetState, TargetStatus};
 
 use self::client::ClientHandle;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use mcpjoin_proto::session::{ClientInfo, Reply, Role, ServerRole};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{Implementation, ServerCapabilities};
-use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
+use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Raw, Request, Version};
 use parking_lot::Mutex;
 
 use super::capacity::Caller;
@@ -20,10 +20,11 @@ use super::end::GatewayEnd;
 use super::errors::ErrorTexts;
 use super::modern_to_legacy::discover_result;
 use super::opening::{self, First, Opening};
+use super::policy::ClientPolicy;
 use super::pool::{InUse, Pool};
 use super::pools::{ConnectionPools, Pools};
 use super::relay::{StreamSink, call, forward_to, to_request};
-use super::tools::{HeaderMarks, ToolFilter};
+use super::tools::HeaderMarks;
 use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
@@ -76,7 +77,7 @@ pub(super) async fn serve(
 pub(super) struct TargetRequests {
     pools: Arc<Pools>,
     last_pool: LastPool,
-    filter: ToolFilter,
+    policy: ClientPolicy,
     errors: ErrorTexts,
     /// Set if the connection belongs to one client, which can receive notifications that belong to no request.
     own: Option<ConnectionPools>,
@@ -103,8 +104,8 @@ impl LastPool {
 
 impl TargetRequests {
     pub(super) fn new(pools: &Arc<Pools>, own: Option<ConnectionPools>, errors: ErrorTexts) -> Self {
-        let filter = ToolFilter::new(&pools.launcher.settings);
-        Self { pools: pools.clone(), last_pool: LastPool::default(), filter, errors, own }
+        let policy = ClientPolicy::new(&pools.launcher.settings);
+        Self { pools: pools.clone(), last_pool: LastPool::default(), policy, errors, own }
     }
 
     /// Ends the servers that the connection has for itself, and waits until nothing of them is left.
@@ -177,35 +178,33 @@ impl TargetRequests {
         cx: &Context,
         sink: Option<StreamSink>,
     ) -> Result<Reply, ErrorObject> {
-        self.filter.check(&request)?;
+        let (request, permit) = self.policy.admit(request, cx)?;
         let (timeout, errors) = (self.pools.launcher.settings.timeout, &self.errors);
         let method = request.method.clone();
         let (pool, server, _in_use) = self.server(&request, cx).await?;
         let claim = || self.pools.claim(&pool, cx, errors);
         let translation = &pool.first.relay.translation;
-        let reply = match (server.profile().initialize, &method) {
-            (false, Method::Listen) => {
-                let sink = sink.unwrap_or_else(|| to_request(cx));
-                listen(&server, request, cx, &sink, timeout, errors).await?
+        let answering = async {
+            match (server.profile().initialize, &method) {
+                (false, Method::Listen) => {
+                    let sink = sink.unwrap_or_else(|| to_request(cx));
+                    listen(&server, request, cx, &sink, timeout, errors).await
+                }
+                (false, _) => translation.relay_unchanged(&server, request, cx, errors).await,
+                (true, Method::Discover) => discover_result(&server),
+                (true, Method::Listen) => {
+                    let sink = sink.unwrap_or_else(|| to_request(cx));
+                    tokio::select! {
+                        biased;
+                        // A stream lives through restarts of the server, and ends when the server is not restarted.
+                        why = pool.first.upstream.over() => Err(errors.gone(why)),
+                        reply = translation.listen(&server, request.params, cx, sink) => reply,
+                    }
+                }
+                (true, _) => translation.request(claim, &server, request, cx.clone(), errors).await,
             }
-            (false, _) => translation.relay_unchanged(&server, request, cx, errors).await?,
-            (true, Method::Discover) => discover_result(&server)?,
-            (true, Method::Listen) => tokio::select! {
-                biased;
-                // A stream lives through restarts of the server, and ends when the server is not restarted.
-                why = pool.first.upstream.over() => return Err(errors.gone(why)),
-                reply = translation.listen(&server, request.params, cx, sink.unwrap_or_else(|| to_request(cx))) => reply?,
-            },
-            (true, _) => translation.request(claim, &server, request, cx.clone(), errors).await?,
         };
-        match reply {
-            Reply::Verbatim(result) => self.filter.apply(&method, result).map(Reply::Verbatim),
-            Reply::Complete(result) => {
-                let result = self.filter.apply(&method, Payload::from_raw(result))?;
-                Ok(Reply::Complete(result.into_raw()))
-            }
-            reply => Ok(reply),
-        }
+        permit.answer(&server, answering).await
     }
 
     /// Forwards a notification of the client. Over HTTP several clients use one connection in turn, so the server of a

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::errors::{ErrorTexts, client_gone};
 use super::opening::HasListener;
+use super::policy::Questions;
 use super::relay::{self, call, forward};
 use super::upstream::UpstreamHandler;
 use mcpjoin::client::Client;
@@ -40,6 +41,8 @@ pub(super) struct Pair {
     has_listener: Option<HasListener>,
     on_list_changed: Option<OnListChanged>,
     pub(super) errors: ErrorTexts,
+    /// What the server may ask the client.
+    pub(super) questions: Questions,
     client: watch::Sender<Option<Connection>>,
     state: Mutex<State>,
 }
@@ -68,6 +71,7 @@ impl Pair {
         has_listener: Option<HasListener>,
         on_list_changed: Option<OnListChanged>,
         errors: ErrorTexts,
+        questions: Questions,
     ) -> Arc<Self> {
         let (client, _) = watch::channel(None);
         Arc::new(Self {
@@ -76,6 +80,7 @@ impl Pair {
             has_listener,
             on_list_changed,
             errors,
+            questions,
             client,
             state: Mutex::default(),
         })
@@ -169,6 +174,7 @@ impl Pair {
 
     /// Relays a request of the server to the client.
     async fn ask_client(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        self.questions.check(&request.method)?;
         let client = self.client().await?;
         let params = match request.method {
             Method::Elicit => request.params.map(|params| relay::named(self.errors.target(), params)),
@@ -361,7 +367,7 @@ mod tests {
     use super::*;
 
     fn unconnected() -> Arc<Pair> {
-        Pair::new(Duration::ZERO, false, None, None, ErrorTexts::default())
+        Pair::new(Duration::ZERO, false, None, None, ErrorTexts::default(), Questions::default())
     }
 
     fn payload(json: String) -> Payload {

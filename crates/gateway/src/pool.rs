@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use super::capacity::{Caller, Slot};
 use super::end::Refusal;
 use super::modern_to_legacy::{Claim, ModernToLegacy, PoolState};
+use super::policy::{ClientPolicy, Questions};
 use super::upstream::{ClientHello, Launcher, Upstream, UpstreamHandler};
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
@@ -78,7 +79,9 @@ impl PooledUpstream {
         hello: ClientHello,
         state: PoolState,
     ) -> Result<Self, Refusal> {
-        let relay = Arc::new(Relay::new(ModernToLegacy::new(state)));
+        let questions = ClientPolicy::questions(&launcher.settings);
+        let hello = questions.declare(hello);
+        let relay = Arc::new(Relay::new(ModernToLegacy::new(state), questions));
         let upstream = launcher.start(slot, hello, FromServer(relay.clone())).await?;
         Ok(Self { upstream, relay })
     }
@@ -264,6 +267,8 @@ async fn end_when_unused(pool: Weak<Pool>, other: Arc<PooledUpstream>) {
 /// Delivers what one server of modern clients sends.
 pub(super) struct Relay {
     pub(super) translation: Arc<ModernToLegacy>,
+    /// What the server may ask the clients.
+    questions: Questions,
     /// Requests in flight and open streams.
     in_use: AtomicUsize,
     /// The connection of the client that has the pool for itself.
@@ -281,8 +286,9 @@ impl Drop for InUse {
 }
 
 impl Relay {
-    fn new(translation: ModernToLegacy) -> Self {
-        Self { translation: Arc::new(translation), in_use: AtomicUsize::new(0), client: Mutex::default() }
+    fn new(translation: ModernToLegacy, questions: Questions) -> Self {
+        let (translation, in_use) = (Arc::new(translation), AtomicUsize::new(0));
+        Self { translation, questions, in_use, client: Mutex::default() }
     }
 
     fn is_idle(&self) -> bool {
@@ -326,6 +332,7 @@ struct FromServer(Arc<Relay>);
 
 impl Handler for FromServer {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
+        self.0.questions.check(&request.method)?;
         self.0.translation.upstream_request(request, cx).await
     }
 

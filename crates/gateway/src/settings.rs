@@ -12,6 +12,7 @@ use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{EraChoice, Limits};
 
 use super::end::GatewayEvent;
+use super::policy::{Allowed, SharedPolicy};
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
@@ -27,6 +28,8 @@ pub(super) type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
 pub(super) type OnEvent = Arc<dyn Fn(&GatewayEvent<'_>) + Send + Sync>;
 
 pub(super) struct Settings {
+    /// The name of the target, as policies give it.
+    pub(super) name: Box<str>,
     pub(super) start: Start,
     pub(super) limits: Arc<Limits>,
     pub(super) upstream_limits: Limits,
@@ -34,12 +37,15 @@ pub(super) struct Settings {
     pub(super) version: Option<Version>,
     pub(super) restart: Restart,
     pub(super) allows_tool: Option<AllowsTool>,
+    pub(super) policy: Option<SharedPolicy>,
     pub(super) upstreams: usize,
     pub(super) timeout: Duration,
     pub(super) redact: Option<Redact>,
     pub(super) on_event: Option<OnEvent>,
-    /// The name of the target in a joined gateway, for errors and questions.
-    pub(super) target: Option<Arc<str>>,
+    /// What the target may ask clients if no rule of the policy says so.
+    pub(super) questions: Allowed,
+    /// Whether errors and questions name the target, because a client reaches several.
+    pub(super) is_named: bool,
 }
 
 impl Settings {

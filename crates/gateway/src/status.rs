@@ -34,7 +34,7 @@ pub enum TargetState {
         /// The time until the next start.
         next_attempt: Duration,
     },
-    /// It is not started again, because the limit of restarts is reached.
+    /// Many starts in a row have failed. It is still started again after a delay, and comes back if it can.
     Dead {
         /// Why the last server ended or did not start.
         cause: Box<str>,

@@ -80,7 +80,7 @@ impl TargetHealth {
                 known.starting.remove(upstream);
                 known.running.remove(upstream);
             }
-            GatewayEvent::Refused { .. } => return,
+            GatewayEvent::Refused { .. } | GatewayEvent::Withheld { .. } => return,
         }
         drop(known);
         self.changes.send_modify(|changes| *changes += 1);

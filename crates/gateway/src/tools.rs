@@ -1,62 +1,18 @@
-//! Lists of tools that pass the gateway: tools that are hidden from clients, and arguments that clients repeat in
-//! headers.
+//! Lists of tools that pass the gateway: the arguments that clients repeat in headers.
 //!
-//! Used by `legacy` and `modern` for each request and result.
+//! Used by `modern` for each list that a client receives.
 
 use std::sync::Arc;
 
 use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::{ErrorObject, Method, Payload, Raw, Request};
+use mcpjoin_proto::{Payload, Raw};
 use parking_lot::Mutex;
 
-use super::settings::{AllowsTool, Settings};
 use mcpjoin::internal::KnownTools;
 
 /// The member of a schema that marks an argument as repeated in a header.
 const HEADER_MARK: &str = "x-mcp-header";
-
-/// Hides tools from clients: they are in no list and cannot be called.
-#[derive(Clone)]
-pub(super) struct ToolFilter(Option<AllowsTool>);
-
-impl ToolFilter {
-    pub(super) fn new(settings: &Settings) -> Self {
-        Self(settings.allows_tool.clone())
-    }
-
-    /// Refuses the call of a hidden tool.
-    pub(super) fn check(&self, request: &Request) -> Result<(), ErrorObject> {
-        let (Some(allows), Method::CallTool) = (&self.0, &request.method) else { return Ok(()) };
-        match request.params.as_ref().and_then(Payload::name_string) {
-            // The server refuses a call without a name.
-            None => Ok(()),
-            Some(name) if allows(&name) => Ok(()),
-            Some(name) => {
-                let shown: String = name.chars().take(100).collect();
-                Err(ErrorObject::invalid_params(format!("unknown tool: {}", shown.escape_debug())))
-            }
-        }
-    }
-
-    /// Removes hidden tools from a list. The others stay byte for byte.
-    pub(super) fn apply(&self, method: &Method, result: Payload) -> Result<Payload, ErrorObject> {
-        let (Some(allows), Method::ListTools) = (&self.0, method) else { return Ok(result) };
-        let Some(tools) = result.raw().member("tools") else { return Ok(result) };
-        // A list that cannot be read may contain hidden tools, so it is not forwarded.
-        let tools: Vec<Raw> = tools
-            .decode()
-            .map_err(|error| ErrorObject::internal(format!("the list of tools cannot be read: {error}")))?;
-        let is_allowed = |tool: &&Raw| {
-            let name = tool.member("name");
-            name.as_ref().and_then(Raw::to_string_value).is_some_and(|name| allows(&name))
-        };
-        let allowed: Vec<&str> = tools.iter().filter(is_allowed).map(Raw::as_str).collect();
-        let allowed = Raw::parse(format!("[{}]", allowed.join(",")))
-            .map_err(|error| ErrorObject::internal(error.to_string()))?;
-        Ok(result.with_member("tools", &allowed))
-    }
-}
 
 /// The arguments that clients over HTTP repeat in headers, by tool, as learned from lists of tools that passed.
 ///

@@ -52,7 +52,7 @@ name, the last one is used. A server that dies is started again, and no call is 
 have 10 seconds to finish; a second signal ends them at once.";
 
 /// What means something only for servers that are started or reached here.
-const OF_SERVERS: [&str; 28] = [
+const OF_SERVERS: [&str; 30] = [
     "listen",
     "words",
     "also",
@@ -65,6 +65,8 @@ const OF_SERVERS: [&str; 28] = [
     "auth_ca",
     "max_sessions",
     "session_idle",
+    "policy",
+    "check_config",
     "config",
     "server",
     "header",
@@ -100,6 +102,7 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
         mcpjoin bridge --listen http://127.0.0.1:8080/mcp npx -y @modelcontextprotocol/server-everything\n  \
         mcpjoin bridge --listen sse+http://127.0.0.1:8080/sse ./my-server --stdio\n  \
         mcpjoin bridge --listen http://127.0.0.1:8080/mcp --auth-issuer https://login.example.com --auth-resource https://tools.example.com/mcp files\n  \
+        mcpjoin bridge --policy policy.toml --listen http://127.0.0.1:8080/mcp files\n  \
         mcpjoin bridge --listen unix:/tmp/tools.sock --listen http://127.0.0.1:8080/mcp files\n  \
         mcpjoin bridge --listen quic://0.0.0.0:4433 --cert cert.pem --key key.pem --client-ca team.pem demo:\n  \
         mcpjoin bridge --orchestrator-addr localhost:50100\n  \
@@ -183,6 +186,13 @@ pub(crate) struct Bridge {
         allow_hyphen_values = true
     )]
     pub(crate) session_idle: Option<Duration>,
+    /// A TOML file that says which tools clients may use, under which names, and how often (docs/policy.md). Read again
+    /// when it changes and at SIGHUP
+    #[arg(long, value_name = "FILE", help_heading = "Clients")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Checks the file of --policy, and starts nothing. The exit code is 2 if it has a fault
+    #[arg(long, requires = "policy", help_heading = "Clients")]
+    pub(crate) check_config: bool,
     /// Over HTTP, also answers requests for this host: host or host:port. By default only localhost, 127.0.0.1, [::1] and
     /// the host of the address are answered, which prevents DNS rebinding. Repeatable
     #[arg(long, value_name = "HOST", requires = "listen", help_heading = "Clients")]

@@ -3,6 +3,7 @@
 mod go_flags;
 mod orchestra_host;
 mod orchestrator;
+mod policy;
 mod relay;
 mod upstream;
 
@@ -15,6 +16,9 @@ use crate::ui::Ui;
 
 /// Runs the bridge until a side, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure> {
+    if let (true, Some(file)) = (args.check_config, &args.policy) {
+        return policy::check(ui, file);
+    }
     if args.orchestrator_addr.is_some() || args.tcp_addr.is_some() {
         return orchestrator::run(ui, &args);
     }

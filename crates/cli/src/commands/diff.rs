@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 pub(super) use self::line_diff::{Line, line_diff};
+pub(super) use self::sentences::{Detail, details, sentence};
 use self::side::{Side, Snapshot};
 use super::lists::MAX_PAGES;
 use super::written;

@@ -32,6 +32,8 @@ static HANDLED: AtomicUsize = AtomicUsize::new(0);
 
 /// An interrupt ends only what the command does at this moment. Set by the shell.
 static SPARES_COMMAND: AtomicBool = AtomicBool::new(false);
+/// A hangup makes the command read its files again, and ends nothing.
+static SPARES_AT_HANGUP: AtomicBool = AtomicBool::new(false);
 
 /// The signals that end us, for a command that reacts to them.
 pub(crate) struct Signals(Streams);
@@ -62,6 +64,11 @@ impl Signals {
     /// does not end the process then.
     pub(crate) fn spare_command(&self, spares: bool) {
         SPARES_COMMAND.store(spares, Ordering::Relaxed);
+    }
+
+    /// From now on a hangup is no signal that ends us. The caller listens to it.
+    pub(crate) fn spare_hangups() {
+        SPARES_AT_HANGUP.store(true, Ordering::Relaxed);
     }
 
     /// The next signal. Cancel-safe.
@@ -97,10 +104,15 @@ impl Streams {
     }
 
     async fn next(&mut self) -> Signal {
-        tokio::select! {
-            _ = self.hangup.recv() => Signal::Hangup,
-            _ = self.interrupt.recv() => Signal::Interrupt,
-            _ = self.terminate.recv() => Signal::Terminate,
+        loop {
+            let signal = tokio::select! {
+                _ = self.hangup.recv() => Signal::Hangup,
+                _ = self.interrupt.recv() => Signal::Interrupt,
+                _ = self.terminate.recv() => Signal::Terminate,
+            };
+            if signal != Signal::Hangup || !SPARES_AT_HANGUP.load(Ordering::Relaxed) {
+                return signal;
+            }
         }
     }
 }

@@ -592,6 +592,9 @@ fn advice(error: &ErrorObject) -> &'static str {
         Some("tooManyStarts") => {
             "come again in some seconds: that bridge starts only so many servers a second for one client"
         }
+        Some("tooManyRequests") => {
+            "come again in some seconds: the policy of that bridge limits the requests of its clients"
+        }
         Some("closed") => "come again when that bridge runs again",
         Some(_) => {
             "look at the server behind that bridge: the bridge itself says on its standard error what is wrong with it"

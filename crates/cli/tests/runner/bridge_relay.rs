@@ -42,8 +42,8 @@ while read -r line; do
 done"#;
 
 /// A bridge on standard input and output, and its client, which exchanges lines.
-struct Talk {
-    running: Running,
+pub(super) struct Talk {
+    pub(super) running: Running,
     lines: BufReader<ChildStdout>,
     /// The id of the last request.
     last: u64,
@@ -59,7 +59,7 @@ impl Talk {
     }
 
     /// Like `with`, and opens the session.
-    fn open(words: &[&str]) -> Self {
+    pub(super) fn open(words: &[&str]) -> Self {
         let mut talk = Self::with(words);
         let opened = talk.ask("initialize", initialize());
         assert_eq!(opened["result"]["protocolVersion"], "2025-11-25", "{opened}");
@@ -67,7 +67,7 @@ impl Talk {
         talk
     }
 
-    fn say(&mut self, message: &Value) {
+    pub(super) fn say(&mut self, message: &Value) {
         writeln!(self.running.child.stdin.as_mut().unwrap(), "{message}").unwrap();
     }
 
@@ -76,13 +76,13 @@ impl Talk {
     }
 
     /// Sends a request, and returns its id.
-    fn begin(&mut self, method: &str, params: Value) -> u64 {
+    pub(super) fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.last += 1;
         self.say(&json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params }));
         self.last
     }
 
-    fn next(&mut self) -> Value {
+    pub(super) fn next(&mut self) -> Value {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
@@ -91,7 +91,7 @@ impl Talk {
     }
 
     /// The response to a request, and the messages before it.
-    fn answer(&mut self, id: u64) -> (Value, Vec<Value>) {
+    pub(super) fn answer(&mut self, id: u64) -> (Value, Vec<Value>) {
         let mut before = Vec::new();
         loop {
             let message = self.next();
@@ -102,7 +102,7 @@ impl Talk {
         }
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(super) fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params);
         self.answer(id).0
     }
@@ -112,7 +112,7 @@ impl Talk {
     }
 
     /// Closes the client's side.
-    fn finish(mut self) -> Ran {
+    pub(super) fn finish(mut self) -> Ran {
         drop(self.running.child.stdin.take());
         self.running.finish()
     }

@@ -53,9 +53,9 @@ pub(super) async fn serve(
     });
     let mut link = ClientLink::of(&opening, handle);
     let mut tasks = JoinSet::new();
-    for (index, target) in joined.targets.iter().enumerate() {
-        let hello = target.hello(&first.hello);
+    for index in 0..joined.targets.len() {
         link.on_list_changed = Some(client.on_list_changed(index));
+        let hello = first.hello.clone();
         tasks.spawn(client.clone().keep_open(index, first.caller.clone(), hello, link.clone()));
     }
     let opened = async { drop(timeout(OPENING_TIMEOUT, client.tried_all()).await) };
@@ -158,7 +158,11 @@ impl LegacyClient {
                 session.set_level(level).await;
             }
             self.changed(index);
-            session.over().await;
+            tokio::select! {
+                biased;
+                () = session.over() => {}
+                () = session.tell_changes() => {}
+            }
             *part.session.lock() = None;
             self.changed(index);
             session.close().await;
@@ -283,8 +287,7 @@ impl Handler for FromClient {
 
     async fn notification(&self, notification: Notification, _: Context) {
         for part in &self.0.router.parts {
-            let is_allowed = notification.method != Method::RootsListChanged || part.target.asks.roots;
-            if let Some(session) = part.session().filter(|_| is_allowed) {
+            if let Some(session) = part.session() {
                 session.notification(notification.clone());
             }
         }

@@ -24,11 +24,10 @@ use mcpjoin::internal::serve_each;
 use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
 use mcpjoin_proto::session::{CloseCause, Limits};
-use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{
     Implementation, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability,
 };
-use mcpjoin_proto::{Method, Notification, Payload, Raw, Version};
+use mcpjoin_proto::{Method, Notification, Raw, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -38,10 +37,10 @@ use crate::client::ClientHandle;
 use crate::end::{GatewayEnd, GatewayEvent};
 use crate::errors::ErrorTexts;
 use crate::opening::Opening;
+use crate::policy::Allowed;
 use crate::status::TargetStatus;
 use crate::target_health::TargetHealth;
 use crate::tools::HeaderMarks;
-use crate::upstream::ClientHello;
 use crate::{Gateway, GatewayBuilder};
 
 /// How long changes of lists are collected before a client is notified once.
@@ -84,14 +83,7 @@ pub struct JoinedBuilder {
 #[must_use = "options have no effect by themselves"]
 pub struct TargetOptions {
     source: Option<Source>,
-    asks: Asks,
-}
-
-/// What a target may ask a client beside elicitation, which always names the target.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asks {
-    pub(crate) sampling: bool,
-    pub(crate) roots: bool,
+    questions: Allowed,
 }
 
 pub(crate) struct Joined {
@@ -109,7 +101,6 @@ pub(crate) struct Joined {
 pub(crate) struct Target {
     name: Box<str>,
     source: Source,
-    asks: Asks,
     gateway: Gateway,
     health: Arc<TargetHealth>,
 }
@@ -122,9 +113,9 @@ impl Default for TargetOptions {
 
 impl TargetOptions {
     /// The defaults: the prefix is the name of the target with `__` behind it, and its servers may ask nothing but
-    /// elicitation.
+    /// elicitation, whose message then names the target. Rules of a policy precede these options.
     pub const fn new() -> Self {
-        Self { source: None, asks: Asks { sampling: false, roots: false } }
+        Self { source: None, questions: Allowed { sampling: false, roots: false } }
     }
 
     /// Sets how the names of tools and prompts are joined. A source with an empty prefix leaves them unchanged.
@@ -135,13 +126,13 @@ impl TargetOptions {
 
     /// Sets whether its servers may use the client's model (`sampling/createMessage`). Default: no.
     pub const fn sampling(mut self, allowed: bool) -> Self {
-        self.asks.sampling = allowed;
+        self.questions.sampling = allowed;
         self
     }
 
     /// Sets whether its servers may ask for the client's roots (`roots/list`). Default: no.
     pub const fn roots(mut self, allowed: bool) -> Self {
-        self.asks.roots = allowed;
+        self.questions.roots = allowed;
         self
     }
 }
@@ -182,8 +173,8 @@ impl JoinedBuilder {
         let changes = watch::Sender::new(0);
         let target = |(name, options, builder): (Box<str>, TargetOptions, GatewayBuilder)| {
             let source = options.source.unwrap_or_else(|| Source::new(&*name));
-            let (gateway, health) = builder.build_target(&name, changes.clone());
-            Arc::new(Target { name, source, asks: options.asks, gateway, health })
+            let (gateway, health) = builder.build_target(&name, options.questions, changes.clone());
+            Arc::new(Target { name, source, gateway, health })
         };
         let targets = self.targets.into_iter().map(target).collect();
         JoinedGateway(Arc::new(Joined {
@@ -336,44 +327,6 @@ impl Joined {
 impl Target {
     fn errors(&self, remote: bool) -> ErrorTexts {
         ErrorTexts::new(&self.gateway.pools.launcher.settings, remote)
-    }
-
-    /// Returns what the target may know of a client: without the capabilities that it may not use.
-    fn hello(&self, hello: &ClientHello) -> ClientHello {
-        let mut hello = hello.clone();
-        if !self.asks.sampling {
-            hello.capabilities.sampling = None;
-        }
-        if !self.asks.roots {
-            hello.capabilities.roots = None;
-        }
-        let presents = &mut hello.presents;
-        presents.capabilities = presents.capabilities.take().map(|declared| self.asks.allowed(declared));
-        if let (Some(initialize), Some(declared)) = (&presents.initialize, &presents.capabilities) {
-            let initialize = Payload::from_raw(initialize.clone()).with_member("capabilities", declared);
-            presents.initialize = Some(initialize.into_raw());
-        }
-        hello
-    }
-}
-
-impl Asks {
-    /// Removes the capabilities of a client that a target may not use.
-    fn allowed(self, capabilities: Raw) -> Raw {
-        let gone = |name: &str| (name == "sampling" && !self.sampling) || (name == "roots" && !self.roots);
-        Payload::from_raw(capabilities).without_members(gone).into_raw()
-    }
-
-    /// Removes them from the parameters of a request of the modern era.
-    fn declared(self, params: Payload) -> Payload {
-        let declared = params.meta().and_then(|meta| meta.member(key::CLIENT_CAPABILITIES));
-        match declared.filter(|declared| {
-            (!self.sampling && declared.member("sampling").is_some())
-                || (!self.roots && declared.member("roots").is_some())
-        }) {
-            Some(declared) => params.with_meta_member(key::CLIENT_CAPABILITIES, &self.allowed(declared)),
-            None => params,
-        }
     }
 }
 

@@ -97,8 +97,7 @@ impl ModernPart {
         if let Some(why) = self.target.health.cooling_down() {
             return Err(self.errors.not_available(Some(why)));
         }
-        let params = request.params.map(|params| self.target.asks.declared(params));
-        let reply = self.requests.request(Request { params, ..request }, cx, sink).await?;
+        let reply = self.requests.request(request, cx, sink).await?;
         Ok(with_name(&self.target.name, reply))
     }
 }

@@ -21,6 +21,7 @@ use self::stream::Stream;
 use self::translate::WrappedTools;
 use super::errors::ErrorTexts;
 use super::pair::Pair;
+use super::policy::Questions;
 use super::relay::forward;
 use super::upstream::Upstream;
 use mcpjoin::client::Client;
@@ -35,6 +36,8 @@ pub(super) struct LegacyToModern {
     wrapped_tools: WrappedTools,
     stream: Stream,
     errors: ErrorTexts,
+    /// What the server may ask the client.
+    questions: Questions,
 }
 
 impl LegacyToModern {
@@ -45,9 +48,9 @@ impl LegacyToModern {
         upstream: &Arc<Upstream>,
         server: &Client,
     ) -> Self {
-        let errors = pair.errors.clone();
+        let (errors, questions) = (pair.errors.clone(), pair.questions.clone());
         let stream = Stream::open(pair, upstream, server);
-        Self { profile, timeout, wrapped_tools: WrappedTools::default(), stream, errors }
+        Self { profile, timeout, wrapped_tools: WrappedTools::default(), stream, errors, questions }
     }
 
     /// Answers a request of the client.
@@ -88,7 +91,7 @@ impl LegacyToModern {
                     &self.wrapped_tools,
                 ));
             }
-            rounds.ask_client(&method, &result, cx).await?;
+            rounds.ask_client(&method, &result, cx, &self.questions).await?;
         }
     }
 

@@ -12,6 +12,7 @@ use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
 use tokio::time::sleep;
 
 use crate::errors::{ErrorTexts, client_gone, failure};
+use crate::policy::Questions;
 use crate::relay::{self, forward};
 use mcpjoin::connection::Context;
 use mcpjoin::internal::{FIRST_PAUSE, MAX_PAUSE, MAX_ROUNDS};
@@ -49,6 +50,7 @@ impl Rounds {
         method: &Method,
         result: &Payload,
         cx: &Context,
+        may_ask: &Questions,
     ) -> Result<(), ErrorObject> {
         if self.rounds >= MAX_ROUNDS {
             let text = format!("{method} asked for input more often than the limit `rounds` of {MAX_ROUNDS}");
@@ -73,7 +75,7 @@ impl Rounds {
         } else {
             let (timeout, target) = (self.timeout, self.target.as_deref());
             let answers = questions.into_iter().map(|(name, question)| async move {
-                ask(&question, cx, timeout, target).await.map(|answer| (name, answer))
+                ask(&question, cx, timeout, target, may_ask).await.map(|answer| (name, answer))
             });
             let answers: Members<Raw> = try_join_all(answers).await?.into_iter().collect();
             let answers =
@@ -94,13 +96,16 @@ async fn ask(
     cx: &Context,
     timeout: Duration,
     target: Option<&str>,
+    may_ask: &Questions,
 ) -> Result<Raw, ErrorObject> {
     let method = question.member("method");
     let method = method.as_ref().and_then(Raw::to_string_value);
     let method = method.ok_or_else(|| {
         failure("badReply", "the server asks for input, and a question of it has no `method`", &[])
     })?;
-    let mut call = Call::new(Method::parse(&method));
+    let method = Method::parse(&method);
+    may_ask.check(&method)?;
+    let mut call = Call::new(method);
     call.params = question.member("params").map(Payload::from_raw);
     if call.method == Method::Elicit {
         call.params = call.params.map(|params| relay::named(target, params));

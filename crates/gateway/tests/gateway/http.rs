@@ -1,5 +1,6 @@
 //! Tests of clients and servers over HTTP.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use mcpjoin::proto::{Era, Raw};
 use mcpjoin::server::{NoArguments, tool};
 use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin::{Client, Link, Server};
-use mcpjoin_gateway::Gateway;
+use mcpjoin_gateway::{Gateway, Policy, SharedPolicy};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -445,6 +446,49 @@ fn a_client_for_which_no_more_servers_are_started_is_asked_to_come_again() {
             assert!(refused.contains("tooManyStarts") && refused.contains("4 a second"), "{refused}");
         }
         gateway.close().await;
+    });
+}
+
+#[test]
+fn a_client_above_its_rate_is_told_by_the_status_when_to_come_again() {
+    run(async {
+        let policy =
+            Policy::parse(Path::new("p"), "[limits]\nrequests_per_minute = 20\nburst = 1\n").unwrap();
+        let far = server();
+        let gateway = Gateway::builder(move || {
+            let (near, theirs) = Link::memory();
+            far.connect(theirs);
+            std::future::ready(Ok::<_, std::io::Error>(near))
+        });
+        let gateway = gateway.policy(SharedPolicy::new(policy)).build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let (url, serving) = (listener.url(), gateway.clone());
+        let served = tokio::spawn(async move {
+            serving.serve_http(listener, HttpOptions::new(), std::future::pending()).await;
+        });
+        let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        } } })
+        .to_string();
+        let modern = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n";
+        let opened = post(&url, "", super::INITIALIZE).await.to_lowercase();
+        let session = opened.split("mcp-session-id: ").nth(1).unwrap().split("\r\n").next().unwrap();
+        let legacy = format!("MCP-Protocol-Version: 2025-06-18\r\nMcp-Session-Id: {session}\r\n");
+        assert!(post(&url, modern, &list).await.starts_with("HTTP/1.1 200"));
+        for (headers, body) in
+            [(modern, &*list), (&*legacy, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)]
+        {
+            let refused = post(&url, headers, body).await;
+            assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
+            let seconds = refused.to_lowercase();
+            let seconds = seconds.split("\r\nretry-after: ").nth(1).unwrap().split("\r\n").next().unwrap();
+            let millis = refused.split("\"retryAfterMs\":").nth(1).unwrap().split('}').next().unwrap();
+            let (seconds, millis): (u64, u64) = (seconds.parse().unwrap(), millis.parse().unwrap());
+            assert!((2_000..=3_001).contains(&millis) && seconds == millis.div_ceil(1_000), "{refused}");
+        }
+        gateway.close().await;
+        served.abort();
     });
 }
 

@@ -11,6 +11,7 @@ mod legacy_to_modern;
 mod levels;
 mod modern_to_legacy;
 mod owners;
+mod policy;
 mod pools;
 mod raw;
 mod same_era;

@@ -46,6 +46,13 @@ impl Person {
         Self { driver, origin, capabilities: ASKABLE }
     }
 
+    /// A client of this origin, with a connection of its own if it `streams`.
+    pub(crate) fn from(gateway: &Gateway, origin: Origin, streams: bool) -> Self {
+        let mut person = if streams { Self::on_stream(gateway, HOME) } else { Self::at(gateway, HOME) };
+        person.origin = Arc::new(origin);
+        person
+    }
+
     pub(crate) fn of(gateway: &Gateway, principal: &str) -> Self {
         let mut person = Self::at(gateway, HOME);
         person.origin = Arc::new(Origin { principal: Some(principal.into()), ..(*person.origin).clone() });

@@ -30,6 +30,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     misplaced(&of_http(&args), "for clients of MCP over HTTP", "--listen http://host:port/path")?;
     let most = [("--max-sessions", args.max_sessions.is_some())];
     misplaced(&most, "for clients of MCP", "another --listen")?;
+    misplaced(&[("--policy", args.policy.is_some())], "for clients of MCP", "another --listen")?;
     let addresses: Vec<Address> =
         args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
     let certificates = certificates(&mut args)?;

@@ -11,9 +11,11 @@ use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 
+use super::policy::PolicyFile;
 use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::{Authorization, Bridge};
+use crate::commands::diff::{Detail, details, sentence};
 use crate::commands::listening::{Address, Listening, QuicOptions, ServeEnd, Serves};
 use crate::commands::serve::client_failure;
 use crate::commands::{exit_of, note_terminal, target_of};
@@ -21,7 +23,7 @@ use crate::connect::{Plan, Signals, with_plan};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{shown, words_shown};
+use crate::target::{Target, shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -30,6 +32,8 @@ use crate::visible;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The default limit of servers at the same time.
 const DEFAULT_MAX_SESSIONS: u32 = 100;
+/// The name of a server that is no entry of a configuration.
+const TARGET_NAME: &str = "server";
 
 /// Runs the bridge until the client, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
@@ -59,10 +63,24 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
         note_terminal(ui, &format!("mcpjoin bridge --listen http://localhost:8080/mcp {typed}"));
     }
     Ok(with_plan(ui, &target, &args.connect, async |plan, mut signals| {
-        let bridge = Relay::new(ui, plan, &args);
-        let outcome = match addresses.is_empty() {
-            true => bridge.on_stdio(&mut signals).await,
-            false => bridge.at(&addresses, &quic, &args.authorization, &options, &mut signals).await,
+        let name = match &target {
+            Target::Entry(named) if plan.place.is_some() => named.name.clone(),
+            _ => TARGET_NAME.to_owned(),
+        };
+        let policy = match args.policy.as_deref().map(|file| PolicyFile::open(file, &name)).transpose() {
+            Ok(policy) => policy,
+            Err(failure) => return exit_of(ui, Err(failure)),
+        };
+        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref());
+        let serving = async {
+            match addresses.is_empty() {
+                true => bridge.on_stdio(&mut signals).await,
+                false => bridge.at(&addresses, &quic, &args.authorization, &options, &mut signals).await,
+            }
+        };
+        let outcome = match policy {
+            Some(policy) => policy.during(ui, serving).await,
+            None => serving.await,
         };
         exit_of(ui, outcome)
     }))
@@ -114,7 +132,7 @@ struct Relay {
 }
 
 impl Relay {
-    fn new(ui: &Ui, plan: Plan, args: &Bridge) -> Self {
+    fn new(ui: &Ui, plan: Plan, args: &Bridge, name: String, policy: Option<&PolicyFile>) -> Self {
         let Plan { endpoint, shown, first, tools, limits, timeout, .. } = plan;
         let program = endpoint.command().cloned();
         // A client of the legacy era makes the gateway send `initialize` first.
@@ -125,6 +143,7 @@ impl Relay {
         let mut downstream = Limits::default();
         downstream.message = limits.message;
         let mut gateway = Gateway::builder(move || start.clone().link())
+            .name(name)
             .limits(downstream)
             .upstream_limits(limits)
             .timeout(timeout.unwrap_or(DEFAULT_TIMEOUT))
@@ -134,6 +153,9 @@ impl Relay {
                 let ui = ui.clone();
                 move |text| ui.hidden(text).into_owned()
             });
+        if let Some(policy) = policy {
+            gateway = gateway.policy(policy.shared());
+        }
         if let Some(era) = args.connect.era.asked() {
             gateway = gateway.era(EraChoice::Only(era));
         }
@@ -263,6 +285,23 @@ impl EventReport {
             GatewayEvent::Over { upstream } => {
                 self.there().remove(upstream);
                 ui.detail(&format!("connection {upstream} to the server is over"));
+            }
+            GatewayEvent::Withheld { target, tool, changes } => {
+                ui.warning(&format!(
+                    "the tool {} of {} is withheld from clients, because it is not the pinned one",
+                    visible::line(tool),
+                    visible::line(target)
+                ));
+                for change in *changes {
+                    ui.warning(&format!("  {} {}", change.class.as_str(), sentence(change)));
+                    for detail in details(change) {
+                        match detail {
+                            Detail::Removed(text) => ui.warning(&format!("  - {text}")),
+                            Detail::Added(text) => ui.warning(&format!("  + {text}")),
+                            Detail::Note(text) => ui.warning(&format!("  {text}")),
+                        }
+                    }
+                }
             }
             GatewayEvent::Refused { why } if listens => {
                 let mut failure = refused(upstream, why);

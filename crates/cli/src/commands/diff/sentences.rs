@@ -21,7 +21,7 @@ const CHARS_BEFORE_CHANGE: usize = 60;
 
 /// A line below a sentence, escaped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Detail {
+pub(in crate::commands) enum Detail {
     Removed(String),
     Added(String),
     /// Text of ours.
@@ -132,7 +132,7 @@ fn plain(name: &str) -> Cow<'_, str> {
 }
 
 /// The change in one line.
-pub(super) fn sentence(change: &Change) -> String {
+pub(in crate::commands) fn sentence(change: &Change) -> String {
     let place = Place::of(change);
     let what = place.shown();
     match change.kind {
@@ -230,7 +230,7 @@ fn types(change: &Change) -> String {
 }
 
 /// The lines below a sentence.
-pub(super) fn details(change: &Change) -> Vec<Detail> {
+pub(in crate::commands) fn details(change: &Change) -> Vec<Detail> {
     let described = |item: &Option<Raw>| {
         let item = item.as_ref().and_then(Object::of);
         item.and_then(|item| item.text("description").or_else(|| item.text("title"))).unwrap_or_default()

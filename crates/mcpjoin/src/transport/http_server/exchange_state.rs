@@ -8,6 +8,7 @@ use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Message, RequestId, Response};
 
 use super::legacy::cancels;
+use super::reply::Status;
 use super::wire::{GET_STREAM, Refused};
 
 /// Received messages that the connection has not read. Beyond it, a client that sends a request is asked to retry.
@@ -72,7 +73,7 @@ pub(super) enum Form {
     /// Undecided.
     #[default]
     Open,
-    Json(u16, Bytes),
+    Json(Status, Bytes),
     Stream,
 }
 

@@ -104,7 +104,7 @@ impl Wire {
             match slot.form {
                 Form::Open => {
                     let text = self.hold(text).unwrap_or_else(|full| instead(full).unwrap_or_default());
-                    slot.form = Form::Json(200, text);
+                    slot.form = Form::Json(200.into(), text);
                 }
                 _ => self.append(stream, slot, &text, instead),
             }
@@ -130,13 +130,16 @@ impl Wire {
         let instead = |full| Some(single(&Message::Response(refuse(response?, full))));
         if last && matches!(slot.form, Form::Open) {
             let status = match response.map(|response| &response.outcome) {
-                Some(Err(error)) if reply::is_for_later(error) => 503,
-                Some(Err(error)) if self.routing == Routing::Exchange => classify::status(error.code),
-                _ => 200,
+                Some(Err(error)) => match reply::for_later(error) {
+                    Some(status) => status,
+                    None if self.routing == Routing::Exchange => classify::status(error.code).into(),
+                    None => 200.into(),
+                },
+                _ => 200.into(),
             };
             let (status, text) = match self.hold(text) {
                 Ok(text) => (status, text),
-                Err(full) => (503, instead(full).unwrap_or_default()),
+                Err(full) => (503.into(), instead(full).unwrap_or_default()),
             };
             slot.form = Form::Json(status, text);
         } else {

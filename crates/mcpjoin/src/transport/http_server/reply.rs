@@ -10,10 +10,23 @@ use mcpjoin_proto::{ErrorObject, Message, RequestId, encode};
 use super::body::HttpBody;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// The value of `Retry-After`, in seconds.
-const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+/// The value of `Retry-After` with 503, in seconds.
+const RETRY_AFTER_SECONDS: u64 = 1;
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// A status, and the seconds after which the client may retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Status {
+    code: u16,
+    retry_after: Option<u64>,
+}
+
+impl From<u16> for Status {
+    fn from(code: u16) -> Self {
+        Self { code, retry_after: (code == 503).then_some(RETRY_AFTER_SECONDS) }
+    }
+}
 
 /// A status without a body.
 pub(super) fn bare(status: u16) -> Response<HttpBody> {
@@ -27,20 +40,28 @@ fn with(status: u16, body: HttpBody) -> Response<HttpBody> {
 }
 
 /// A JSON text. With 503 the client may retry soon.
-pub(super) fn json(status: u16, text: Bytes) -> Response<HttpBody> {
-    let mut response = with(status, HttpBody::whole(text));
+pub(super) fn json(status: impl Into<Status>, text: Bytes) -> Response<HttpBody> {
+    let Status { code, retry_after } = status.into();
+    let mut response = with(code, HttpBody::whole(text));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
-    if status == 503 {
-        response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response
 }
 
-/// Whether an error says that a gateway has no server for a client now: the request was not processed.
-pub(super) fn is_for_later(error: &ErrorObject) -> bool {
-    let kind = error.data.as_ref().and_then(|data| data.member("gateway"));
-    let kind = kind.as_ref().and_then(|kind| kind.to_string_value());
-    matches!(kind.as_deref(), Some("tooManyServers" | "tooManyStarts"))
+/// The status for an error which says that a gateway did not process the request now: it has no server for the client
+/// (503), or the client has sent too many requests (429).
+pub(super) fn for_later(error: &ErrorObject) -> Option<Status> {
+    let data = error.data.as_ref()?;
+    match &*data.member("gateway")?.to_string_value()? {
+        "tooManyServers" | "tooManyStarts" => Some(503.into()),
+        "tooManyRequests" => {
+            let millis: u64 = data.member("retryAfterMs").and_then(|millis| millis.decode().ok())?;
+            Some(Status { code: 429, retry_after: Some(millis.div_ceil(1_000)) })
+        }
+        _ => None,
+    }
 }
 
 /// A text for people.

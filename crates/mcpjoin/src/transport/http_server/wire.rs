@@ -21,6 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::events::{EventId, EventStore, SessionId};
 use super::exchange_state::{ExchangeState, Form, Reader, State, Wake, keep};
 use super::memory::{Account, Full, Traffic};
+use super::reply::Status;
 
 /// The number of the stream that belongs to no POST: the stream that a legacy client opens with GET, the only one of
 /// 2024-11-05, and the only one of a modern exchange.
@@ -50,7 +51,7 @@ pub(super) struct Negotiated {
 #[derive(Debug)]
 pub(super) enum Head {
     /// A complete JSON body.
-    Json { status: u16, body: Bytes },
+    Json { status: Status, body: Bytes },
     /// An event stream.
     Stream,
     /// No reply: the request was cancelled.

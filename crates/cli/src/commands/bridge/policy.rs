@@ -1,0 +1,122 @@
+//! The policy of a bridge: reads its file, checks it, and reads it again when it changes or at SIGHUP.
+//!
+//! `mcpjoin_gateway` parses and applies it. Used by `relay`, and by `bridge --check-config`, which starts nothing.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use mcpjoin_gateway::{Policy, SharedPolicy};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::commands::written;
+use crate::connect::Signals;
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::target::shown;
+use crate::ui::Ui;
+use crate::visible;
+
+/// How often the times of the files are looked at.
+const POLL: Duration = Duration::from_secs(1);
+
+/// The time and the size of each file that a policy was read from. `None`: it is not there.
+type Stamps = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
+
+/// A policy that is read again when its file changes.
+pub(super) struct PolicyFile {
+    path: PathBuf,
+    /// The name of the only target.
+    target: String,
+    policy: SharedPolicy,
+    stamps: Stamps,
+    hangups: Signal,
+}
+
+/// Checks a file for `--check-config`.
+pub(super) fn check(ui: &Ui, path: &Path) -> Result<Exit, Failure> {
+    Policy::read(path).map_err(|error| fault(&error.to_string()))?;
+    Ok(written(ui, ui.result(&format!("{} is valid", shown(path.as_os_str())))))
+}
+
+fn fault(cause: &str) -> Failure {
+    Failure::usage(visible::line(cause).into_owned(), "docs/policy.md explains the file")
+}
+
+/// Reads a policy whose only target has this name.
+fn read(path: &Path, target: &str) -> Result<(Policy, Stamps), String> {
+    // Before it is read, so that a change meanwhile is noticed.
+    let own = stamp(path);
+    let policy = Policy::read(path).map_err(|error| error.to_string())?;
+    if let Some(unknown) = policy.targets().find(|name| *name != target) {
+        return Err(format!(
+            "{}: it has rules for the target {unknown:?}, but the only target of this bridge is {target:?}",
+            path.display()
+        ));
+    }
+    let pins = policy.files().iter().skip(1).map(|pin| (pin.clone(), stamp(pin)));
+    let stamps = std::iter::once((path.to_owned(), own)).chain(pins).collect();
+    Ok((policy, stamps))
+}
+
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = path.metadata().ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+impl PolicyFile {
+    /// Reads the file. From now on SIGHUP does not end the process. Must be called within a runtime.
+    pub(super) fn open(path: &Path, target: &str) -> Result<Self, Failure> {
+        let (policy, stamps) = read(path, target).map_err(|cause| fault(&cause))?;
+        let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::system(Phase::Serve, &error))?;
+        Signals::spare_hangups();
+        let policy = SharedPolicy::new(policy);
+        Ok(Self { path: path.into(), target: target.into(), policy, stamps, hangups })
+    }
+
+    pub(super) fn shared(&self) -> SharedPolicy {
+        self.policy.clone()
+    }
+
+    /// Reads the file again as often as it changes, while `work` is in progress.
+    pub(super) async fn during<T>(mut self, ui: &Ui, work: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            outcome = work => outcome,
+            never = self.follow(ui) => match never {},
+        }
+    }
+
+    async fn follow(&mut self, ui: &Ui) -> Infallible {
+        let mut ticks = interval(POLL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let asked = tokio::select! {
+                biased;
+                Some(()) = self.hangups.recv() => true,
+                _ = ticks.tick() => false,
+            };
+            let (path, target, stamps) = (self.path.clone(), self.target.clone(), self.stamps.clone());
+            let look = move || {
+                let now: Stamps = stamps.iter().map(|(path, _)| (path.clone(), stamp(path))).collect();
+                (asked || now != stamps).then(|| (read(&path, &target), now))
+            };
+            // A file system may take long.
+            let Ok(Some((outcome, now))) = spawn_blocking(look).await else { continue };
+            match outcome {
+                Ok((policy, stamps)) => {
+                    self.policy.replace(policy);
+                    self.stamps = stamps;
+                    ui.note(&format!("the policy was read again: {}", shown(self.path.as_os_str())));
+                }
+                Err(cause) => {
+                    self.stamps = now;
+                    let cause = visible::line(&cause).into_owned();
+                    ui.warning(&format!("{cause}; the policy stays as it was"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a target may ask clients: whether it may sample from their models and learn their roots.
+//!
+//! A target that may not ask does not learn that the client could answer, and its question is refused if it asks all the
+//! same. Used by `legacy` and `modern` for what clients declare, and by `pair`, `pool` and `legacy_to_modern` for each
+//! question. <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>
+
+use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
+
+use super::SharedPolicy;
+use super::rules::TargetRules;
+use crate::errors::failure;
+use crate::upstream::ClientHello;
+
+/// The questions beside elicitation that a target may ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowed {
+    pub(crate) sampling: bool,
+    pub(crate) roots: bool,
+}
+
+/// A target that is alone may ask everything.
+impl Default for Allowed {
+    fn default() -> Self {
+        Self { sampling: true, roots: true }
+    }
+}
+
+/// What one target may ask. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Questions {
+    policy: Option<(SharedPolicy, Box<str>)>,
+    /// What it may ask if no rule says so.
+    otherwise: Allowed,
+}
+
+impl Allowed {
+    /// What a target may ask by these rules.
+    pub(super) fn by(self, rules: Option<&TargetRules>) -> Self {
+        let sampling = rules.and_then(|rules| rules.sampling).unwrap_or(self.sampling);
+        Self { sampling, roots: rules.and_then(|rules| rules.roots).unwrap_or(self.roots) }
+    }
+
+    /// Whether it may ask everything.
+    pub(super) const fn is_all(self) -> bool {
+        self.sampling && self.roots
+    }
+
+    const fn refuses(self, question: &Method) -> bool {
+        match question {
+            Method::CreateMessage => !self.sampling,
+            Method::ListRoots => !self.roots,
+            _ => false,
+        }
+    }
+
+    /// The capabilities of a client without those that the target may not use.
+    fn declared(self, declared: Raw) -> Raw {
+        if declared.kind() != Kind::Object {
+            return declared;
+        }
+        let is_refused =
+            |name: &str| (name == "sampling" && !self.sampling) || (name == "roots" && !self.roots);
+        Payload::from_raw(declared).without_members(is_refused).into_raw()
+    }
+}
+
+impl Questions {
+    pub(super) const fn new(policy: Option<(SharedPolicy, Box<str>)>, otherwise: Allowed) -> Self {
+        Self { policy, otherwise }
+    }
+
+    fn allowed(&self) -> Allowed {
+        match &self.policy {
+            Some((policy, target)) => self.otherwise.by(Some(policy.current().rules.target(target))),
+            None => self.otherwise,
+        }
+    }
+
+    /// Refuses a question that the target may not ask.
+    pub(crate) fn check(&self, question: &Method) -> Result<(), ErrorObject> {
+        if self.allowed().refuses(question) { Err(refused(question)) } else { Ok(()) }
+    }
+
+    /// What the client declares, without what the target may not ask for.
+    pub(crate) fn declare(&self, mut hello: ClientHello) -> ClientHello {
+        let allowed = self.allowed();
+        if allowed.is_all() {
+            return hello;
+        }
+        if !allowed.sampling {
+            hello.capabilities.sampling = None;
+        }
+        if !allowed.roots {
+            hello.capabilities.roots = None;
+        }
+        let presents = &mut hello.presents;
+        presents.capabilities = presents.capabilities.take().map(|declared| allowed.declared(declared));
+        presents.initialize = presents.initialize.take().map(|params| {
+            let declared = params.member("capabilities").map(|declared| allowed.declared(declared));
+            let params = Payload::from_raw(params);
+            declared
+                .map_or_else(|| params.clone(), |declared| params.with_member("capabilities", &declared))
+                .into_raw()
+        });
+        hello
+    }
+}
+
+fn refused(question: &Method) -> ErrorObject {
+    let text = format!("the policy of this gateway does not allow the server to send {question}");
+    failure("questionRefused", &text, &[])
+}
+
+/// The parameters of a modern request, whose `_meta` declares what its client can do, without what the target may not
+/// ask for.
+pub(super) fn declared(allowed: Allowed, params: Payload) -> Payload {
+    if allowed.is_all() {
+        return params;
+    }
+    let declared = params.meta().and_then(|meta| meta.member(key::CLIENT_CAPABILITIES));
+    let declared = declared.map(|declared| allowed.declared(declared));
+    declared.map_or_else(
+        || params.clone(),
+        |declared| params.with_meta_member(key::CLIENT_CAPABILITIES, &declared),
+    )
+}
+
+/// Refuses the result of a modern server that asks what it may not ask.
+pub(super) fn check_result(allowed: Allowed, reply: &Reply) -> Result<(), ErrorObject> {
+    if allowed.is_all() {
+        return Ok(());
+    }
+    let asked = match reply {
+        Reply::Verbatim(result) => result.raw().member("inputRequests"),
+        Reply::NeedInput(input) => {
+            Payload::from_value(&**input).ok().and_then(|input| input.raw().member("inputRequests"))
+        }
+        _ => None,
+    };
+    let asked: std::collections::BTreeMap<String, Raw> =
+        asked.and_then(|asked| asked.decode().ok()).unwrap_or_default();
+    for question in asked.values() {
+        let method = question.member("method");
+        if let Some(method) = method.as_ref().and_then(Raw::to_string_value)
+            && allowed.refuses(&Method::parse(&method))
+        {
+            return Err(refused(&Method::parse(&method)));
+        }
+    }
+    Ok(())
+}
