@@ -1,6 +1,7 @@
 //! `mcpjoin bridge`: connects any client to any server. The options decide which kind of bridge runs.
 
 mod go_flags;
+mod joined;
 mod orchestra_host;
 mod orchestrator;
 mod policy;
@@ -23,6 +24,11 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
         return orchestrator::run(ui, &args);
     }
     let of_orchestra = args.listen.iter().filter(|word| is_of_orchestra(word)).count();
+    if of_orchestra == 0 && joined::is_meant(&args) {
+        return joined::run(ui, args);
+    }
+    joined::refuse_for_one(&args)?;
+    misplaced(&[("--join", !args.join.is_empty())], "for clients of MCP", "another --listen")?;
     if of_orchestra == 0 {
         return relay::run(ui, args, escaped);
     }

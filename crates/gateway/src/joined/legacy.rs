@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
 use mcpjoin::server::catalogue::join_instructions;
@@ -31,6 +32,9 @@ use crate::upstream::ClientHello;
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after an attempt that failed for another reason than the target.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// How long `logging/setLevel` waits for the targets.
+const SET_LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves a client that has sent `initialize`.
 pub(super) async fn serve(
@@ -269,7 +273,8 @@ impl LegacyClient {
         *self.level.lock() = Some(params.clone());
         let sessions: Vec<_> = self.router.parts.iter().filter_map(|part| part.session()).collect();
         let set = sessions.iter().map(|session| session.set_level(params.clone()));
-        futures_util::future::join_all(set).await;
+        // A target that does not answer delays the others no longer.
+        drop(timeout(SET_LEVEL_TIMEOUT, join_all(set)).await);
         Ok(Reply::empty())
     }
 }

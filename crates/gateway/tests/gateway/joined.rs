@@ -8,7 +8,7 @@ use mcpjoin::client::ClientBuilder;
 use mcpjoin::connection::Connection;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
-    CallToolResult, ContentBlock, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams,
+    CallToolResult, Content, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams,
     ElicitParams, ElicitResult, ElicitationSchema, LoggingLevel, Members, Prompt, PromptArgument,
     PromptReference, Resource, ResourceTemplate, ResourceTemplateReference, Role, Root, SamplingMessage,
     SubscriptionFilter, TextContent,
@@ -85,7 +85,7 @@ impl Target {
     fn dies(&self) {
         self.is_up.send_replace(false);
         for connection in &*self.connections.lock().unwrap() {
-            connection.close(mcpjoin::proto::session::CloseCause::Local);
+            connection.close();
         }
     }
 
@@ -129,7 +129,7 @@ fn one_of_everything(name: &'static str, version: &Version) -> ServerBuilder {
         })
         .tool(tool("links"), move |_: NoArguments, _| async move {
             let link = json!({ "type": "resource_link", "uri": format!("{name}:/hidden"), "name": "h" });
-            let link: ContentBlock = serde_json::from_value(link).unwrap();
+            let link: Content = serde_json::from_value(link).unwrap();
             CallToolResult::new(vec![link])
         })
         .prompt(
@@ -506,15 +506,8 @@ fn a_list_has_pages_over_several_targets_and_a_foreign_cursor_is_refused() {
 fn a_link_in_a_result_is_read_at_the_target_that_gave_it_and_at_no_other() {
     run(async {
         for (era, version) in PAIRS {
-            let target = |name: &'static str| {
-                let hidden = ResourceTemplate::new("unlisted", "never matches");
-                let _ = hidden;
-                Target::new(one_of_everything(name, &version))
-            };
-            let (a, b) = (target("a"), target("b"));
-            let gateway =
-                Gateway::joined("both", "1").target("a", a.gateway()).target("b", b.gateway()).build();
-            let client = connect(&gateway, builder(era)).await;
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(era)).await;
             let not_found: i64 = client.profile().resource_not_found.into();
             assert_eq!(read(&client, "b:/hidden").await, Err(not_found));
             drop(client.call_tool("b__links", ()).await.unwrap());
