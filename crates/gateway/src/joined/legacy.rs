@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::router::{Part, Router};
-use super::{CHANGES_DELAY, Joined, Target, list_changes};
+use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
 use crate::end::GatewayEnd;
@@ -219,16 +219,28 @@ impl LegacyClient {
             if !is_own && now == ready && !own.has_changed().unwrap_or(false) {
                 continue;
             }
+            let warnings = self.warnings(&ready, &now);
             ready = now;
             own.borrow_and_update();
             let connection = self.connection.lock().clone();
             let Some(connection) = connection else { continue };
-            for notification in list_changes() {
+            for notification in warnings.into_iter().chain(list_changes()) {
                 if let Err(error) = connection.notify(notification) {
                     tracing::debug!(target: "mcpjoin", %error, "a client was not notified of changed lists");
                 }
             }
         }
+    }
+
+    /// The log messages about targets that are not ready any more, if the client wants them.
+    fn warnings(&self, before: &[bool], now: &[bool]) -> Vec<Notification> {
+        let level = self.level.lock().as_ref().and_then(|params| params.raw().member("level")?.decode().ok());
+        if !wants_warnings(level) {
+            return Vec::new();
+        }
+        let gone = before.iter().zip(now).zip(&self.router.parts);
+        let gone = gone.filter(|((before, now), _)| **before && !**now).map(|(_, part)| part);
+        gone.map(|part| warning(&part.errors.not_available(part.target.health.cooling_down()).message)).collect()
     }
 
     fn ready(&self) -> Vec<bool> {

@@ -253,6 +253,7 @@ impl<P: Part> Router<P> {
                 (None, _) => self.first_page(target, kind, request, cx).await,
             };
             let Some(page) = page else {
+                self.names.leave_out(target, kind);
                 (ttl, is_public) = (0, false);
                 continue;
             };

@@ -112,11 +112,10 @@ fn one_of_everything(name: &'static str, version: &Version) -> ServerBuilder {
         })
         .tool(tool("samples"), |_: NoArguments, cx: Context| async move {
             let message = SamplingMessage::new(Role::User, TextContent::new("hm"));
-            let answer = cx.sample(CreateMessageParams::new(vec![message], 10)).await;
-            answer.map_or_else(|_| "refused".to_owned(), |answer| answer.model)
+            Ok::<_, HandlerError>(cx.sample(CreateMessageParams::new(vec![message], 10)).await?.model)
         })
         .tool(tool("roots"), |_: NoArguments, cx: Context| async move {
-            cx.list_roots().await.map_or_else(|_| "refused".to_owned(), |roots| roots.roots.len().to_string())
+            Ok::<_, HandlerError>(cx.list_roots().await?.roots.len().to_string())
         })
         .tool(tool("tells"), |_: NoArguments, cx: Context| async move {
             cx.progress(1.0, Some(2.0), Some("half"));
@@ -192,6 +191,14 @@ async fn tools(client: &Client) -> Vec<String> {
 
 async fn call(client: &Client, tool: &str) -> String {
     client.call_tool(tool, ()).await.unwrap().to_text()
+}
+
+/// The text of a call, or `refused` if it failed.
+async fn outcome(client: &Client, tool: &str) -> String {
+    match client.call_tool(tool, ()).await {
+        Ok(result) if result.is_error != Some(true) => result.to_text(),
+        _ => "refused".to_owned(),
+    }
 }
 
 async fn read(client: &Client, uri: &str) -> Result<String, i64> {
@@ -367,8 +374,8 @@ fn an_elicitation_names_its_target_and_the_model_and_the_roots_are_refused_unles
                 assert_eq!(call(&client, "b__asks").await, "decline", "{era:?} {version}");
                 assert_eq!(*asked.lock().unwrap(), ["[b] Sure?"]);
                 let (model, roots) = if allowed { ("a model", "1") } else { ("refused", "refused") };
-                assert_eq!(call(&client, "b__samples").await, model, "{era:?} {version}");
-                assert_eq!(call(&client, "b__roots").await, roots, "{era:?} {version}");
+                assert_eq!(outcome(&client, "b__samples").await, model, "{era:?} {version}");
+                assert_eq!(outcome(&client, "b__roots").await, roots, "{era:?} {version}");
                 client.close().await;
             }
         }
@@ -465,7 +472,8 @@ fn a_target_that_is_late_delays_the_others_by_five_seconds_at_most_and_joins_lat
             let began = Instant::now();
             let client = connect(&two.gateway, builder(era)).await;
             assert_eq!(tools(&client).await.len(), 7, "{era:?} {version}");
-            assert!(began.elapsed() <= Duration::from_secs(6), "{era:?} {version}: {:?}", began.elapsed());
+            // Five seconds for the opening, and five for the list.
+            assert!(began.elapsed() <= Duration::from_secs(11), "{era:?} {version}: {:?}", began.elapsed());
             assert_eq!(call(&client, "a__who").await, "a");
             let filter = SubscriptionFilter::default().with_tools_list_changed(true);
             let mut stream = client.listen(filter).await.unwrap();
@@ -514,6 +522,60 @@ fn a_link_in_a_result_is_read_at_the_target_that_gave_it_and_at_no_other() {
             // The target refuses it with its own error: it was asked.
             let error = client.read_resource("b:/hidden").await.unwrap_err();
             assert!(!error.to_string().contains("unknown resource"), "{era:?} {version}: {error}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_client_that_wants_log_messages_is_told_which_target_has_no_server() {
+    run(async {
+        for (era, version) in PAIRS {
+            for (level, is_told) in [(LoggingLevel::Info, true), (LoggingLevel::Error, false)] {
+                let two = Two::new(&version);
+                let (told, mut messages) = unbounded_channel();
+                let client = builder(era).on_log(move |message| drop(told.send(message.data.to_string())));
+                let client = connect(&two.gateway, client).await;
+                client.set_level(level).await.unwrap();
+                let filter = SubscriptionFilter::default().with_tools_list_changed(true);
+                let _stream = client.listen(filter).await.unwrap();
+                sleep(Duration::from_secs(1)).await;
+                two.b.dies();
+                let message = timeout(Duration::from_secs(30), messages.recv()).await;
+                assert_eq!(message.is_ok(), is_told, "{era:?} {version}: {message:?}");
+                if let Ok(Some(message)) = message {
+                    assert!(message.starts_with("\"b: no server is running"), "{message}");
+                }
+                client.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn the_interface_of_a_tool_is_read_at_its_target_although_no_list_of_resources_has_it() {
+    run(async {
+        for (era, version) in PAIRS {
+            let target = |name: &'static str, meta: Value| {
+                let listed = json!({ "name": "shows", "inputSchema": { "type": "object" }, "_meta": meta });
+                let listed = serde_json::from_value(listed).unwrap();
+                Target::new(one_of_everything(name, &version).raw_tool(listed, |_, _| async { "shown" }))
+            };
+            let nested = json!({ "ui": { "resourceUri": "ui://a/page" } });
+            let (a, b) = (target("a", nested), target("b", json!({ "ui/resourceUri": "ui://b/page" })));
+            let gateway =
+                Gateway::joined("both", "1").target("a", a.gateway()).target("b", b.gateway()).build();
+            let client = connect(&gateway, builder(era)).await;
+            let listed = client.list_tools().all().await.unwrap();
+            let listed = serde_json::to_string(&listed).unwrap();
+            assert!(listed.contains("ui://a/page") && listed.contains("ui://b/page"), "{listed}");
+            for uri in ["ui://a/page", "ui://b/page"] {
+                // The target refuses it with its own error: it was asked.
+                let error = client.read_resource(uri).await.unwrap_err().to_string();
+                assert!(!error.contains("unknown resource"), "{era:?} {version}: {error}");
+            }
+            let error = client.read_resource("ui://c/page").await.unwrap_err().to_string();
+            assert!(error.contains("unknown resource"), "{era:?} {version}: {error}");
             client.close().await;
         }
     });
