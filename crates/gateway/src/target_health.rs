@@ -119,6 +119,15 @@ impl TargetHealth {
             .then(|| CoolingDown { last: known.last.clone(), next_attempt })
     }
 
+    /// Returns why no server of this target runs, also while the next one starts. `None` if one runs, or if none has
+    /// failed.
+    pub(super) fn outage(&self) -> Option<CoolingDown> {
+        let known = self.known.lock();
+        let next_attempt = remaining(known.next);
+        (known.running.is_empty() && known.next.is_some())
+            .then(|| CoolingDown { last: known.last.clone(), next_attempt })
+    }
+
     /// Waits until a server may be started.
     pub(super) async fn ready_to_start(&self) {
         loop {

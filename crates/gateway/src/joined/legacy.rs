@@ -125,7 +125,7 @@ impl Part for LegacyPart {
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         match self.session().filter(|session| session.is_ready()) {
             Some(session) => session.request(request, cx).await,
-            None => Err(self.errors.not_available(self.target.health.cooling_down())),
+            None => Err(self.errors.not_available(self.target.health.outage())),
         }
     }
 }
@@ -240,7 +240,7 @@ impl LegacyClient {
         }
         let gone = before.iter().zip(now).zip(&self.router.parts);
         let gone = gone.filter(|((before, now), _)| **before && !**now).map(|(_, part)| part);
-        gone.map(|part| warning(&part.errors.not_available(part.target.health.cooling_down()).message)).collect()
+        gone.map(|part| warning(&part.errors.not_available(part.target.health.outage()).message)).collect()
     }
 
     fn ready(&self) -> Vec<bool> {

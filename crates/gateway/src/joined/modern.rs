@@ -108,7 +108,7 @@ impl ModernPart {
 impl ModernPart {
     /// The log message that the target has no server.
     fn warning(&self) -> Notification {
-        warning(&self.errors.not_available(self.target.health.cooling_down()).message)
+        warning(&self.errors.not_available(self.target.health.outage()).message)
     }
 }
 
@@ -320,11 +320,15 @@ fn with_name(name: &str, reply: Reply) -> Reply {
     }
 }
 
-/// Names the target in a question of a legacy server.
+/// Names the target in a question of a legacy server, which the translation leaves as text.
 fn named_request(name: &str, request: InputRequest) -> InputRequest {
-    let InputRequest::Elicit(params) = &request else { return request };
-    let named = Payload::from_value(params).ok().map(|params| relay::named(Some(name), params));
-    named.and_then(|named| named.raw().decode().ok()).map_or(request, InputRequest::Elicit)
+    match request {
+        InputRequest::Other { method, params: Some(params) } if Method::parse(&method) == Method::Elicit => {
+            let params = relay::named(Some(name), Payload::from_raw(params)).into_raw();
+            InputRequest::Other { method, params: Some(params) }
+        }
+        request => request,
+    }
 }
 
 /// Names the target in the questions of a modern server.
