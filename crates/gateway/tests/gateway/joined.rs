@@ -244,10 +244,7 @@ fn everything_of_two_targets_is_offered_and_answered_by_its_own_target_in_every_
                 ("a".into(), "b".into())
             );
             let prompts = client.list_prompts().all().await.unwrap();
-            assert_eq!(
-                prompts.iter().map(|it| &*it.name).collect::<Vec<_>>(),
-                ["a__review", "b__review"]
-            );
+            assert_eq!(prompts.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["a__review", "b__review"]);
             let prompt = client.get_prompt("b__review", json!({ "code": "x" })).await.unwrap();
             assert!(serde_json::to_string(&prompt).unwrap().contains("b x"), "{prompt:?}");
             let resources = client.list_resources().all().await.unwrap();
@@ -600,9 +597,10 @@ fn a_target_that_lists_a_hundred_thousand_tools_or_one_name_twice_costs_the_othe
         use mcpjoin::proto::types::Tool;
         let mut many = Server::builder("many", "1").page_size(50_000).versions([Version::V2026_07_28]);
         for number in 0..20_000 {
-            let tool: Tool =
-                serde_json::from_value(json!({ "name": format!("t{number}"), "inputSchema": { "type": "object" } }))
-                    .unwrap();
+            let tool: Tool = serde_json::from_value(
+                json!({ "name": format!("t{number}"), "inputSchema": { "type": "object" } }),
+            )
+            .unwrap();
             many = many.raw_tool(tool, |_, _| async { "one of many" });
         }
         let (many, b) = (Target::new(many), Target::new(one_of_everything("b", &Version::V2026_07_28)));
@@ -623,10 +621,7 @@ fn instructions_of_all_targets_stand_under_their_names() {
             let two = Two::new(&version);
             let client = connect(&two.gateway, builder(era)).await;
             let instructions = client.peer().instructions.clone().unwrap_or_default();
-            assert_eq!(
-                instructions, "## a\n\nHow to use a.\n\n## b\n\nHow to use b.",
-                "{era:?} {version}"
-            );
+            assert_eq!(instructions, "## a\n\nHow to use a.\n\n## b\n\nHow to use b.", "{era:?} {version}");
             client.close().await;
         }
     });

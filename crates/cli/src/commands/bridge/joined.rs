@@ -200,7 +200,9 @@ impl Joined {
         self.ui.note(&format!("joins {}", self.names.join(", ")));
         listening.announce(&self.ui);
         if places.addresses.iter().any(Address::is_http) {
-            self.ui.note("over HTTP each server is also alone, with its own names, at the path followed by /NAME");
+            self.ui.note(
+                "over HTTP each server is also alone, with its own names, at the path followed by /NAME",
+            );
         }
         let ServeEnd { exit, hurried } =
             listening.serve(&self.gateway, &places.options, signals, &self.ui).await;

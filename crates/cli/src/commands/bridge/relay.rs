@@ -54,7 +54,12 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             Target::Entry(named) if plan.place.is_some() => named.name.clone(),
             _ => TARGET_NAME.to_owned(),
         };
-        let policy = match args.policy.as_deref().map(|file| PolicyFile::open(file, std::slice::from_ref(&name))).transpose() {
+        let policy = match args
+            .policy
+            .as_deref()
+            .map(|file| PolicyFile::open(file, std::slice::from_ref(&name)))
+            .transpose()
+        {
             Ok(policy) => policy,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
@@ -85,7 +90,11 @@ impl Places {
     pub(super) fn of(args: &mut Bridge) -> Result<Self, Failure> {
         let addresses: Vec<Address> =
             args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
-        misplaced(&[("--also", !args.also.is_empty())], "for Orchestra's clients", "--listen orchestra://...")?;
+        misplaced(
+            &[("--also", !args.also.is_empty())],
+            "for Orchestra's clients",
+            "--listen orchestra://...",
+        )?;
         if !addresses.iter().any(Address::is_http) {
             misplaced(&of_http(args), "for clients over HTTP", "--listen http://host:port/path")?;
         }
