@@ -204,8 +204,27 @@ impl ModernClient {
             Method::PromptListChanged => filter.prompts_list_changed == Some(true),
             _ => filter.resources_list_changed == Some(true),
         };
-        while changed.changed().await.is_ok() {
+        let mut health = self.joined.changes();
+        let mut ready = self.ready();
+        loop {
+            let is_own = tokio::select! {
+                own = changed.changed() => match own {
+                    Ok(()) => true,
+                    Err(_) => return,
+                },
+                _ = health.changed() => false,
+            };
             sleep(CHANGES_DELAY).await;
+            let now = self.ready();
+            if !is_own && now == ready && !changed.has_changed().unwrap_or(false) {
+                continue;
+            }
+            if wants_warnings(cx.request().and_then(|request| request.log_level)) {
+                let gone = ready.iter().zip(&now).zip(&self.parts);
+                let gone = gone.filter(|((before, now), _)| **before && !**now);
+                gone.for_each(|(_, part)| relay::notify(cx, part.warning()));
+            }
+            ready = now;
             changed.borrow_and_update();
             for Notification { method, .. } in list_changes().filter(|change| wants(&change.method)) {
                 let params =
@@ -213,6 +232,11 @@ impl ModernClient {
                 relay::notify(cx, Notification { method, params: Some(params) });
             }
         }
+    }
+
+    /// Whether each target has a server, or none has failed.
+    fn ready(&self) -> Vec<bool> {
+        self.parts.iter().map(|part| part.target.health.outage().is_none()).collect()
     }
 
     /// Describes the gateway, with the instructions of the targets that answer in time.
@@ -286,9 +310,6 @@ impl TargetStream {
             let ended = self.part.ask(self.request.clone(), &self.cx, Some(sink)).await;
             tracing::debug!(target: "mcpjoin", from = self.index, ended = ?ended.err(), "a stream of a target has ended");
             count();
-            if wants_warnings(self.cx.request().and_then(|request| request.log_level)) {
-                relay::notify(&self.cx, self.part.warning());
-            }
             // Its tools leave, and come back with the next stream.
             was_open.send_replace(true);
             self.changes.send_modify(|changes| *changes += 1);
