@@ -1,12 +1,13 @@
-"""What the binary shows on a terminal of 80 columns and 24 rows, as a terminal shows it: pyte's.
+"""What the binary shows on a terminal of 80 columns and on one of 60, with 24 rows, as a terminal shows it: pyte's.
 
     captures.py BINARY FOLDER
 
-Runs each command of CAPTURES in a terminal of its own and prints everything that is wrong: a row that is wider than the
+Runs each command of CAPTURES in terminals of its own and prints everything that is wrong: a row that is wider than the
 terminal, a colour that is none of the sixteen, or anything that moves the cursor other than on to the next line and back
-to the beginning of a line that is taken away. What is shown is compared with FOLDER/NAME.txt, where it is kept, times
-left out. With UPDATE_CAPTURES=1 these files are written, and beside them FOLDER/NAME.png, for which Pillow and the
-fonts of DejaVu have to be there: they are needed for nothing else. Ends with 1 when anything is wrong.
+to the beginning of a line that is taken away. What is shown is compared with FOLDER/NAME.txt and FOLDER/60/NAME.txt, where
+it is kept, times left out. With UPDATE_CAPTURES=1 these files are written, and FOLDER/NAME.png, the wide terminal with a
+dark and a light ground; PICTURES=FOLDER writes pictures of everything there, to look at. For pictures Pillow and the fonts
+of DejaVu have to be there: they are needed for nothing else. Ends with 1 when anything is wrong.
 """
 
 import fcntl
@@ -23,30 +24,49 @@ import time
 import pyte
 from wcwidth import wcswidth
 
-COLUMNS, ROWS = 80, 24
+ROWS = 24
+# The columns of each terminal, and the folder of its texts.
+TERMINALS = [(80, "."), (60, "60")]
 # The test fails when a command takes longer, and the command is killed.
 LONGEST = 60
 HERE = pathlib.Path(__file__).parent
 HOSTILE = ["--", sys.executable, str(HERE / "hostile.py")]
 LEGACY = ["--era", "legacy"]
+# The binary is found on PATH.
+CONFIGURED = ["--mcp-config", '{"mcpServers": {"demo": {"command": "mcpjoin", "args": ["serve", "demo"]}, "gone": {"command": "cat"}}}']
 
-# Each name, the words, and whether the text is kept.
+# Each name, the words, and what is kept: nothing, the texts, or the texts and a picture of the wide terminal. The editor of
+# `shell` moves the cursor, so it is not among them.
+NOTHING, TEXT, PICTURE = range(3)
 CAPTURES = [
-    ("help", ["--help"], True),
-    ("list", ["list", "demo:"], True),
-    ("info", ["info", "demo:"], True),
-    ("call", ["call", "demo:", "test_multiple_content_types"], True),
-    ("validate", ["validate", "demo:"], True),
-    ("doctor", ["doctor", "demo:"], True),
-    ("failure", ["list", "--connect-timeout", "1s", "cat"], True),
-    ("hostile-list", ["list", *LEGACY, *HOSTILE], True),
-    ("hostile-call", ["call", "--force", *LEGACY, "plain", *HOSTILE], True),
-    ("hostile-describe", ["list", "--describe", "-vv", *LEGACY, *HOSTILE], False),
-    ("hostile-info", ["info", "-v", *LEGACY, *HOSTILE], False),
-    ("hostile-tool", ["tool", *LEGACY, "plain", *HOSTILE], False),
-    ("hostile-error", ["call", "-vv", *LEGACY, "none", *HOSTILE], False),
-    ("hostile-doctor", ["doctor", *LEGACY, *HOSTILE], False),
-    ("hostile-validate", ["validate", *LEGACY, *HOSTILE], False),
+    ("help", ["--help"], PICTURE),
+    ("list", ["list", "demo:"], PICTURE),
+    ("info", ["info", "demo:"], PICTURE),
+    ("call", ["call", "demo:full", "test_multiple_content_types"], PICTURE),
+    ("tool", ["tool", "demo:full", "json_schema_2020_12_tool"], PICTURE),
+    ("refused", ["call", "demo:", "add", "a=1", "b=x"], TEXT),
+    ("read", ["read", "demo:", "demo://about"], TEXT),
+    ("prompt", ["prompt", "demo:", "translate", "text=Hello", "language=German"], TEXT),
+    ("complete", ["complete", "demo:", "prompt:translate", "language="], TEXT),
+    ("ping", ["ping", "demo:"], TEXT),
+    ("servers", ["servers", *CONFIGURED], PICTURE),
+    ("list-all", ["list", "--connect-timeout", "2s", *CONFIGURED], PICTURE),
+    ("search", ["search", "add", "--connect-timeout", "2s", *CONFIGURED], TEXT),
+    ("diff", ["diff", "demo:", "demo:full"], PICTURE),
+    ("auth", ["auth", "explain", "http://127.0.0.1:1/mcp"], TEXT),
+    ("bridge", ["bridge", "--listen", "9402", "demo:"], TEXT),
+    ("serve", ["serve", "demo", "--port", "9402"], TEXT),
+    ("validate", ["validate", "demo:"], PICTURE),
+    ("doctor", ["doctor", "demo:"], PICTURE),
+    ("failure", ["list", "--connect-timeout", "1s", "cat"], PICTURE),
+    ("hostile-list", ["list", *LEGACY, *HOSTILE], PICTURE),
+    ("hostile-call", ["call", "--force", *LEGACY, "plain", *HOSTILE], PICTURE),
+    ("hostile-describe", ["list", "--describe", "-vv", *LEGACY, *HOSTILE], NOTHING),
+    ("hostile-info", ["info", "-v", *LEGACY, *HOSTILE], NOTHING),
+    ("hostile-tool", ["tool", *LEGACY, "plain", *HOSTILE], NOTHING),
+    ("hostile-error", ["call", "-vv", *LEGACY, "none", *HOSTILE], NOTHING),
+    ("hostile-doctor", ["doctor", *LEGACY, *HOSTILE], NOTHING),
+    ("hostile-validate", ["validate", *LEGACY, *HOSTILE], NOTHING),
 ]
 
 # Back to the first column, and away with the line: how progress is taken away.
@@ -56,10 +76,10 @@ STYLE = re.compile(r"\x1b\[([0-9;]*)m")
 STYLES = {0, 1, 2, 3, 4, 22, 23, 24, 39, 49} | {*range(30, 38), *range(40, 48), *range(90, 98), *range(100, 108)}
 
 
-def shown(words):
-    """Everything that is written to a terminal of that size."""
+def shown(columns, words):
+    """Everything that is written to a terminal with that many columns."""
     ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -70,6 +90,7 @@ def shown(words):
         for variable in ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "CI", "MCP_CONFIG_PATH"):
             os.environ.pop(variable, None)
         os.environ.update(TERM="xterm-256color", XDG_CONFIG_HOME="/nowhere", XDG_CACHE_HOME="/nowhere/cache")
+        os.environ.update(XDG_STATE_HOME="/nowhere/state", PATH=f"{os.path.dirname(words[0])}:{os.environ['PATH']}")
         os.execvp(words[0], words)
     os.close(theirs)
     data, end = b"", time.monotonic() + LONGEST
@@ -93,9 +114,9 @@ def shown(words):
 class Screen(pyte.Screen):
     """As many rows as there are, and a list of what moves the cursor or changes the terminal."""
 
-    def __init__(self, rows):
+    def __init__(self, columns, rows):
         self.moved = []
-        super().__init__(COLUMNS, rows)
+        super().__init__(columns, rows)
         self.moved.clear()
 
     def erase_in_line(self, how=0, private=False):
@@ -142,7 +163,7 @@ def wrong(text, screen):
         yield f"the title was changed: {screen.title!r}"
 
 
-def wide(text):
+def wide(columns, text):
     """Rows that are wider than the terminal. One word that has to stay whole may be wider, below or behind a label, and so may what
     people copy: a message in a report, and the example of a tool."""
     before = ""
@@ -151,7 +172,7 @@ def wide(text):
         before = line
         if copied:
             continue
-        if wcswidth(line) > COLUMNS and " " in re.split("  +", line.strip())[-1]:
+        if wcswidth(line) > columns and " " in re.split("  +", line.strip())[-1]:
             yield f"a row of {wcswidth(line)} columns: {line[:60]}..."
 
 
@@ -162,11 +183,11 @@ def timeless(text):
     return re.sub(r"\b[0-9]+\.[0-9]+\.[0-9]+\b", "#.#.#", text)
 
 
-def capture(binary, words):
+def capture(columns, binary, words):
     """What is written, and the screen on which it is shown."""
-    text = shown([binary, *words])
-    rows = sum(max(wcswidth(line), 0) // COLUMNS + 1 for line in lines(text)) + ROWS
-    screen = Screen(max(rows, ROWS))
+    text = shown(columns, [binary, *words])
+    rows = sum(max(wcswidth(line), 0) // columns + 1 for line in lines(text)) + ROWS
+    screen = Screen(columns, max(rows, ROWS))
     pyte.Stream(screen).feed(text)
     return text, screen
 
@@ -180,27 +201,37 @@ def kept(screen, binary, words):
     return timeless(f"$ mcpjoin {typed}\n{rows}\n")
 
 
+def draw(screen, file):
+    sys.dont_write_bytecode = True
+    import picture
+
+    picture.draw(screen, ROWS, file)
+
+
 def main():
     binary, folder = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
-    update = os.environ.get("UPDATE_CAPTURES") == "1"
+    update, pictures = os.environ.get("UPDATE_CAPTURES") == "1", os.environ.get("PICTURES")
     problems = []
-    for name, words, is_kept in CAPTURES:
-        text, screen = capture(binary, words)
-        # A result is shown as it is: nobody folds it.
-        folded = [] if name == "hostile-call" else wide(text)
-        problems += [f"{name}: {problem}" for problem in [*wrong(text, screen), *folded]]
-        if not is_kept:
-            continue
-        file, now = folder / f"{name}.txt", kept(screen, binary, words)
-        if update:
-            sys.dont_write_bytecode = True
-            import picture
-
-            file.write_text(now)
-            picture.draw(screen, ROWS, folder / f"{name}.png")
-        elif not file.exists() or file.read_text() != now:
-            problems.append(f"{name}: {file} has another text (UPDATE_CAPTURES=1 writes it); it is now:\n{now}")
-    print("\n".join(problems) or f"{len(CAPTURES)} captures, nothing wrong")
+    for columns, below in TERMINALS:
+        for name, words, keeps in CAPTURES:
+            text, screen = capture(columns, binary, words)
+            # A result is shown as it is: nobody folds it.
+            folded = [] if name == "hostile-call" else wide(columns, text)
+            problems += [f"{name}, {columns} columns: {problem}" for problem in [*wrong(text, screen), *folded]]
+            if pictures:
+                draw(screen, pathlib.Path(pictures) / f"{name}-{columns}.png")
+            # The path in it has another length on every machine.
+            if keeps == NOTHING or (name, below) == ("doctor", "60"):
+                continue
+            file, now = folder / below / f"{name}.txt", kept(screen, binary, words)
+            if update:
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(now)
+                if keeps == PICTURE and below == ".":
+                    draw(screen, folder / f"{name}.png")
+            elif not file.exists() or file.read_text() != now:
+                problems.append(f"{name}: {file} has another text (UPDATE_CAPTURES=1 writes it); it is now:\n{now}")
+    print("\n".join(problems) or f"{len(TERMINALS) * len(CAPTURES)} captures, nothing wrong")
     raise SystemExit(bool(problems))
 
 

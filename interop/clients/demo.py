@@ -1,4 +1,4 @@
-"""The checks of a Python client against `mcpjoin serve demo`, once for all of them.
+"""The checks of a Python client against `mcpjoin serve demo --full`, once for all of them.
 
 Used by the scripts beside it, each of which fits one client in: `run` opens the server through it, a fresh session for
 each check, and prints what became of the check (`interop/src/client.rs` says how a script is started and what it prints,

@@ -1,4 +1,4 @@
-"""FastMCP's client, `fastmcp.Client`, against `mcpjoin serve demo`; the checks are in `demo.py`.
+"""FastMCP's client, `fastmcp.Client`, against `mcpjoin serve demo --full`; the checks are in `demo.py`.
 
 In the modern era it is left to find the era by itself, as it does by default. It builds on the official SDK, and gives
 the session of that where it has no method of its own: for subscriptions.

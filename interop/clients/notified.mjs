@@ -1,4 +1,4 @@
-// A client of the TypeScript SDK that listens to `mcpjoin serve demo`: SCRIPT 1|2 legacy|modern -- SERVER WORDS..., or
+// A client of the TypeScript SDK that listens to `mcpjoin serve demo --full`: SCRIPT 1|2 legacy|modern -- SERVER WORDS..., or
 // SCRIPT 1|2 legacy|modern URL. The first word is the version of the SDK; 1 has the legacy era alone. Prints what it was
 // told, in one JSON object: `tools`, whether the tool `test_added_tool` was in the list after each change of it, and `logs`.
 // Used by interop/tests/notifications.rs, which judges it.

@@ -1,4 +1,4 @@
-"""The official Python SDK's client listening to `mcpjoin serve demo`: SCRIPT legacy|modern -- SERVER WORDS..., or SCRIPT
+"""The official Python SDK's client listening to `mcpjoin serve demo --full`: SCRIPT legacy|modern -- SERVER WORDS..., or SCRIPT
 legacy|modern URL.
 
 Prints what it was told, in one JSON object: `tools`, whether the tool `test_added_tool` was in the list after each change of

@@ -1,5 +1,5 @@
 """The official Python SDK's client as it was before the modern era, `mcp.ClientSession` of `mcp` 1, against
-`mcpjoin serve demo`; the checks are in `demo.py`.
+`mcpjoin serve demo --full`; the checks are in `demo.py`.
 
 Version 1 is not in the environment beside the newest one, but in a folder of its own.
 """

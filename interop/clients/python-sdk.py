@@ -1,4 +1,4 @@
-"""The official Python SDK's client, `mcp.Client`, against `mcpjoin serve demo`; the checks are in `demo.py`.
+"""The official Python SDK's client, `mcp.Client`, against `mcpjoin serve demo --full`; the checks are in `demo.py`.
 
 In the modern era it is left to find the era by itself, as it does by default.
 """

@@ -1,4 +1,4 @@
-//! Runs the script of a foreign client in `interop/clients/` against `mcpjoin serve demo`, over pipes or over HTTP, or
+//! Runs the script of a foreign client in `interop/clients/` against `mcpjoin serve demo --full`, over pipes or over HTTP, or
 //! through `mcpjoin bridge`; reads the outcome of each check, and compares the outcomes with `interop/clients/table.md`.
 //!
 //! Used only by the tests of clients. A script is started as `SCRIPT ERA -- SERVER WORDS...`, and may start the server

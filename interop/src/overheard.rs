@@ -1,4 +1,4 @@
-//! Records the messages of a foreign client to `mcpjoin serve demo --listen http://...` with a relay, and how the server
+//! Records the messages of a foreign client to `mcpjoin serve demo --full --listen http://...` with a relay, and how the server
 //! and its sessions end. This confirms the report of the client's script with an observation from outside.
 //!
 //! Used by [`crate::client`]. It starts the server, and checks the recorded messages.

@@ -1,4 +1,4 @@
-//! A witness between a foreign client and `mcpjoin serve demo`: it forwards stdin and stdout, and records every line, and
+//! A witness between a foreign client and `mcpjoin serve demo --full`: it forwards stdin and stdout, and records every line, and
 //! how each server was started and how it ended. This confirms the report of the client's script with an observation from
 //! outside.
 //!
@@ -70,7 +70,7 @@ pub(crate) fn complaints(stderr: &str) -> String {
 
 /// The arguments of the binary for the demonstration server, or for a bridge to it.
 pub(crate) fn server(binary: &OsStr, bridged: bool) -> Vec<&OsStr> {
-    let server = ["serve", "demo"].map(OsStr::new);
+    let server = ["serve", "demo", "--full"].map(OsStr::new);
     let bridge = if bridged { vec!["bridge".as_ref(), "--".as_ref(), binary] } else { Vec::new() };
     [bridge, server.to_vec()].concat()
 }

@@ -188,7 +188,7 @@ fn g145_clients_get_themselves_tokens_and_are_let_in_and_no_token_goes_further()
     let folder = Folder::new("tokens");
     let written = folder.path().join("written");
     let mcpjoin = interop::mcpjoin().unwrap();
-    let server = "env >> \"$1\"; tee -a \"$1\" | \"$2\" serve demo";
+    let server = "env >> \"$1\"; tee -a \"$1\" | \"$2\" serve demo --full";
     let words = ["--auth-issuer", &issuer, "--auth-scope", "mcp:read", "--", "sh", "-c", server, "sh"];
     let words: Vec<OsString> =
         words.iter().map(OsString::from).chain([written.clone().into(), mcpjoin.into()]).collect();

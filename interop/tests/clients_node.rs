@@ -1,4 +1,4 @@
-//! Clients on Node, as npm publishes them, against `mcpjoin serve demo`: the TypeScript SDK, old and new, the Inspector's
+//! Clients on Node, as npm publishes them, against `mcpjoin serve demo --full`: the TypeScript SDK, old and new, the Inspector's
 //! command line and mcporter, in each era that they support. `interop/clients/table.md` has the expected outcomes.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -1,4 +1,4 @@
-//! Clients of the Python family, as PyPI publishes them, against `mcpjoin serve demo`: every check, in each era that the
+//! Clients of the Python family, as PyPI publishes them, against `mcpjoin serve demo --full`: every check, in each era that the
 //! client supports, must have the outcome in the table.
 
 #![cfg(target_os = "linux")]

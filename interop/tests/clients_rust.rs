@@ -1,4 +1,4 @@
-//! Clients on rmcp, the official Rust SDK, as crates.io publishes it, against `mcpjoin serve demo`: every check, in each
+//! Clients on rmcp, the official Rust SDK, as crates.io publishes it, against `mcpjoin serve demo --full`: every check, in each
 //! era that the client supports, must have the outcome in the table.
 
 #![cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! Clients with the core tasks of 2025-11-25, as npm and PyPI publish them, against `mcpjoin serve demo`: version 1 of the
+//! Clients with the core tasks of 2025-11-25, as npm and PyPI publish them, against `mcpjoin serve demo --full`: version 1 of the
 //! TypeScript SDK and of the Python SDK, each over pipes and over Streamable HTTP. Their scripts in `interop/clients/` print
 //! the outcome of each check, and all outcomes must be right. The clients of the later versions, and of rmcp, have no core
 //! tasks.
@@ -42,7 +42,7 @@ impl Drop for Running {
 /// Starts a server that listens, and returns its address.
 fn listening(mark: &str) -> (Running, String) {
     let mut server = Command::new(interop::mcpjoin().unwrap())
-        .args(["serve", "demo", "--listen", "http://127.0.0.1:0"])
+        .args(["serve", "demo", "--full", "--listen", "http://127.0.0.1:0"])
         .env(interop::MARK, mark)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -100,7 +100,13 @@ fn all_right(program: &str, script: &str, checks: &[&str], server: &[OsString], 
 fn over_pipes(program: &str, script: &str, checks: &[&str]) {
     let mark = format!("{script}-{}", std::process::id());
     let binary = interop::mcpjoin().unwrap().into_os_string();
-    all_right(program, script, checks, &["--".into(), binary, "serve".into(), "demo".into()], &mark);
+    all_right(
+        program,
+        script,
+        checks,
+        &["--".into(), binary, "serve".into(), "demo".into(), "--full".into()],
+        &mark,
+    );
     let begun = Instant::now();
     while let left @ [_, ..] = &interop::running(&mark).unwrap()[..] {
         assert!(begun.elapsed() < GRACE, "left running: {left:?}");

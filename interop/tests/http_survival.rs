@@ -310,8 +310,8 @@ fn nothing_is_lost(ended: &BTreeMap<u64, Ended>, proxy: &Proxy) -> usize {
                 // On an idle machine it is one second, which a test of the library checks; here many calls run concurrently.
                 assert!(after < Duration::from_secs(10), "cut at {cut}: it failed after {after:?}");
                 let why = [
-                    "the connection broke before a response came",
-                    "the event stream broke before the reply",
+                    "the connection was lost before a response",
+                    "the event stream was cut off before the reply",
                 ];
                 assert!(why.iter().any(|why| error.contains(why)), "cut at {cut}: {error}");
             }
@@ -437,7 +437,7 @@ fn a_call_under_way_when_the_server_is_restarted_fails_and_says_so() {
         let back = Instant::now();
         let ended = calling.await.unwrap();
         let error = ended.outcome.unwrap_err();
-        for why in ["the event stream broke before the reply", "No valid session ID provided"] {
+        for why in ["the event stream was cut off before the reply", "No valid session ID provided"] {
             assert!(error.contains(why), "{error}");
         }
         // The delay between two attempts is at most 10 s.
@@ -484,7 +484,8 @@ fn a_call_whose_server_does_not_come_back_fails_soon_and_says_what_was_tried() {
         let gone = Instant::now();
         let ended = calling.await.unwrap();
         let error = ended.outcome.unwrap_err();
-        for why in ["the event stream broke before the reply", "attempts to resume it within 5 s", "refused"]
+        for why in
+            ["the event stream was cut off before the reply", "attempts to resume it within 5 s", "refused"]
         {
             assert!(error.contains(why), "{error}");
         }

@@ -7,7 +7,7 @@
 //! request `elicitation/create`. Where a server cannot do one of them, its test expects exactly that and says why.
 //!
 //! And the other direction, for what `interop/clients/table.md` does not cover: clients on three SDKs hear from
-//! `mcpjoin serve demo` that its list of tools has changed, and get its log messages of the level that they asked for.
+//! `mcpjoin serve demo --full` that its list of tools has changed, and get its log messages of the level that they asked for.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
@@ -402,11 +402,11 @@ async fn is_told(program: &str, words: &[&str]) {
         None => word.into(),
     }));
     let binary = mcpjoin().unwrap();
-    let words = ["--".into(), binary.clone().into(), "serve".into(), "demo".into()];
+    let words = ["--".into(), binary.clone().into(), "serve".into(), "demo".into(), "--full".into()];
     tells(&cell(Way::Stdio), &client, &words).await;
 
     let mut demo = Command::new(binary)
-        .args(["serve", "demo", "--listen", "http://127.0.0.1:0"])
+        .args(["serve", "demo", "--full", "--listen", "http://127.0.0.1:0"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -69,10 +69,10 @@ impl Home {
     fn does_its_job(&self, program: impl AsRef<OsStr> + Copy, words: &[&str]) {
         let with = |more: &[&'static str]| [words, more].concat();
         let list = self.prints(program, &with(&["list", "demo:"]));
-        assert!(list.contains("echo") && list.contains("test_simple_prompt"), "{list}");
+        assert!(list.contains("echo") && list.contains("translate"), "{list}");
         let said = self.prints(program, &with(&["call", "demo:", "echo", "message=a b\u{e9}"]));
         assert_eq!(said, "a b\u{e9}\n");
-        let failed = self.run(program, &with(&["call", "demo:", "test_error_handling"]));
+        let failed = self.run(program, &with(&["call", "demo:full", "test_error_handling"]));
         assert_eq!(failed.status.code(), Some(5), "the exit code comes through");
     }
 }

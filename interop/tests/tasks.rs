@@ -137,6 +137,6 @@ fn sdk_1_keeps_what_was_left() {
     let ran = server.interrupt(&["call", "--task", id, URL], "tasks/get");
     assert_eq!(ran.code, Some(130), "{}", ran.stderr);
     assert!(server.was_told("tasks/cancel"));
-    server.run(&["call", "--task", id, URL]).refused_with("was called off");
+    server.run(&["call", "--task", id, URL]).refused_with("was cancelled");
     server.run(&["call", "--task", "nobody", URL]).refused_with("Task not found");
 }

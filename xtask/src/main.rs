@@ -13,6 +13,7 @@ mod dependencies;
 mod dist;
 mod fuzz;
 mod interop;
+mod messages;
 mod mutants;
 mod picture;
 mod public_api;
@@ -58,6 +59,7 @@ cargo xtask CHORE
   public-api [--write]
                      the public items of the library's crates, held against crates/*/public-api.txt; --write makes them
                      anew
+  messages           every text that the binary can show to people, by crate, file and line
   picture            records the terminal of the README anew, docs/images/terminal.svg (needs python3)
   size               lines of source, documentation and tests of each crate, beside those of xtask/size.toml
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
@@ -115,6 +117,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["sentences", specification] => sentences::check(&root, Path::new(specification)),
         ["sentences", specification, "--quotes"] => sentences::quotes(&root, Path::new(specification)),
         ["sentences", specification, "--write"] => sentences::write(&root, Path::new(specification)),
+        ["messages"] => messages::print(&root),
         ["size"] => size::print(&root),
         ["deny"] => dependencies::run(&root),
         ["tools"] => tools::run(&root),

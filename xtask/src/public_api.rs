@@ -4,11 +4,13 @@
 //! The lists come from rustdoc's JSON, which stable toolchains write only when `RUSTC_BOOTSTRAP` is set. The crate
 //! `public-api` reads one version of that format: of the Rust that CI uses.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use public_api::PublicItem;
 
 use crate::steps::{cargo, stdout, succeed};
 
@@ -24,11 +26,15 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
     let rustdoc = rustdoc(root)?;
     let mut changed = Vec::new();
     for (package, features) in CRATES {
-        let items = list(root, &rustdoc, package, features)?;
+        let Listed { items, implemented } = list(root, &rustdoc, package, features)?;
         let path = root.join("crates").join(folder(package)).join("public-api.txt");
         let text = items.iter().map(|item| format!("{item}\n")).collect::<String>();
         let (types, functions) = (count(&items, &TYPES), count(&items, &FUNCTIONS));
-        println!("    {package}: {} items, {types} types, {functions} functions", items.len());
+        println!(
+            "    {package}: {} items, {types} types, {} functions of its own, {implemented} that implement traits",
+            items.len(),
+            functions - implemented,
+        );
         if write {
             fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
             continue;
@@ -63,8 +69,16 @@ fn folder(package: &str) -> &str {
     package.strip_prefix("mcpjoin-").unwrap_or(package)
 }
 
+/// The public items of a crate.
+struct Listed {
+    /// Sorted, each once.
+    items: Vec<String>,
+    /// The number of functions among them that implement a function of a trait, which a reader finds at the trait.
+    implemented: usize,
+}
+
 /// Lists the public items of a crate, without the implementations that the compiler adds to each type.
-fn list(root: &Path, rustdoc: &Path, package: &str, features: &str) -> Result<Vec<String>> {
+fn list(root: &Path, rustdoc: &Path, package: &str, features: &str) -> Result<Listed> {
     let arguments = ["rustdoc", "--quiet", "--lib", "--package", package, "--features", features];
     let mut command = cargo(root, &arguments);
     command.args(["--", "-Z", "unstable-options", "--output-format", "json"]).env("RUSTDOC", rustdoc);
@@ -76,10 +90,23 @@ fn list(root: &Path, rustdoc: &Path, package: &str, features: &str) -> Result<Ve
         .omit_auto_derived_impls(true)
         .build()
         .with_context(|| format!("{} is of another Rust than xtask reads", json.display()))?;
+    let implementations: HashSet<_> =
+        api.items().filter(|item| implements_trait(&item.to_string())).map(PublicItem::id).collect();
+    let implemented = api
+        .items()
+        .filter(|item| item.parent_id().is_some_and(|parent| implementations.contains(&parent)))
+        .map(ToString::to_string)
+        .collect::<HashSet<_>>();
     let mut items: Vec<String> = api.items().map(ToString::to_string).collect();
     items.sort_unstable();
     items.dedup();
-    Ok(items)
+    let implemented = count(&implemented.into_iter().collect::<Vec<_>>(), &FUNCTIONS);
+    Ok(Listed { items, implemented })
+}
+
+/// Whether an item is the head of an implementation of a trait.
+fn implements_trait(item: &str) -> bool {
+    item.starts_with("impl") && item.contains(" for ")
 }
 
 /// Writes a program that runs rustdoc with its unstable options. Set for rustdoc alone: set for cargo, the variable would
@@ -110,7 +137,7 @@ fn differences(listed: &str, found: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FUNCTIONS, TYPES, count, differences};
+    use super::{FUNCTIONS, TYPES, count, differences, implements_trait};
 
     #[test]
     fn removed_and_added_items_are_named() {
@@ -128,5 +155,10 @@ mod tests {
         ];
         let items = items.map(str::to_owned);
         assert_eq!((count(&items, &TYPES), count(&items, &FUNCTIONS)), (1, 2));
+        assert!(implements_trait("impl<T: a::B> core::fmt::Debug for a::C<T>"));
+        assert!(
+            !implements_trait("impl<T> a::C<T> where T: for<'a> a::B<'a>")
+                && !implements_trait("pub fn a::b()")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Our server for the benchmark, where it does not use `mcpjoin serve demo`:
+//! Our server for the benchmark, where it does not use `mcpjoin serve demo --full`:
 //! `ours-server [--rt current|multi] [--inline] [--pending]`. With `--rt multi` each handler runs in a task of its own, and
 //! with `--inline` in the task of its connection. With `--pending` the tool echo is not ready at its first poll, like a tool
 //! that waits for a result.

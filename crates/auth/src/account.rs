@@ -244,7 +244,7 @@ fn possession_of(kept: &StoredLogin) -> Option<Arc<dyn Possession>> {
     match dpop::possession(Some(kept.key.as_ref()?)) {
         Ok(possession) => Some(possession),
         Err(error) => {
-            tracing::warn!(target: "mcpjoin", %error, "the key that is kept cannot be used");
+            tracing::warn!(target: "mcpjoin", %error, "the stored key cannot be used");
             None
         }
     }

@@ -35,7 +35,7 @@ impl fmt::Display for AddressClass {
             Self::Private => "an address in a private network",
             Self::LinkLocal => "a link-local or cloud metadata address",
             Self::Loopback => "an address of this machine",
-            Self::Never => "an address that no server can have",
+            Self::Never => "an address that cannot belong to a server",
         })
     }
 }

@@ -352,7 +352,7 @@ impl Climb<'_> {
             if !fetched.status.is_success() {
                 let what = format!("answered {}", fetched.status);
                 if fetched.status.is_client_error() && !is_named {
-                    self.push(step(&what).skipped("it is not there"));
+                    self.push(step(&what).skipped("it does not exist"));
                     continue;
                 }
                 let at = self.push(if is_named {

@@ -68,7 +68,7 @@ pub enum AuthError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The operation was aborted: the runtime was shut down.
-    #[error("the authorization was aborted")]
+    #[error("the authorization was cancelled")]
     Abandoned,
 }
 
@@ -89,7 +89,7 @@ impl AuthError {
             Self::Registration(RegistrationError::Fetch(error))
             | Self::Token(TokenError::Unreached(error)) => (error.kind.of_network()?, error.to_string()),
             Self::Token(error @ TokenError::Unavailable { .. }) => {
-                let what = format!("{AUTHORIZATION_SERVER} cannot answer now: {error}");
+                let what = format!("{AUTHORIZATION_SERVER} is unavailable: {error}");
                 return Some((TransportErrorKind::Unreachable, what));
             }
             _ => return None,

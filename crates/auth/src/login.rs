@@ -277,7 +277,7 @@ impl Account {
             Err(AuthError::Token(error))
                 if error.is("invalid_client") && ask.stored.is_some_and(|it| it.way == Way::Dynamic) =>
             {
-                tracing::info!(target: "mcpjoin", "the client is registered anew");
+                tracing::info!(target: "mcpjoin", "the client is registered again");
                 ask.stored = None;
                 self.authorized_once(&ask).await
             }

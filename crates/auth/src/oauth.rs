@@ -158,7 +158,7 @@ impl OAuth {
     /// When any of that fails, and when the login cannot be stored (it is used all the same).
     pub async fn login(&self) -> Result<Login, AuthError> {
         self.0.log_in(&Occasion::Wanted).await?;
-        let gone = || AuthError::LoginNeeded(format!("no login for {} any more", self.0.shown()));
+        let gone = || AuthError::LoginNeeded(format!("the login for {} no longer exists", self.0.shown()));
         self.0.kept().await?.as_deref().and_then(login).ok_or_else(gone)
     }
 

@@ -38,7 +38,7 @@ impl Account {
             return Ok(());
         }
         let Some((kept, tokens)) = kept.as_ref().and_then(|kept| Some((kept, kept.tokens.as_ref()?))) else {
-            return Err(AuthError::LoginNeeded(format!("no login for {} any more", self.shown())));
+            return Err(AuthError::LoginNeeded(format!("the login for {} no longer exists", self.shown())));
         };
         let Some(refresh) = &tokens.refresh else {
             let what = format!("the token for {} has expired and cannot be refreshed", self.shown());

@@ -186,7 +186,7 @@ impl TokenEndpoint<'_> {
         let fetched = self.post(form).await?;
         let tokens = read(&self.name(), &fetched, now)?;
         if tokens.kind == TokenKind::Dpop && self.possession.is_none() {
-            let what = "the token is bound to a key (DPoP), and no key was shown".into();
+            let what = "the token is bound to a key (DPoP), but the request had no proof".into();
             return Err(TokenError::Nonsense { url: self.name(), what }.into());
         }
         Ok(tokens)
@@ -218,7 +218,7 @@ impl TokenEndpoint<'_> {
                     form = form.with("client_id", id);
                 }
                 TokenAuth::PrivateKeyJwt => {
-                    let what = "the client is registered with a key, and none was given";
+                    let what = "the client is registered with a key, but none was given";
                     return Err(TokenError::Unasked(what.into()).into());
                 }
             }

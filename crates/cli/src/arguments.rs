@@ -91,7 +91,7 @@ impl Typed {
             let bytes = content(&path, limit)?;
             return self.object(&shown(&path), bytes);
         }
-        let text = word.to_str().ok_or_else(|| format!("{} is not Unicode", shown(word)))?;
+        let text = word.to_str().ok_or_else(|| format!("{} is not valid Unicode", shown(word)))?;
         if text.starts_with('{') {
             return self.object("the object", text.as_bytes().to_vec());
         }
@@ -119,7 +119,7 @@ impl Typed {
     fn object(&mut self, from: &str, bytes: Vec<u8>) -> Result<(), String> {
         let object = Raw::parse(bytes).map_err(|error| format!("{from} is not JSON: {error}"))?;
         let object = Object::of(&object)
-            .ok_or_else(|| format!("{from} must be a JSON object without a name twice"))?;
+            .ok_or_else(|| format!("{from} must be a JSON object without duplicate names"))?;
         self.members.extend(object.into_iter().map(|(name, value)| (name, Typing::Member(value))));
         Ok(())
     }
@@ -244,7 +244,7 @@ fn typed_value(name: &str, values: &[Named], declared: Declared) -> Result<Strin
         _ if !takes_array => {
             let proposed = propose(name, &as_typed(values));
             return Err(format!(
-                "{} is given twice, and is not declared as an array{proposed}",
+                "{} is given twice, but is not declared as an array{proposed}",
                 quoted(name)
             ));
         }

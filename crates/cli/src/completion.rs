@@ -18,7 +18,7 @@ use mcpjoin::proto::session::Limits;
 use crate::args::{Cli, Configured};
 use crate::command_line;
 use crate::config;
-use crate::demo;
+use crate::demo::Demo;
 use crate::visible;
 
 /// The variable with the name of the shell that asks.
@@ -33,7 +33,7 @@ const MAX_ENTRIES: usize = 1000;
 /// The script for a shell.
 pub(crate) fn script(shell: Shell) -> io::Result<Vec<u8>> {
     let name = shell.to_string();
-    let unknown = || io::Error::other(format!("there is no script for {name}"));
+    let unknown = || io::Error::other(format!("there is no completion script for {name}"));
     let mut script = Vec::new();
     let shells = Shells::builtins();
     let writer = shells.completer(&name).ok_or_else(unknown)?;
@@ -95,7 +95,8 @@ fn joined(words: Vec<OsString>, index: usize) -> (Vec<OsString>, usize) {
         // `demo: echo` is two words.
         let is_rest = is_open
             && (text.starts_with("//")
-                || last.contains("//") && text.starts_with(|c: char| c.is_ascii_digit()));
+                || last.contains("//") && text.starts_with(|c: char| c.is_ascii_digit())
+                || format!("{last}{text}") == Demo::Full.word());
         is_open = text.ends_with(':');
         match out.last_mut().filter(|_| is_colon || is_rest) {
             Some(last) => last.push(&word),
@@ -179,14 +180,19 @@ impl ValueCompleter for Words {
                     return PathCompleter::any().complete(current);
                 }
                 let mut targets = entries(&self.before);
-                targets.push(("demo:".into(), "the server inside this program".into()));
+                let about = ["a small server inside this program", "the same with every feature"];
+                targets
+                    .extend(Demo::ALL.map(|demo| demo.word().into()).into_iter().zip(about.map(Into::into)));
                 targets
             }
-            (Kind::Operands, [target]) if has_operands(&verb) && target == "demo:" => demo_offers(&verb),
-            (Kind::Operands, [target, tool, ..]) if verb == "call" && target == "demo:" => {
-                demo_arguments(tool)
+            (Kind::Operands, [target, rest @ ..]) => {
+                let demo = Demo::ALL.into_iter().find(|demo| target == demo.word());
+                match (demo, rest) {
+                    (Some(demo), []) if has_operands(&verb) => demo_offers(demo, &verb),
+                    (Some(demo), [tool, ..]) if verb == "call" => demo_arguments(demo, tool),
+                    _ => Vec::new(),
+                }
             }
-            (Kind::Operands, _) => Vec::new(),
             (Kind::Entries, _) => entries(&self.before),
             (Kind::Topics, _) => topics(self.before.get(2..).unwrap_or_default(), &verb),
         };
@@ -218,15 +224,15 @@ fn topics(typed: &[OsString], verb: &OsStr) -> Vec<(String, String)> {
     let mut topics: Vec<(String, String)> =
         command.get_subcommands().map(|command| (command.get_name().to_owned(), about(command))).collect();
     if typed.is_empty() && verb == "help" {
-        topics.push(("targets".into(), "how a server is named".into()));
+        topics.push(("targets".into(), "how to name a server".into()));
     }
     topics
 }
 
-/// The names that `demo:` has for the verb, with what each is.
-fn demo_offers(verb: &OsStr) -> Vec<(String, String)> {
+/// The names that a demonstration server has for the verb, with what each is.
+fn demo_offers(demo: Demo, verb: &OsStr) -> Vec<(String, String)> {
     let verb = verb.to_string_lossy().into_owned();
-    ask_demo(async move |client| {
+    ask_demo(demo, async move |client| {
         let of = |name: String, about: Option<String>| {
             (name, visible::first_line(&about.unwrap_or_default()).to_string())
         };
@@ -247,10 +253,10 @@ fn demo_offers(verb: &OsStr) -> Vec<(String, String)> {
     })
 }
 
-/// The arguments of a tool of `demo:`.
-fn demo_arguments(tool: &OsStr) -> Vec<(String, String)> {
+/// The arguments of a tool of a demonstration server.
+fn demo_arguments(demo: Demo, tool: &OsStr) -> Vec<(String, String)> {
     let tool = tool.to_string_lossy().into_owned();
-    ask_demo(async move |client| {
+    ask_demo(demo, async move |client| {
         let tools = client.list_tools().all().await.unwrap_or_default();
         let schema = tools.into_iter().find(|one| one.name == tool).map(|one| one.input_schema);
         let schema = schema.and_then(|schema| serde_json::to_value(schema).ok()).unwrap_or_default();
@@ -261,12 +267,12 @@ fn demo_arguments(tool: &OsStr) -> Vec<(String, String)> {
     })
 }
 
-/// Runs `ask` with a client of the demonstration server within this process.
-fn ask_demo(ask: impl AsyncFnOnce(Client) -> Vec<(String, String)>) -> Vec<(String, String)> {
+/// Runs `ask` with a client of a demonstration server within this process.
+fn ask_demo(demo: Demo, ask: impl AsyncFnOnce(Client) -> Vec<(String, String)>) -> Vec<(String, String)> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return Vec::new();
     };
-    let Ok(server) = demo::server(Limits::default()) else { return Vec::new() };
+    let Ok(server) = demo.server(Limits::default()) else { return Vec::new() };
     runtime.block_on(async {
         let (ours, theirs) = Link::memory();
         let asked = async {
@@ -297,6 +303,7 @@ mod tests {
         for (split, index, whole, place) in [
             ("mcpjoin call demo : echo", 4, "mcpjoin call demo: echo", 3),
             ("mcpjoin call demo :", 3, "mcpjoin call demo:", 2),
+            ("mcpjoin call demo : full echo", 5, "mcpjoin call demo:full echo", 3),
             ("mcpjoin list http : //h : 80/mcp", 6, "mcpjoin list http://h:80/mcp", 2),
             ("mcpjoin list http ://h", 3, "mcpjoin list http://h", 2),
             ("mcpjoin call demo : echo a : b", 6, "mcpjoin call demo: echo a: b", 4),
@@ -328,8 +335,10 @@ mod tests {
             ("mcpjoin call de", 2, "demo:"),
             ("mcpjoin call demo : ech", 4, "echo"),
             ("mcpjoin call demo : echo mes", 5, "message="),
-            ("mcpjoin read demo : test : //static-t", 6, "//static-text"),
-            ("mcpjoin prompt demo : test_simple", 4, "test_simple_prompt"),
+            ("mcpjoin call demo : full test_ima", 5, "test_image_content"),
+            ("mcpjoin call demo : full echo mes", 6, "message="),
+            ("mcpjoin read demo : demo : //ab", 6, "//about"),
+            ("mcpjoin prompt demo : tra", 4, "translate"),
             ("mcpjoin help cal", 2, "call"),
             ("mcpjoin help targ", 2, "targets"),
             ("mcpjoin help servers conv", 3, "convert"),

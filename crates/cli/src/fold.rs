@@ -1,4 +1,4 @@
-//! Wraps text: pages to 80 columns, everything else to the width of the terminal.
+//! Wraps text: pages to 80 columns or to a narrower terminal, everything else to the width of the terminal.
 //!
 //! Called by `ui` and by the pages. The text has been escaped (`visible`). Our own styles have no width. `textwrap` makes other
 //! lines: it drops blanks at the end of a line, breaks a long word at the width of the second line, and cannot move the first
@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::io::IsTerminal;
 
 use unicode_width::UnicodeWidthStr;
 
@@ -148,10 +149,25 @@ pub(crate) struct Head<'a> {
     pub(crate) indent: usize,
 }
 
-/// Writes a paragraph in lines of [`PAGE_COLUMNS`]. A long word, such as an address, stays whole.
+/// The width of the terminal for results, in columns; `None` where they do not go to one.
+pub(crate) fn terminal_columns() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    asked.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
+}
+
+/// Writes a paragraph in lines of [`PAGE_COLUMNS`], or of a narrower terminal. A long word, such as an address, stays whole.
 pub(crate) fn prose(out: &mut String, head: &Head<'_>, text: &str) {
-    let rest = PAGE_COLUMNS.saturating_sub(head.indent).max(MIN_COLUMNS);
-    let widths = Widths { first: PAGE_COLUMNS.saturating_sub(head.columns), rest, kept: 0 };
+    // The tests of pages do not depend on the terminal of the developer.
+    let terminal = if cfg!(test) { None } else { terminal_columns() };
+    prose_in(terminal.map_or(PAGE_COLUMNS, |columns| columns.min(PAGE_COLUMNS)), out, head, text);
+}
+
+fn prose_in(columns: usize, out: &mut String, head: &Head<'_>, text: &str) {
+    let rest = columns.saturating_sub(head.indent).max(MIN_COLUMNS);
+    let widths = Widths { first: columns.saturating_sub(head.columns), rest, kept: 0 };
     out.push_str(head.text);
     for (place, line) in lines(text, widths, LongWord::Whole).iter().enumerate() {
         if place > 0 {
@@ -166,7 +182,7 @@ pub(crate) fn prose(out: &mut String, head: &Head<'_>, text: &str) {
 mod tests {
     use unicode_width::UnicodeWidthStr as _;
 
-    use super::{Head, LongWord, PAGE_COLUMNS, Widths, fold, fold_except, lines, prose};
+    use super::{Head, LongWord, PAGE_COLUMNS, Widths, fold, fold_except, lines, prose, prose_in};
 
     const HEAD: Head<'_> = Head { text: "    sent     ", columns: 13, indent: 13 };
 
@@ -213,6 +229,9 @@ mod tests {
         let (words, mut out) = (words.trim_end(), String::new());
         prose(&mut out, &Head { text: "  MUST x: ", columns: 10, indent: 4 }, words);
         assert!(out.lines().all(|line| line.width() <= PAGE_COLUMNS), "{out}");
+        let mut narrow = String::new();
+        prose_in(60, &mut narrow, &HEAD, &"some words ".repeat(20));
+        assert!(narrow.lines().all(|line| line.width() <= 60), "{narrow}");
         assert_eq!(out.split_whitespace().skip(2).collect::<Vec<_>>().join(" "), words);
         assert!(
             out.lines().skip(1).all(|line| line.starts_with("    ") && !line.starts_with("     ")),

@@ -41,7 +41,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         return Err(io::Error::other("this is a directory"));
     }
     if !metadata.is_file() {
-        return Err(io::Error::other("this is no regular file"));
+        return Err(io::Error::other("this is not a regular file"));
     }
     Ok(file)
 }
@@ -144,8 +144,8 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let why = |path: &Path| super::open(path).map(|_| ()).unwrap_err().to_string();
         // It has no writer: opening it in the usual way would block.
-        assert_eq!(why(&pipe), "this is no regular file");
-        assert_eq!(why(Path::new("/dev/zero")), "this is no regular file");
+        assert_eq!(why(&pipe), "this is not a regular file");
+        assert_eq!(why(Path::new("/dev/zero")), "this is not a regular file");
         assert_eq!(why(&folder), "this is a directory");
         let file = folder.join("file");
         std::fs::write(&file, "text").unwrap();

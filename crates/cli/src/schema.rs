@@ -4,6 +4,7 @@
 //! and lines have limits, because a schema is a stranger's and may refer to itself. It validates nothing, and escapes all texts.
 
 mod example;
+mod kind;
 mod signature;
 mod tree;
 

@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use crate::demo::Demo;
 use crate::failure::Failure;
 use crate::folders;
 use crate::secret;
@@ -35,8 +36,8 @@ pub(crate) enum Target {
         /// Its arguments.
         args: Vec<OsString>,
     },
-    /// The built-in server, as a child.
-    Demo,
+    /// A built-in server, as a child.
+    Demo(Demo),
     /// A server that listens on a socket.
     Socket(Socket),
     /// A server that is reached over QUIC.
@@ -54,7 +55,7 @@ impl Target {
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Command { program, .. } => shown(program),
-            Self::Demo => "demo:".into(),
+            Self::Demo(demo) => demo.word().into(),
             Self::Socket(address) => shown(address.to_string().as_ref()),
             Self::Quic(address) => shown(address.to_string().as_ref()),
             Self::Orchestrator(address) => shown(format!("orchestra://{}", address.0).as_ref()),
@@ -74,6 +75,27 @@ pub(crate) struct Named {
     pub(crate) or_program: bool,
     /// What the user can type where there is no such entry.
     pub(crate) instead: String,
+}
+
+impl Demo {
+    pub(crate) const ALL: [Self; 2] = [Self::Introduction, Self::Full];
+
+    /// The word of the command line.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Introduction => "demo:",
+            Self::Full => "demo:full",
+        }
+    }
+
+    /// The arguments with which this program serves it.
+    pub(crate) fn arguments(self) -> Vec<OsString> {
+        let words: &[&str] = match self {
+            Self::Introduction => &["serve", "demo"],
+            Self::Full => &["serve", "demo", "--full"],
+        };
+        words.iter().map(OsString::from).collect()
+    }
 }
 
 /// The parsed words after the options.
@@ -110,24 +132,25 @@ pub(crate) struct Known<'a> {
 /// The rows of `mcpjoin help targets`.
 pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("npx -y PACKAGE", "a command and its arguments, run as a child process"),
-    ("'npx -y PACKAGE'", "the same in one quoted word, for verbs with more operands; no shell runs it"),
-    ("./server, /path/server", "a program; a path that does not exist is an error and never a download"),
-    ("NAME", "one bare word: an entry of a configuration file, or else a program on PATH"),
-    ("NAME/TOOL", "an entry and one of its tools, in place of TARGET TOOL"),
+    ("'npx -y PACKAGE'", "the same in one quoted word, for verbs with more operands; not run by a shell"),
+    ("./server, /path/server", "a program; if the path does not exist, nothing is downloaded"),
+    ("NAME", "one bare word: an entry of a configuration file, otherwise a program on PATH"),
+    ("NAME/TOOL", "an entry and one of its tools, instead of TARGET TOOL"),
     ("FILE#NAME", "an entry of this file: mcpServers in JSON, or [[servers]] in TOML"),
     ("FILE#NAME/TOOL", "the same and one of its tools; FILE ends in .json, .jsonc, .json5 or .toml"),
-    ("--server NAME", "an entry, whatever its name is: an option in place of TARGET"),
+    ("--server NAME", "an entry with any name: an option instead of TARGET"),
     (
         "http://..., https://...",
         "a server over HTTP, whatever revision it speaks; without a path, /mcp is tried after /",
     ),
-    ("host:port, host:port/path", "http:// of it"),
-    ("sse+http://...", "HTTP+SSE of 2024-11-05, without trying anything newer; sse+https:// too"),
-    ("quic://host:port", "a server that listens there over QUIC: whom to take for it, --pin or --ca says"),
-    ("tcp://host:port", "a server that listens there; nothing is encrypted"),
-    ("unix:/path", "a server that listens on this Unix socket"),
+    ("host:port, host:port/path", "the same as http://..."),
+    ("sse+http://...", "HTTP+SSE of 2024-11-05, without trying newer transports; also sse+https://"),
+    ("quic://host:port", "a server over QUIC, identified by --pin or --ca"),
+    ("tcp://host:port", "a server on a TCP port, without encryption"),
+    ("unix:/path", "a server on a Unix socket"),
     ("orchestra://host:port", "an orchestrator of Orchestra, with the certificates of ~/.orchestra/certs"),
-    ("demo:", "the server inside this program, started as a child process"),
+    ("demo:", "a small server inside this program, started as a child process"),
+    ("demo:full", "the same with a tool, a prompt or a resource for each feature of the protocol"),
 ];
 
 /// Long options of ours that users often type after the server's command.
@@ -139,7 +162,7 @@ enum Word {
     Url {
         scheme: String,
     },
-    Demo,
+    Demo(Demo),
     Path,
     /// `host:port`, with a path or without.
     Address,
@@ -170,8 +193,9 @@ impl Word {
             let scheme = scheme.to_ascii_lowercase();
             let spelled_so = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
                 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
-            if scheme == "demo" && rest.is_empty() {
-                return Self::Demo;
+            let demo = Demo::ALL.into_iter().find(|demo| demo.word().eq_ignore_ascii_case(text));
+            if let Some(demo) = demo {
+                return Self::Demo(demo);
             }
             if spelled_so && (rest.starts_with("//") || matches!(&*scheme, "unix" | "tcp" | "demo")) {
                 return Self::Url { scheme };
@@ -254,7 +278,7 @@ pub(crate) fn without_operands(
         return Ok(Invocation::command(first, rest, Vec::new()));
     }
     match Word::of(&first) {
-        Word::Demo | Word::Url { .. } | Word::Address if !rest.is_empty() => Err(too_many(verb, &first)),
+        Word::Demo(_) | Word::Url { .. } | Word::Address if !rest.is_empty() => Err(too_many(verb, &first)),
         // A file with the extension of a configuration is no program.
         Word::Entry { file, .. } if !rest.is_empty() && is_configuration(&file) => {
             Err(too_many(verb, &first))
@@ -279,7 +303,7 @@ pub(crate) fn without_operands(
 
 /// Whether a word is a complete target by its spelling, so that words behind it are no arguments of it.
 pub(crate) fn stands_alone(word: &OsStr) -> bool {
-    matches!(Word::of(word), Word::Demo | Word::Url { .. } | Word::Address | Word::Entry { .. })
+    matches!(Word::of(word), Word::Demo(_) | Word::Url { .. } | Word::Address | Word::Entry { .. })
 }
 
 /// Whether a word is several words in one: a command line that was quoted, or the name of an entry with spaces.
@@ -389,14 +413,14 @@ fn with_arguments(verb: &str, first: OsString, operands: Vec<OsString>) -> Failu
 fn no_target(verb: &str, first: &OsStr, operands: &[OsString]) -> Failure {
     let (first, typed) = (shown(first), behind(operands));
     Failure::usage(
-        format!("no server is named: {first} is in its place, and an argument follows"),
+        format!("no server is named: {first} is in its place, followed by an argument"),
         format!("mcpjoin {verb} {first}{typed} -- COMMAND [ARG]..."),
     )
 }
 
 /// The failure of a package in the place of a program.
 fn package(word: &OsStr, line: String) -> Failure {
-    Failure::usage(format!("{} is a package of npm, and no program: npx runs it", shown(word)), line)
+    Failure::usage(format!("{} is an npm package, not a program: npx runs it", shown(word)), line)
 }
 
 /// Operands behind the verb of a line that is shown.
@@ -417,7 +441,7 @@ fn command_line(
 ) -> Result<Option<Target>, Failure> {
     let Some(text) = word.to_str().filter(|_| is_quoted_line(word)) else { return Ok(None) };
     let is_entry = match Word::of(word) {
-        Word::Demo | Word::Url { .. } | Word::Address => true,
+        Word::Demo(_) | Word::Url { .. } | Word::Address => true,
         Word::Entry { file, .. } => (known.file)(Path::new(&file)),
         _ => {
             let entry = text.split_once('/').map_or(text, |(name, _)| name);
@@ -439,7 +463,7 @@ fn command_line(
         let masked = secret::masked(words.iter().map(AsRef::as_ref));
         let word = |word: &String| if is_of_a_shell(word) { word.clone() } else { shown(word.as_ref()) };
         let line = masked.iter().map(word).collect::<Vec<_>>().join(" ");
-        let problem = format!("{line} is for a shell, and no shell runs it");
+        let problem = format!("{line} needs a shell, and mcpjoin runs none");
         return Err(Failure::usage(problem, format!("mcpjoin {verb}{operands} -- sh -c {}", exact(&line))));
     }
     if words.is_empty() {
@@ -448,7 +472,7 @@ fn command_line(
     let program = words.remove(0);
     if let Some((name, _)) = program.to_string_lossy().split_once('=').filter(|(name, _)| !name.contains('/'))
     {
-        let problem = format!("{} is a variable, which a shell would set", shown(name.as_ref()));
+        let problem = format!("{} is a variable, which only a shell replaces", shown(name.as_ref()));
         let (name, command) = (shown(name.as_ref()), words_shown(&words));
         return Err(Failure::usage(
             problem,
@@ -478,10 +502,10 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
     let no_address = |hint: String| {
         // No secrets are known yet, so the word is masked by position.
         let word = words_shown(&[first.to_owned()]);
-        Failure::usage(format!("{word} is no address"), hint)
+        Failure::usage(format!("{word} is not an address"), hint)
     };
     match word {
-        Word::Demo => Ok(Target::Demo),
+        Word::Demo(demo) => Ok(Target::Demo(demo)),
         Word::Path | Word::Bare | Word::Package => Ok(command(first.to_owned(), Vec::new())),
         Word::Address => Http::parse(&format!("http://{text}")).map(Target::Http).map_err(no_address),
         Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
@@ -492,13 +516,21 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
             "tcp" | "unix" => Socket::parse(&text).map(Target::Socket).map_err(no_address),
             "quic" => Quic::parse(&text).map(Target::Quic).map_err(no_address),
             "orchestra" => Quic::orchestrator(&text).map(Target::Orchestrator).map_err(no_address),
-            "demo" => Err(Failure::usage("demo: stands alone", format!("mcpjoin {verb} demo:{operands}"))),
+            "demo" => {
+                let problem =
+                    format!("{} is not a server inside this program", words_shown(&[first.to_owned()]));
+                let [introduction, full] = Demo::ALL.map(Demo::word);
+                let hint = format!("mcpjoin {verb} {introduction}{operands}, or {full}");
+                Err(Failure::usage(problem, hint))
+            }
             // A resource in the place of the server.
             _ if verb == "read" => {
                 let line = format!("mcpjoin read TARGET {}", words_shown(&[first.to_owned()]));
-                Err(Failure::usage(format!("no server is reached by {scheme}:"), line))
+                Err(Failure::usage(format!("the scheme {scheme}: is not supported"), line))
             }
-            _ => Err(Failure::usage(format!("no server is reached by {scheme}:"), "mcpjoin help targets")),
+            _ => {
+                Err(Failure::usage(format!("the scheme {scheme}: is not supported"), "mcpjoin help targets"))
+            }
         },
     }
 }
@@ -515,7 +547,7 @@ fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
 /// The failure of words after a target that takes none.
 fn too_many(verb: &str, first: &OsStr) -> Failure {
     let first = words_shown(&[first.to_owned()]);
-    Failure::usage(format!("{verb} takes nothing after {first}"), format!("mcpjoin {verb} {first}"))
+    Failure::usage(format!("{verb} takes no words after {first}"), format!("mcpjoin {verb} {first}"))
 }
 
 fn named_twice(verb: &str, name: &str, word: &OsStr) -> Failure {
@@ -537,7 +569,7 @@ fn notes(program: &OsStr, args: &[OsString]) -> Vec<String> {
             })
         })
         .map(|ours| {
-            format!("{ours} is passed to {}: the options of mcpjoin stand before the command", shown(program))
+            format!("{ours} is passed to {}: options of mcpjoin belong before the command", shown(program))
         })
         .collect()
 }

@@ -13,7 +13,7 @@ use std::thread;
 
 use anstream::{AutoStream, ColorChoice};
 use serde_json::Value;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::args::{Output, When};
 use crate::failure::Failure;
@@ -46,6 +46,10 @@ pub(crate) struct Ui {
     typing: Arc<Mutex<Option<Typing>>>,
     /// Ends the questions that are asked.
     unasked: Arc<Notify>,
+    /// Whether an editor reads a line.
+    editing: Arc<watch::Sender<bool>>,
+    /// The questions that wait for the end of that line, or are being asked.
+    asked: Arc<watch::Sender<usize>>,
 }
 
 /// A line that the user is typing: what is printed meanwhile goes above it.
@@ -62,6 +66,16 @@ pub(crate) struct Typed<'a>(&'a Ui);
 impl Drop for Typed<'_> {
     fn drop(&mut self) {
         *self.0.typing() = None;
+        self.0.editing.send_replace(false);
+    }
+}
+
+/// A question, from when it arrives to its answer.
+pub(crate) struct Asked<'a>(&'a Ui);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.asked.send_modify(|asked| *asked -= 1);
     }
 }
 
@@ -97,6 +111,8 @@ impl Ui {
             drawn: Arc::default(),
             typing: Arc::default(),
             unasked: Arc::default(),
+            editing: Arc::default(),
+            asked: Arc::default(),
         }
     }
 
@@ -248,9 +264,24 @@ impl Ui {
         self.unasked.notified().await;
     }
 
-    /// Whether an editor reads a line.
-    pub(crate) fn is_edited(&self) -> bool {
-        matches!(&*self.typing(), Some(Typing::Editor(_)))
+    /// Announces a question, until the returned value is dropped. Where an editor reads a line, it says so with `note`, and waits
+    /// for the end of the line.
+    pub(crate) async fn asked(&self, note: impl FnOnce() -> String) -> Asked<'_> {
+        self.asked.send_modify(|asked| *asked += 1);
+        let asked = Asked(self);
+        let mut editing = self.editing.subscribe();
+        if *editing.borrow_and_update() {
+            self.note(&note());
+            // The sender is ours.
+            let _ = editing.wait_for(|editing| !editing).await;
+        }
+        asked
+    }
+
+    /// Waits until no question is being asked. Cancel-safe.
+    pub(crate) async fn answered(&self) {
+        // The sender is ours.
+        let _ = self.asked.subscribe().wait_for(|asked| *asked == 0).await;
     }
 
     /// Prints above the line of an editor, until the returned value is dropped. `line`: the prompt with the line, and how many
@@ -258,6 +289,7 @@ impl Ui {
     #[must_use]
     pub(crate) fn edited(&self, line: impl Fn() -> (String, usize) + Send + 'static) -> Typed<'_> {
         *self.typing() = Some(Typing::Editor(Box::new(line)));
+        self.editing.send_replace(true);
         Typed(self)
     }
 
@@ -280,18 +312,12 @@ impl Ui {
                 let _ = done.send(print(&ui));
             })
             .map_err(Unwritten::Failed)?;
-        outcome
-            .await
-            .unwrap_or_else(|_| Err(Unwritten::Failed(io::Error::other("the writing thread failed"))))
+        outcome.await.unwrap_or_else(|_| Err(Unwritten::Failed(io::Error::other("the output thread failed"))))
     }
 
     /// The width of the terminal for results, in columns; `None` where they do not go to one.
     pub(crate) fn width(&self) -> Option<usize> {
-        if !io::stdout().is_terminal() {
-            return None;
-        }
-        let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        asked.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
+        fold::terminal_columns()
     }
 
     /// Prints a note on one line, unless `--quiet`.

@@ -8,14 +8,10 @@ use std::time::Duration;
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{EraChoice, Limits};
 
-use tokio::sync::watch;
-
 use super::Gateway;
 use super::end::GatewayEvent;
-use super::joined;
 use super::policy::{Allowed, SharedPolicy};
 use super::settings::{Settings, Start, Starting};
-use super::target_health::TargetHealth;
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
@@ -57,6 +53,8 @@ impl GatewayBuilder {
             on_event: None,
             questions: Allowed::default(),
             is_named: false,
+            records_calls: false,
+            health: Arc::default(),
         })
     }
 
@@ -92,7 +90,7 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the name of the target, by which a policy has rules for it. Default: `server`.
+    /// Sets the name of the target, which policies and records use. Default: `server`.
     pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
         self.0.name = name.into();
         self
@@ -141,6 +139,14 @@ impl GatewayBuilder {
         self
     }
 
+    /// Reports each request of a client as [`GatewayEvent::Calling`] and [`GatewayEvent::Called`]. Default: it does not,
+    /// so that a gateway that nothing observes does no work for it. Requests that the session itself answers
+    /// (`initialize`, `ping`) are not reported.
+    pub const fn record_calls(mut self) -> Self {
+        self.0.records_calls = true;
+        self
+    }
+
     /// Sets a function that is called for each event: servers that start and end, and clients that are refused. It must
     /// neither block nor panic.
     pub fn on_event(mut self, on_event: impl Fn(&GatewayEvent<'_>) + Send + Sync + 'static) -> Self {
@@ -148,18 +154,11 @@ impl GatewayBuilder {
         self
     }
 
-    /// Builds the gateway of one target of a joined gateway. `changes` counts its events.
-    pub(super) fn build_target(
-        mut self,
-        name: &str,
-        questions: Allowed,
-        changes: watch::Sender<u64>,
-    ) -> (Gateway, Arc<TargetHealth>) {
-        let health = Arc::new(TargetHealth::new(self.0.redact.clone()));
+    /// Builds the gateway of one target of a joined gateway.
+    pub(super) fn build_target(mut self, name: &str, questions: Allowed) -> Gateway {
         self.0.name = name.into();
         (self.0.questions, self.0.is_named) = (questions, true);
-        self.0.on_event = Some(joined::also_note(health.clone(), changes, self.0.on_event.take()));
-        (self.build(), health)
+        self.build()
     }
 
     /// Builds the gateway. No server is started before a client needs it.

@@ -228,6 +228,16 @@ impl Slots {
         Ok(Slot { slots: self.clone(), number, ending })
     }
 
+    /// The number of servers that run or start.
+    pub(super) fn taken(&self) -> usize {
+        self.state.lock().taken.len()
+    }
+
+    /// The number of sessions that have a server for themselves.
+    pub(super) fn sessions(&self) -> usize {
+        self.state.lock().taken.values().filter(|taken| taken.session.is_some()).count()
+    }
+
     /// Registers the account as waiting.
     pub(super) fn waiting<'a>(&'a self, account: &'a Caller) -> Waiting<'a> {
         self.state.lock().waiting.push(account.clone());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mcpjoin_proto::session::CloseCause;
 
+use super::call_record::CallRecord;
 use mcpjoin::client::{RestartError, RunExit};
 use mcpjoin_rules::Change;
 
@@ -30,15 +31,15 @@ pub enum Refusal {
     #[error("{0}")]
     Gone(#[source] Box<RestartError>),
     /// The limit of servers is reached ([`GatewayBuilder::upstreams`](super::GatewayBuilder::upstreams)).
-    #[error("there is no server left for one more client: {limit} may run at once")]
+    #[error("no server is free for another client: {limit} may run at once")]
     TooMany {
         /// The limit.
         limit: usize,
     },
     /// The limit of starts for one principal or address is reached.
     #[error(
-        "too many servers were started for this client: {limit} a second may be started for one principal or address, after {burst} \
-         at once; come again in {} s", retry_after.as_secs() + 1
+        "too many servers were started for this client: {limit} per second are allowed for one principal \
+         or address, after {burst} at once; try again in {} s", retry_after.as_secs() + 1
     )]
     TooManyStarts {
         /// Starts a second.
@@ -93,6 +94,13 @@ pub enum GatewayEvent<'a> {
         /// The changes since the definition was pinned.
         changes: &'a [Change],
     },
+    /// A request of a client has arrived. Reported with [`GatewayBuilder::record_calls`](super::GatewayBuilder).
+    Calling {
+        /// The name of the target.
+        target: &'a str,
+    },
+    /// A request of a client has ended. Follows its [`GatewayEvent::Calling`].
+    Called(&'a CallRecord),
     /// A client was refused.
     Refused {
         /// Why.

@@ -11,6 +11,7 @@ use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Re
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::call_record::recorded;
 use super::capacity::{Caller, ClientSession};
 use super::client::ClientHandle;
 use super::end::{GatewayEnd, Refusal};
@@ -20,6 +21,7 @@ use super::opening::{First, HasListener, Opening};
 use super::pair::{FromServer, OnListChanged, Pair};
 use super::policy::ClientPolicy;
 use super::pools::Pools;
+use super::settings::Settings;
 use super::upstream::{ClientHello, Upstream};
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
@@ -39,7 +41,7 @@ pub(super) async fn serve(
         Ok(Ok(session)) => session,
         Ok(Err(refusal)) => {
             let error = pools.refused(&refusal, &errors);
-            return opening.refuse(&first.id, error, refusal).await;
+            return opening.refuse(&first.request.id, error, refusal).await;
         }
         Err(left) => return opening.client_left(left).await,
     };
@@ -91,6 +93,7 @@ pub(super) struct TargetSession {
     /// Set if the server is of the modern era.
     translation: Option<LegacyToModern>,
     policy: Arc<ClientPolicy>,
+    settings: Arc<Settings>,
     errors: ErrorTexts,
 }
 
@@ -141,7 +144,7 @@ impl TargetSession {
                 LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server)
             });
         let policy = Arc::new(ClientPolicy::new(settings));
-        Ok(Self { pair, session, upstream, role, translation, policy, errors })
+        Ok(Self { pair, session, upstream, role, translation, policy, settings: settings.clone(), errors })
     }
 
     /// The role that the gateway takes towards the client: that of the server.
@@ -190,6 +193,10 @@ impl TargetSession {
 
     /// Answers a request of the client.
     pub(super) async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        recorded(&self.settings, request, cx, |request| self.answer(request, cx)).await
+    }
+
+    async fn answer(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         self.session.touch();
         let _in_progress = InProgress(&self.session);
         let (request, permit) = self.policy.admit(request, cx)?;

@@ -20,7 +20,8 @@
 //! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
-//! translations, then `pair`, `policy` and `upstream`, then `capacity`, `rate`, `relay`, `errors`, `settings` and `end`.
+//! translations, then `pair`, `policy` and `upstream`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`
+//! and `end`.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,6 +38,7 @@
 //! ```
 
 mod builder;
+mod call_record;
 mod capacity;
 mod client;
 mod end;
@@ -70,6 +72,7 @@ use mcpjoin_proto::types::Implementation;
 use tokio::task::JoinHandle;
 
 pub use builder::GatewayBuilder;
+pub use call_record::{CallOutcome, CallRecord};
 pub use end::{GatewayEnd, GatewayEvent, Refusal};
 pub use joined::{JoinedBuilder, JoinedGateway, TargetOptions};
 pub use policy::{Policy, PolicyError, SharedPolicy};
@@ -168,6 +171,30 @@ impl Gateway {
     pub async fn close(&self) {
         self.pools.launcher.slots.close().await;
         self.pools.clear();
+    }
+
+    /// Returns the state of each target: of this gateway the only one.
+    #[must_use]
+    pub fn targets(&self) -> Vec<TargetStatus> {
+        let name = self.pools.launcher.settings.name.clone();
+        vec![TargetStatus { name, state: self.state(), collisions: Vec::new() }]
+    }
+
+    fn state(&self) -> TargetState {
+        let settings = &self.pools.launcher.settings;
+        settings.health.state(settings.redact.as_ref())
+    }
+
+    /// Returns the number of servers that run or start.
+    #[must_use]
+    pub fn running_servers(&self) -> usize {
+        self.pools.launcher.slots.taken()
+    }
+
+    /// Returns the number of sessions of legacy clients. Modern clients have none.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.pools.launcher.slots.sessions()
     }
 
     /// Prepares to serve a client that came over a listener or over HTTP.

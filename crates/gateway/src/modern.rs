@@ -14,6 +14,7 @@ use mcpjoin_proto::types::{Implementation, ServerCapabilities};
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Raw, Request, Version};
 use parking_lot::Mutex;
 
+use super::call_record::{record_refused, recorded};
 use super::capacity::Caller;
 use super::client::ClientHandle;
 use super::end::GatewayEnd;
@@ -41,12 +42,14 @@ pub(super) async fn serve(
     let own = (!opening.caps().exchanges).then(|| pools.of_connection());
     let account = first.caller.clone().into_account();
     let caller = own.as_ref().map_or(first.caller, |own| own.caller.clone());
+    let settings = &pools.launcher.settings;
     let start = pools.pool(first.hello, caller, account);
     let pool = match opening.wait_for(start).await {
         Ok(Ok(pool)) => pool,
         Ok(Err(refusal)) => {
             let error = pools.refused(&refusal, &errors);
-            return opening.refuse(&first.id, error, refusal).await;
+            record_refused(settings, &first.request, first.origin, &error);
+            return opening.refuse(&first.request.id, error, refusal).await;
         }
         Err(left) => return opening.client_left(left).await,
     };
@@ -55,7 +58,6 @@ pub(super) async fn serve(
     let mut role = ServerRole::new(info, ServerCapabilities::default());
     role.versions = vec![Version::newest(Era::Modern)];
     role.relays = true;
-    let settings = &pools.launcher.settings;
     let setup = Setup {
         role: Role::Server(role.into()),
         limits: settings.limits.clone(),
@@ -128,7 +130,12 @@ impl TargetRequests {
             return Ok(last.pool.clone());
         }
         let hello = request.params.as_ref().and_then(opening::modern_hello);
-        let hello = hello.ok_or_else(|| ErrorObject::invalid_params("the request does not say who asks"))?;
+        let hello = hello.ok_or_else(|| {
+            ErrorObject::invalid_params(
+                "the request does not identify its \
+            client",
+            )
+        })?;
         let account = by_origin.into_account();
         let pool = loop {
             let pool = self.pools.pool(hello.clone(), caller.clone(), account.clone()).await;
@@ -173,6 +180,16 @@ impl TargetRequests {
     /// Answers a request of the client. The notifications of a stream go to `sink`, by default to the request that
     /// opened it.
     pub(super) async fn request(
+        &self,
+        request: Request,
+        cx: &Context,
+        sink: Option<StreamSink>,
+    ) -> Result<Reply, ErrorObject> {
+        let settings = &self.pools.launcher.settings;
+        recorded(settings, request, cx, |request| self.answer(request, cx, sink)).await
+    }
+
+    async fn answer(
         &self,
         request: Request,
         cx: &Context,

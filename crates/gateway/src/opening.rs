@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{
-    CloseCause, Event, Inbound, Limits, Outbound, Presents, Role, Route, ServerRole, Session, TransportCaps,
-    TransportEnd,
+    CloseCause, Event, Inbound, Limits, Origin, Outbound, Presents, Role, Route, ServerRole, Session,
+    TransportCaps, TransportEnd,
 };
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{ClientCapabilities, Implementation, ServerCapabilities};
@@ -26,7 +26,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::capacity::Caller;
 use super::end::{GatewayEnd, Refusal};
 use super::upstream::ClientHello;
-use mcpjoin::transport::{Link, Transport, TransportLayer};
+use mcpjoin::internal::TransportLayer;
+use mcpjoin::transport::{Link, Transport};
 
 /// Messages that are buffered. Their bytes are limited by `Limits::waiting`.
 const MAX_BUFFERED_MESSAGES: usize = 1024;
@@ -54,8 +55,9 @@ pub(super) struct Opening {
 
 /// The first request that says something about its client.
 pub(super) struct First {
-    pub(super) id: RequestId,
+    pub(super) request: Request,
     pub(super) hello: ClientHello,
+    pub(super) origin: Arc<Origin>,
     /// Its sender, if the connection is not one client's alone.
     pub(super) caller: Caller,
 }
@@ -112,9 +114,7 @@ impl Opening {
             }
             let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { return Poll::Pending };
             let first = match &inbound {
-                Inbound::Message { message: Message::Request(request), origin } => {
-                    First::of(request, Caller::of(origin))
-                }
+                Inbound::Message { message: Message::Request(request), origin } => First::of(request, origin),
                 Inbound::Closed { cause } => return Poll::Ready(Err(CloseCause::Link(cause.clone()))),
                 _ => None,
             };
@@ -210,13 +210,13 @@ impl Opening {
 
 impl First {
     /// Reads the first request; `None` if it does not say what a server must know about its client.
-    fn of(request: &Request, caller: Caller) -> Option<Self> {
+    fn of(request: &Request, origin: &Arc<Origin>) -> Option<Self> {
         let params = request.params.as_ref()?;
         let hello = match request.method {
             Method::Initialize => legacy_hello(params.raw())?,
             _ => modern_hello(params)?,
         };
-        Some(Self { id: request.id.clone(), hello, caller })
+        Some(Self { request: request.clone(), hello, origin: origin.clone(), caller: Caller::of(origin) })
     }
 }
 

@@ -22,7 +22,8 @@ use super::upstream::UpstreamHandler;
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
 use mcpjoin::handler::Handler;
-use mcpjoin::transport::{Link, Transport, TransportLayer};
+use mcpjoin::internal::TransportLayer;
+use mcpjoin::transport::{Link, Transport};
 
 /// Notifications of a server, in number and in bytes, that are stored until the client is connected.
 const MAX_EARLY_NOTIFICATIONS: usize = 256;

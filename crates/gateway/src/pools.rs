@@ -270,8 +270,9 @@ impl Pools {
         let turn = timeout(settings.timeout, self.turn(pool, cx)).await.map_err(|_| {
             let limit = settings.upstreams.min(UPSTREAMS_PER_POOL);
             let text = format!(
-                "the client can be asked something in this call, so it needs a server for itself, and none was free within {} s: \
-                 {limit} may run at once for one client, and {} for all (the limit `upstreams`; of mcpjoin bridge: --max-sessions)",
+                "this call may need input from the client, so it needs a server of its own, and none was \
+                 free within {} s: {limit} may run at once for one client, and {} for all (the limit \
+                 `upstreams`; of mcpjoin bridge: --max-sessions)",
                 settings.timeout.as_secs(),
                 settings.upstreams
             );
@@ -284,7 +285,7 @@ impl Pools {
         };
         let claim = pool.start_other(&self.launcher, slot, cx).await;
         claim.map_err(|why| self.refused(&why, errors))?.ok_or_else(|| {
-            let text = "a server that was started for this call speaks another revision than the first one";
+            let text = "a server that was started for this call uses another revision than the first one";
             errors.failure("otherEra", text, &[])
         })
     }

@@ -13,6 +13,7 @@ use mcpjoin_proto::session::{EraChoice, Limits};
 
 use super::end::GatewayEvent;
 use super::policy::{Allowed, SharedPolicy};
+use super::target_health::TargetHealth;
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
@@ -28,7 +29,7 @@ pub(super) type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
 pub(super) type OnEvent = Arc<dyn Fn(&GatewayEvent<'_>) + Send + Sync>;
 
 pub(super) struct Settings {
-    /// The name of the target, as policies give it.
+    /// The name of the target, as policies and records give it.
     pub(super) name: Box<str>,
     pub(super) start: Start,
     pub(super) limits: Arc<Limits>,
@@ -46,12 +47,16 @@ pub(super) struct Settings {
     pub(super) questions: Allowed,
     /// Whether errors and questions name the target, because a client reaches several.
     pub(super) is_named: bool,
+    /// Each request of a client is an event.
+    pub(super) records_calls: bool,
+    pub(super) health: Arc<TargetHealth>,
 }
 
 impl Settings {
     /// Reports an event.
     pub(super) fn emit(&self, event: &GatewayEvent<'_>) {
         tracing::debug!(target: "mcpjoin", ?event, "a gateway");
+        self.health.note(event);
         if let Some(on_event) = &self.on_event {
             on_event(event);
         }

@@ -24,14 +24,14 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 const DEAD_AFTER: u32 = 12;
 
 /// The health of one target.
+#[derive(Debug, Default)]
 pub(super) struct TargetHealth {
     known: Mutex<Known>,
     /// Counts the events.
     changes: watch::Sender<u64>,
-    redact: Option<Redact>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Known {
     /// The servers that start, by number. At most [`GatewayBuilder::upstreams`](super::GatewayBuilder::upstreams).
     starting: BTreeSet<u64>,
@@ -50,10 +50,6 @@ pub(super) struct CoolingDown {
 }
 
 impl TargetHealth {
-    pub(super) fn new(redact: Option<Redact>) -> Self {
-        Self { known: Mutex::default(), changes: watch::Sender::new(0), redact }
-    }
-
     /// Learns from an event of the gateway of the target.
     pub(super) fn note(&self, event: &GatewayEvent<'_>) {
         let mut known = self.known.lock();
@@ -80,7 +76,10 @@ impl TargetHealth {
                 known.starting.remove(upstream);
                 known.running.remove(upstream);
             }
-            GatewayEvent::Refused { .. } | GatewayEvent::Withheld { .. } => return,
+            GatewayEvent::Refused { .. }
+            | GatewayEvent::Withheld { .. }
+            | GatewayEvent::Calling { .. }
+            | GatewayEvent::Called(_) => return,
         }
         drop(known);
         self.changes.send_modify(|changes| *changes += 1);
@@ -91,24 +90,26 @@ impl TargetHealth {
         self.changes.subscribe()
     }
 
-    /// Returns the state as the operator may see it.
-    pub(super) fn state(&self) -> TargetState {
+    /// Returns the state. Its texts have passed `redact`.
+    pub(super) fn state(&self, redact: Option<&Redact>) -> TargetState {
         let known = self.known.lock();
-        if !known.running.is_empty() {
-            return TargetState::Connected;
-        }
-        if !known.starting.is_empty() {
-            return TargetState::Starting;
-        }
-        let Some(last) = known.last.as_ref().filter(|_| known.next.is_some()) else {
-            return TargetState::Idle;
+        let next_attempt = remaining(known.next);
+        let cause = || {
+            let cause = known.last.as_ref().map(ToString::to_string).unwrap_or_default();
+            redact.map_or(cause.clone(), |redact| redact(&cause)).into()
         };
-        let cause = last.to_string();
-        let cause = self.redact.as_ref().map_or(cause.clone(), |redact| redact(&cause)).into();
-        if known.failures >= DEAD_AFTER {
-            return TargetState::Dead { cause };
+        if !known.running.is_empty() {
+            TargetState::Connected
+        } else if !known.starting.is_empty() {
+            TargetState::Starting
+        } else if next_attempt.is_zero() {
+            // A readiness check must let clients come again: only they start its next server.
+            TargetState::Idle
+        } else if known.failures >= DEAD_AFTER {
+            TargetState::Dead { cause: cause() }
+        } else {
+            TargetState::CoolingDown { cause: cause(), next_attempt }
         }
-        TargetState::CoolingDown { cause, next_attempt: remaining(known.next) }
     }
 
     /// Returns why no server of this target can be used or started at the moment. `None` if one may be.
@@ -158,32 +159,35 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_target_whose_starts_fail_cools_down_for_longer_and_longer_and_then_is_dead() {
-        let health = TargetHealth::new(None);
-        assert_eq!(health.state(), TargetState::Idle);
+        let health = TargetHealth::default();
+        assert_eq!(health.state(None), TargetState::Idle);
         let end = RunExit::Ended(CloseCause::Local);
         let mut delays = Vec::new();
         for upstream in 1..=u64::from(DEAD_AFTER) {
             health.note(&GatewayEvent::Starting { upstream });
-            assert_eq!(health.state(), TargetState::Starting);
+            assert_eq!(health.state(None), TargetState::Starting);
             health.note(&GatewayEvent::Ended { upstream, end: &end, next: None });
             delays.push(health.cooling_down().expect("no server runs").next_attempt);
             if upstream < u64::from(DEAD_AFTER) {
-                assert!(matches!(health.state(), TargetState::CoolingDown { .. }), "{upstream}");
+                assert!(matches!(health.state(None), TargetState::CoolingDown { .. }), "{upstream}");
+            }
+            if upstream == u64::from(DEAD_AFTER) {
+                assert!(matches!(health.state(None), TargetState::Dead { .. }));
             }
             health.ready_to_start().await;
             assert!(health.cooling_down().is_none());
+            assert_eq!(health.state(None), TargetState::Idle);
         }
         assert_eq!((delays[0], delays[1], delays[11]), (FIRST_DELAY, FIRST_DELAY * 2, MAX_DELAY));
-        assert!(matches!(health.state(), TargetState::Dead { .. }));
         health.note(&GatewayEvent::Started { upstream: 13, run: 1 });
-        assert_eq!(health.state(), TargetState::Connected);
+        assert_eq!(health.state(None), TargetState::Connected);
         health.note(&GatewayEvent::Over { upstream: 13 });
-        assert_eq!(health.state(), TargetState::Idle);
+        assert_eq!(health.state(None), TargetState::Idle);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_start_may_begin_as_soon_as_another_server_of_the_target_runs() {
-        let health = TargetHealth::new(None);
+        let health = TargetHealth::default();
         let end = RunExit::Ended(CloseCause::Local);
         health.note(&GatewayEvent::Ended { upstream: 1, end: &end, next: Some(Duration::from_secs(9)) });
         let began = Instant::now();

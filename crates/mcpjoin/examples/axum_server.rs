@@ -31,29 +31,25 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
 /// A handler reads the extensions of its request by their type, and its headers.
 async fn greet(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
     let User(name) = cx.extension::<User>().ok_or_else(|| HandlerError::new("nobody is logged in"))?;
-    let program = cx.http().and_then(|head| head.headers.get("x-program")?.to_str().ok());
-    Ok(format!("Hello, {name}! You use {}.", program.unwrap_or("something")))
+    Ok(format!("Hello, {name}! You use {}.", cx.header("x-program").unwrap_or("something")))
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::builder("greeter", "1.0.0").tool(tool("greet"), greet).build()?;
     // Sessions, tasks and what clients keep for the server belong to the user.
-    let options = HttpOptions::new().principal(|head| Some(head.extensions.get::<User>()?.0.clone()));
+    let options = HttpOptions::new().principal_from(|user: &User| user.0.clone());
     let service = server.http(options);
+    // An application that runs until it is interrupted passes `tokio::signal::ctrl_c()`. The service finishes the requests in
+    // progress and ends the streams, for which axum would wait.
+    let (end, ends) = oneshot::channel::<()>();
+    let ended = service.drain_after(ends);
     let application = Router::new()
-        .nest_service("/mcp", service.clone())
+        .nest_service("/mcp", service)
         .layer(from_fn(authenticate))
         .route("/health", get(|| async { "ok" }));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/mcp", listener.local_addr()?);
-    // An application that runs until it is interrupted waits for `tokio::signal::ctrl_c()` here.
-    let (end, ends) = oneshot::channel::<()>();
-    let ended = async move {
-        drop(ends.await);
-        // Finishes the requests in progress and ends the streams, for which axum would wait.
-        service.drain().await;
-    };
     let serving =
         tokio::spawn(async move { axum::serve(listener, application).with_graceful_shutdown(ended).await });
 

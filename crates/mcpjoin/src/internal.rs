@@ -15,6 +15,7 @@ pub use crate::transport::gather::Gather;
 #[cfg(feature = "http-client")]
 pub use crate::transport::http_client::{Checked, ErasedCredentials, Exchanged, readable, refusal};
 pub use crate::transport::inspect::beside;
+pub use crate::transport::layer::TransportLayer;
 #[cfg(feature = "socket")]
 pub use crate::transport::socket::{SocketPlace, host_and_port, in_turn, tcp_stream};
 pub use crate::transport::stream::{decoded, is_cut_off, too_long};

@@ -142,7 +142,7 @@ async fn who_comes_meanwhile_waits_within_its_own_time() {
     );
     assert_eq!(
         error.to_string(),
-        format!("the server is being started again and was not there within 50 ms; before: {GONE}")
+        format!("the server is restarting and was not ready within 50 ms; before: {GONE}")
     );
     let (client, _far) = tokio::join!(server.client(), stage.open(Era::Modern));
     assert_eq!(client.unwrap().state(), State::Ready);
@@ -189,7 +189,7 @@ async fn d88_a_server_that_dies_at_once_is_started_five_times_and_ever_more_slow
     assert_eq!(
         why.to_string(),
         format!(
-            "the server was given up after 5 starts in a row that failed or did not last; the last: {GONE}"
+            "the server is no longer restarted after 5 starts in a row that failed or ended early; the last: {GONE}"
         )
     );
     // A later caller gets the error at once, and no further start is tried.

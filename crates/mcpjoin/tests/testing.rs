@@ -10,7 +10,7 @@ use mcpjoin::proto::types::{
     ResourceTemplate, Root,
 };
 use mcpjoin::proto::{ErrorObject, Version};
-use mcpjoin::server::{Context, HandlerError, Json, NoArguments, Server, tool};
+use mcpjoin::server::{Context, HandlerError, Json, NoArguments, Server, handlers, tool};
 use mcpjoin::testing::{
     ExpectTool as _, ServerScript, TestClient, TestServer, assert_json_eq, assert_text, assert_value,
     snapshot,
@@ -79,15 +79,15 @@ fn a_server_is_tested_in_every_version() {
 fn tools_of_a_scripted_server_answer_every_call_in_every_version() {
     run(async {
         for version in Version::ALL {
-            let (link, server) = TestServer::script()
+            let (client, server) = TestServer::script()
                 .version(version.clone())
                 .tool("add", Json(42))
                 .tool("greet", "Hello")
                 .tool("fails", CallToolResult::error("no luck"))
                 .expect("prompts/get")
                 .reply(json!({ "messages": [] }))
-                .start();
-            let client = Client::builder("c", "1").connect(link).await.unwrap();
+                .connect()
+                .await;
             let tools = client.list_tools().all().await.unwrap();
             assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["add", "greet", "fails"]);
             client.call_tool("add", json!({ "a": 2 })).await.expect_value(42);
@@ -102,6 +102,48 @@ fn tools_of_a_scripted_server_answer_every_call_in_every_version() {
             assert_eq!(received, ["tools/list", call, call, call, "prompts/get", call], "{version}");
         }
     });
+}
+
+struct Counter;
+
+#[handlers]
+impl Counter {
+    #[tool]
+    async fn count(&self, from: u32, cx: Context) -> Result<Json<u32>, HandlerError> {
+        Ok(Json(from + u32::from(cx.confirm("One more?").await?)))
+    }
+}
+
+#[test]
+fn the_handlers_of_a_type_are_tested_without_a_server_of_ones_own() {
+    run(async {
+        for version in [Version::V2025_06_18, Version::V2026_07_28] {
+            let script = TestClient::script().version(version).accepts(json!({})).declines();
+            let client = script.connect_handlers(Counter).await;
+            client.call_tool("count", json!({ "from": 41 })).await.expect_value(42);
+            client.call_tool("count", json!({ "from": 41 })).await.expect_value(41);
+        }
+        let client = TestClient::connect_handlers(Arc::new(Counter)).await;
+        assert_eq!(client.list_tools().all().await.unwrap().len(), 1);
+        let error = client.call_tool("count", json!({ "from": 1 })).await.expect_error(-32021);
+        assert!(error.message.contains("elicitation"), "the script has no answer: {}", error.message);
+    });
+}
+
+struct Broken;
+
+#[handlers]
+impl Broken {
+    #[resource("note://{}")]
+    fn note(&self) -> &'static str {
+        "text"
+    }
+}
+
+#[test]
+fn handlers_that_are_no_valid_server_fail_the_test() {
+    let told = failure(|| run(async { drop(TestClient::connect_handlers(Broken).await) }));
+    assert!(told.starts_with("the handlers are no valid server: "), "{told}");
 }
 
 #[test]

@@ -62,17 +62,17 @@ rules! {
         "Each message has the member jsonrpc with the value \"2.0\".",
         |view| by_kind(view, |kind| *kind == DecodeErrorKind::JsonRpcVersion);
     "message-shape", MESSAGES,
-        "A message is a request, a notification or a response: a method that is a string and parameters that are an \
-         object, or the outcome of a request.",
+        "A message is a request, a notification or a response: it has a string `method` and an object \
+         `params`, or a result or an error.",
         |view| by_kind(view, is_misshapen);
     "unique-members", [ALL Should "https://www.rfc-editor.org/rfc/rfc8259#section-4"],
-        "No member stands twice in a JSON object: what its reader takes it for is not defined.",
+        "No member appears twice in a JSON object: readers disagree on which one counts.",
         |view| by_kind(view, |kind| matches!(kind, DecodeErrorKind::DuplicateMember { .. }));
     "result-or-error", RESPONSES,
-        "A response has a result or an error, and not both.",
+        "A response has a result or an error, but not both.",
         |view| by_kind(view, |kind| matches!(kind, DecodeErrorKind::ResultAndError | DecodeErrorKind::NoOutcome));
     "result-has-id", RESULTS,
-        "A result has the id of its request, which is never null.",
+        "A result has the id of its request, and the id is not null.",
         |view| by_line(view, |kind, line| {
             matches!(kind, DecodeErrorKind::IdMissing | DecodeErrorKind::IdNull)
                 && line.is_none_or(|line| !line.contains_key("method"))
@@ -125,7 +125,7 @@ rules! {
             (code.kind() != Kind::Number || !is_integer(&code)).then(|| format!("the code is {code}"))
         });
     "request-answered", [ALL Must RESPONSE],
-        "Each request is answered.",
+        "Each request gets a response.",
         else "no request was sent",
         |view| {
             let findings = view.our_requests.iter().filter(|request| {
@@ -140,34 +140,34 @@ rules! {
                 .map(|request| unanswered(view, request))
         };
     "answered-once", [ALL Must RESPONSE],
-        "A request is answered once.",
-        else "no request was answered",
+        "A request gets only one response.",
+        else "no request got a response",
         |view| view.our_requests.iter().filter(|it| it.method.is_some() && it.is_answered()).map(|request| {
             let second = request.responses.get(1)?;
             let count = request.responses.len();
-            Some(request.finding_with(format_args!("{} was answered {count} times", request.name()), second.line))
+            Some(request.finding_with(format_args!("{} got {count} responses", request.name()), second.line))
         });
     "id-given-back", RESPONSES,
-        "A response has the id of its request, unchanged: 1 and \"1\" are two ids.",
-        else "no request was answered",
+        "A response has the unchanged id of its request: 1 and \"1\" are different ids.",
+        else "no request got a response",
         |view| {
             let changed = view.stray_responses.iter().filter_map(|stray| {
                 let StrayMeaning::Answers(request) = view.meaning(stray) else { return None };
                 let given = stray.what.id.as_ref().map_or_else(|| "no id".into(), ToString::to_string);
                 let id = request.id.map(ToString::to_string).unwrap_or_default();
-                let problem = format!("the request has the id {id}, its answer {given}");
+                let problem = format!("the request has the id {id}, the response {given}");
                 Some(Some(request.finding_with(problem, stray.line)))
             });
             answered(view).chain(changed)
         };
     "response-to-a-request", RESPONSES,
-        "A response belongs to a request.",
+        "Each response belongs to a request.",
         else "no response was seen",
         |view| {
             let others = view.stray_responses.iter().filter_map(|stray| {
                 let StrayMeaning::Nothing = view.meaning(stray) else { return None };
                 let id = stray.what.id.as_ref().map_or_else(|| "no id".into(), |id| format!("the id {id}"));
-                Some(Some(stray.line.finding(format_args!("this response has {id}, and no request had"))))
+                Some(Some(stray.line.finding(format_args!("the response has {id}, which no request had"))))
             });
             answered(view).chain(others)
         };
@@ -175,16 +175,16 @@ rules! {
         FIRST Must "https://www.jsonrpc.org/specification#notification",
         SINCE_SECOND Must "basic#notifications",
     ],
-        "A notification is not answered.",
+        "A notification gets no response.",
         else "no notification was sent",
         |view| {
             if view.run.is_http() {
-                return Outcome::Skipped("over HTTP notification-accepted checks the response");
+                return Outcome::Skipped("over HTTP, the rule notification-accepted checks the response");
             }
             let answered = view.stray_responses.iter().filter_map(|stray| {
                 let StrayMeaning::Notified(notification) = view.meaning(stray) else { return None };
                 let (sent, received) = (notification.line.bytes(), stray.line.bytes());
-                Some(Some(Finding::new("a notification was answered", Some(sent), Some(received))))
+                Some(Some(Finding::new("a notification got a response", Some(sent), Some(received))))
             });
             view.our_notifications.iter().map(|_| None).chain(answered)
         };
@@ -193,8 +193,8 @@ rules! {
         LEGACY_SINCE_SECOND Advice "basic/lifecycle#timeouts",
         MODERN Advice "basic/patterns/cancellation#timeouts",
     ],
-        "A request is answered in a time that its sender can wait for.",
-        else "no second request was answered",
+        "A response arrives while its sender can still wait for it.",
+        else "no second request got a response",
         |view| {
             let limit = view.trace.respond_within;
             // The time of the first response includes the start of the program.
@@ -203,14 +203,14 @@ rules! {
                 let response = request.responses.first()?;
                 let time = response.at.saturating_sub(request.at);
                 let problem = || format!(
-                    "the answer to {} took {:.1} s, more than {:.1} s",
+                    "the response to {} took {:.1} s, more than {:.1} s",
                     request.name(), time.as_secs_f64(), limit.as_secs_f64()
                 );
                 Some((time > limit).then(|| request.finding_with(problem(), response.line)))
             })
         };
     "request-id-not-reused", REQUESTS,
-        "The id of a request has not been used before by its sender in the same session.",
+        "The id of a request was not used before by the same sender in the session.",
         else "the server sent no request",
         |view| {
             let mut first = BTreeMap::new();
@@ -228,26 +228,26 @@ rules! {
         LEGACY Should "basic/utilities/cancellation#error-handling",
         MODERN Should "basic/patterns/cancellation#error-handling",
     ],
-        "The cancellation of a request that is not known is passed over.",
+        "The cancellation of an unknown request is ignored.",
         |view| goes_on(view, Probe::AfterCancel, "no unknown request was cancelled");
     "unknown-method-refused", [ALL Must RESPONSE],
-        "A request with a method that does not exist is answered with an error.",
-        else "no unknown method was asked for, or it was not answered",
+        "A request with an unknown method returns an error.",
+        else "no unknown method was requested, or there was no response",
         |view| view.answers(Probe::UnknownMethod).map(|(reply, outcome)| {
-            reply.finding_if(outcome.is_ok(), "a method that no server has brought a result")
+            reply.finding_if(outcome.is_ok(), "an unknown method returned a result")
         });
     "unknown-method-code", [LEGACY Should CODES, MODERN Should "schema#methodnotfounderror"],
-        "The error for a method that does not exist has the code -32601.",
-        |view| code_of(view, Probe::UnknownMethod, code::METHOD_NOT_FOUND, "no unknown method was refused");
+        "The error for an unknown method has the code -32601.",
+        |view| code_of(view, Probe::UnknownMethod, code::METHOD_NOT_FOUND, "no unknown method was rejected");
     "bad-json-code", [LEGACY Should CODES, MODERN Should "schema#parseerror"],
-        "The error for a text that is not JSON has the code -32700.",
+        "The error for text that is not JSON has the code -32700.",
         |view| provoked(view, Probe::BadJson, code::PARSE_ERROR);
     "invalid-request-code", [LEGACY Should CODES, MODERN Should "schema#invalidrequesterror"],
-        "The error for JSON that is no request has the code -32600.",
+        "The error for JSON that is not a request has the code -32600.",
         |view| provoked(view, Probe::InvalidRequest, code::INVALID_REQUEST);
     "json-rpc-codes", [ALL Should CODES],
-        "Of the codes from -32768 to -32100, which JSON-RPC keeps for itself, only those that it defines are used.",
-        |view| codes(view, "is kept for JSON-RPC, which gives it no meaning", |code| {
+        "Codes from -32768 to -32100 are reserved by JSON-RPC: only those that it defines are used.",
+        |view| codes(view, "is reserved by JSON-RPC and has no meaning there", |code| {
             let is_defined = matches!(
                 code,
                 code::PARSE_ERROR
@@ -259,9 +259,8 @@ rules! {
             (-32768..=-32100).contains(&code) && !is_defined
         });
     "reserved-codes", [MODERN Must "basic#error-codes"],
-        "Of the codes from -32099 to -32020, which the specification keeps for itself, only those that it defines \
-         are used.",
-        |view| codes(view, "is kept for the specification, which gives it no meaning", |code| {
+        "Codes from -32099 to -32020 are reserved by the specification: only those that it defines are used.",
+        |view| codes(view, "is reserved by the specification and has no meaning there", |code| {
             let is_defined = matches!(
                 code,
                 // The last one has a rule of its own.
@@ -278,13 +277,13 @@ rules! {
             matches!(code, code::RESOURCE_NOT_FOUND | code::URL_ELICITATION_REQUIRED)
         });
     "implementation-codes", [MODERN Should "basic#error-codes"],
-        "Codes from -32019 to -32000 are not used by new implementations.",
-        |view| codes(view, "is of a range that is closed", |code| {
+        "New implementations do not use the codes from -32019 to -32000.",
+        |view| codes(view, "is in a range that is closed to new uses", |code| {
             (-32019..=-32000).contains(&code) && code != code::RESOURCE_NOT_FOUND
         });
     "batch-answered", [BATCHING Must "basic#batching"],
-        "An array of requests is taken, and each of them is answered.",
-        else "no array of requests was sent: see --protocol-version",
+        "An array of requests is accepted, and each request in it gets a response.",
+        else "no array of requests was sent (see --protocol-version)",
         |view| {
             // The requests of one array are one line, which has one finding.
             let first = |request: &OurRequest<'_>| {
@@ -297,8 +296,8 @@ rules! {
             })
         };
     "goes-on-after-bad-line", [ALL Advice CODES],
-        "A line that cannot be read costs that line, and the next request is answered.",
-        |view| goes_on(view, Probe::AfterBadLine, "no line was sent that cannot be read");
+        "After a line that cannot be parsed, the next request gets a response.",
+        |view| goes_on(view, Probe::AfterBadLine, "no line was sent that cannot be parsed");
 }
 
 /// Whether a line is JSON-RPC without the form of a message.
@@ -358,7 +357,7 @@ fn codes(view: &ServerView<'_>, problem: &str, is_broken: impl Fn(i64) -> bool) 
 pub(crate) fn code_of(view: &ServerView<'_>, probe: Probe, wanted: i64, nothing: &'static str) -> Outcome {
     let findings = view.answers(probe).filter_map(|(reply, outcome)| {
         let code = outcome.as_ref().err()?.code;
-        Some(reply.finding_if(code != wanted, format_args!("the code is {code}, not {wanted}")))
+        Some(reply.finding_if(code != wanted, format_args!("the code is {code}, expected {wanted}")))
     });
     Outcome::of(findings, nothing)
 }
@@ -376,10 +375,9 @@ pub(crate) fn refused_with(
     nothing: &'static str,
 ) -> Outcome {
     let findings = view.answers(probe).map(|(reply, outcome)| match outcome {
-        Ok(_) => Some(reply.finding("a result came, and no error")),
-        Err(error) => {
-            reply.finding_if(error.code != wanted, format_args!("the code is {}, not {wanted}", error.code))
-        }
+        Ok(_) => Some(reply.finding("expected an error, got a result")),
+        Err(error) => reply
+            .finding_if(error.code != wanted, format_args!("the code is {}, expected {wanted}", error.code)),
     });
     Outcome::of(findings, nothing)
 }
@@ -387,7 +385,7 @@ pub(crate) fn refused_with(
 /// Checks the code of the errors for lines that are no request: errors with the id of the line or without one.
 fn provoked(view: &ServerView<'_>, probe: Probe, wanted: i64) -> Outcome {
     let nothing = match view.probed(probe).next() {
-        Some(_) => "it brought no error, which is allowed",
+        Some(_) => "there was no error, which is allowed",
         None => "no such line was sent",
     };
     let owned = view.probed(probe).flat_map(|request| {
@@ -402,7 +400,7 @@ fn provoked(view: &ServerView<'_>, probe: Probe, wanted: i64) -> Outcome {
             _ => None,
         });
     let findings = owned.chain(strays).map(|(request, line, error)| {
-        let problem = || format!("the code is {}, not {wanted}", error.code);
+        let problem = || format!("the code is {}, expected {wanted}", error.code);
         (error.code != wanted).then(|| request.finding_with(problem(), line))
     });
     Outcome::of(findings, nothing)
@@ -429,15 +427,15 @@ fn silence(view: &ServerView<'_>, request: &OurRequest<'_>) -> Finding {
     let is_too_large = |kind: &DecodeErrorKind| matches!(kind, DecodeErrorKind::TooLarge { .. });
     let exchange = view.exchange_of(request);
     let why = if view.ended_early() {
-        "the server ended".into()
+        "the server exited".into()
     } else if view.invalid.iter().any(|fault| is_too_large(&fault.what.kind)) {
-        "a line above the limit of a message came".into()
+        "received a line longer than the limit of a message".into()
     } else if let Some(exchange) = exchange {
         exchange.silence()
     } else {
-        "nothing came".into()
+        "received nothing".into()
     };
-    let problem = format!("{} was not answered: {why}", request.name());
+    let problem = format!("{} got no response: {why}", request.name());
     let sent: &Bytes = request.line.bytes();
     exchange.map_or_else(|| Finding::new(&problem, Some(sent), None), |exchange| exchange.finding(&problem))
 }

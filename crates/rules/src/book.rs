@@ -196,7 +196,7 @@ impl Selection {
 
 /// Why the other chapters are skipped if the server refused every request without a token.
 const TOKEN_WANTED: &str =
-    "the server wants a token: see --header 'Authorization: Bearer ...', or mcpjoin auth login URL";
+    "the server requires a token: use --header 'Authorization: Bearer ...', or mcpjoin auth login URL";
 
 /// Checks a server: applies the selected rules to a trace.
 #[must_use]
@@ -260,9 +260,12 @@ pub fn check_client(trace: &Trace, selection: &Selection) -> Report {
 /// Replaces a chapter's reason for skipping, which is about a server, by the one about a client.
 fn about_a_client(why: &'static str) -> &'static str {
     match why {
-        "the server was not run as a child" => "the client did not come over stdio",
-        "the server was not reached over Streamable HTTP" => "the client did not come over Streamable HTTP",
-        "the server was not reached over HTTP+SSE" => "the client did not come over HTTP+SSE",
+        "the server was not run as a child" => "the client did not connect over stdio",
+        "the server was not reached over Streamable HTTP" => {
+            "the client did not connect over Streamable \
+            HTTP"
+        }
+        "the server was not reached over HTTP+SSE" => "the client did not connect over HTTP+SSE",
         why => why,
     }
 }
@@ -298,8 +301,7 @@ fn over_runs<'a, V>(
     } else if passed {
         Outcome::Passed
     } else {
-        let none =
-            if used { "no session was by a revision that has this rule" } else { rule.chapter.unused() };
+        let none = if used { "no session used a revision that has this rule" } else { rule.chapter.unused() };
         Outcome::Skipped(skipped.unwrap_or(none))
     }
 }

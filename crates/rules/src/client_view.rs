@@ -509,7 +509,7 @@ impl Answer<'_, '_> {
     /// A finding if the response is an error with another code. `None` for a result.
     pub(crate) fn error_other_than(&self, wanted: i64) -> Option<Option<Finding>> {
         let code = self.response.error()?.code;
-        Some(self.finding_if(code != wanted, format_args!("the code is {code}, not {wanted}")))
+        Some(self.finding_if(code != wanted, format_args!("the code is {code}, expected {wanted}")))
     }
 
     /// The error or the result, for a finding.

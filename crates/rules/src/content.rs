@@ -31,17 +31,18 @@ rules! {
     pub(crate) RULES for Server in Chapter::Content;
 
     "content-kind", BLOCKS,
-        "Each block of content is an object whose type is one that the revision has.",
+        "Each content block is an object with a type of the revision.",
         |view| each_block(view, |kind, block| {
             if block.kind() != Kind::Object {
-                return Some("a block of content is not an object".into());
+                return Some("a content block is not an object".into());
             }
             let known = KINDS.iter().find(|(known, _)| *known == kind);
             let is_known = known.is_some_and(|(_, revisions)| revisions.contains(&view.run.version));
             (!is_known).then(|| format!("this revision has no content of the type {kind:?}"))
         });
     "content-members", BLOCKS,
-        "A block has what its type demands: text a text, image and audio data, a link a uri and a name.",
+        "A content block has the members of its type: text has text, image and audio have data, a link has \
+         uri and name.",
         |view| each_block(view, |kind, block| {
             let needed: &[&str] = match kind {
                 "text" => &["text"],
@@ -49,33 +50,33 @@ rules! {
                 "resource_link" => &["uri", "name"],
                 "resource" => {
                     return (!has_kind(block, "resource", Kind::Object))
-                        .then(|| "a block of the type resource has no object of that name".into());
+                        .then(|| "a block of the type resource has no object `resource`".into());
                 }
                 _ => return None,
             };
             let missing = needed.iter().find(|name| text(block, name).is_none())?;
-            Some(format!("in a block of the type {kind}, {missing} is missing or no string"))
+            Some(format!("in a block of the type {kind}, {missing} is missing or not a string"))
         });
     "content-in-base64", MEDIA,
-        "The data of images and sounds, and the blob of a resource, are in Base64.",
-        else "no image, no sound and no blob was seen: see --call and --read-only-tools",
+        "The data of images and audio, and the blob of a resource, are in Base64.",
+        else "no image, audio or blob was seen (see --call and --read-only-tools)",
         |view| {
             let media = media(view).filter_map(|part| Some((text(&part.value, "data")?, part)));
             let blobs = contents(view).filter_map(|part| Some((text(&part.value, "blob")?, part)));
             media
                 .chain(blobs)
-                .map(|(data, part)| part.finding_if(!is_base64(&data), "it is not in Base64"))
+                .map(|(data, part)| part.finding_if(!is_base64(&data), "the data is not Base64"))
         };
     "content-mime-type", MEDIA,
-        "Images and sounds have a mimeType, which is a valid one.",
-        else "no image and no sound was seen: see --call and --read-only-tools",
+        "Images and audio have a valid mimeType.",
+        else "no image and no audio was seen (see --call and --read-only-tools)",
         |view| media(view).map(|part| {
             let is_good = text(&part.value, "mimeType").is_some_and(|given| is_media_type(&given));
-            part.finding_if(!is_good, "its mimeType is missing or none")
+            part.finding_if(!is_good, "mimeType is missing or invalid")
         });
     "embedded-resource-complete", [ALL Must "server/prompts#embedded-resources"],
-        "A resource in a block has a uri, and a text or a blob; in a prompt, it has a mimeType too.",
-        else "no resource was seen in content: see --call and --read-only-tools",
+        "A resource in a content block has a uri, and text or a blob; in a prompt, it also has a mimeType.",
+        else "no resource was seen in content (see --call and --read-only-tools)",
         |view| contents(view).filter(|part| !part.is_of(&Method::ReadResource)).map(|part| {
             if let Some(problem) = contents_fault(&part.value) {
                 return Some(part.finding(problem));
@@ -84,8 +85,8 @@ rules! {
             part.finding_if(is_untyped, "mimeType is missing")
         });
     "embedded-resource-declared", [SINCE_THIRD Should "server/tools#embedded-resources"],
-        "A server whose tools give resources declares resources.",
-        else "no tool gave a resource: see --call and --read-only-tools",
+        "A server whose tools return resources declares the capability resources.",
+        else "no tool returned a resource (see --call and --read-only-tools)",
         |view| {
             let Some(declared) = view.declared() else { return Outcome::Skipped("nothing was declared") };
             let embedded = contents(view).filter(|part| part.is_of(&Method::CallTool));
@@ -93,8 +94,8 @@ rules! {
                 .map(move |part| part.finding_if(!declared.contains_key("resources"), "resources is not declared"))
         };
     "resource-link-valid", [SINCE_THIRD Must "server/tools#resource-links"],
-        "The uri of a link to a resource is a URI.",
-        else "no link to a resource was seen: see --call and --read-only-tools",
+        "The uri of a resource link is a URI.",
+        else "no resource link was seen (see --call and --read-only-tools)",
         |view| blocks(view).filter(|part| kind_of(&part.value) == "resource_link").filter_map(|part| {
             let uri = text(&part.value, "uri")?;
             Some(part.finding_if(!is_uri(&uri), format_args!("{uri:?} is not a URI")))
@@ -117,7 +118,7 @@ rules! {
         "Icons are an array of objects with a src; sizes are strings, and a theme is light or dark.",
         |view| each_icons(view, icons_fault);
     "icon-source", [SINCE_FOURTH Should ICONS],
-        "The src of an icon is an address of HTTP or HTTPS, or a data: URI.",
+        "The src of an icon is an http:, https: or data: URL.",
         |view| each_icons(view, |icons| {
             let is_good = |source: &String| {
                 let scheme = source.split(':').next().unwrap_or_default().to_ascii_lowercase();
@@ -125,10 +126,10 @@ rules! {
             };
             let mut sources = elements(icons)?.into_iter().filter_map(|icon| text(&icon, "src"));
             let strange = sources.find(|source| !is_good(source))?;
-            Some(format!("an icon's src is {:?}", strange.chars().take(80).collect::<String>()))
+            Some(format!("the src of an icon is {:?}", strange.chars().take(80).collect::<String>()))
         });
     "meta-key-names", [SINCE_THIRD Must "basic#meta"],
-        "Names in _meta are a name that begins and ends with a letter or digit, after a prefix of labels or none.",
+        "Names in _meta begin and end with a letter or digit, after an optional prefix of labels.",
         else "no message was seen that may have _meta",
         |view| {
             let results = view.results().map(|(reply, result)| {
@@ -145,7 +146,7 @@ rules! {
             results.chain(notifications)
         };
     "extension-names", [MODERN Must "basic/versioning#extension-negotiation"],
-        "The names of extensions have a prefix, as names in _meta do.",
+        "Names of extensions have a prefix, like names in _meta.",
         else "no extension was declared",
         |view| view.opening().and_then(|(reply, result)| {
             let extensions = object(&member(result, "capabilities")?, "extensions")?;
@@ -153,7 +154,7 @@ rules! {
             Some(bare.map(|bare| reply.finding(format_args!("{bare:?} is not a name with a prefix"))))
         });
     "trace-context-format", [MODERN Must "basic#meta"],
-        "A traceparent in _meta is one by W3C Trace Context; tracestate and baggage are strings.",
+        "traceparent in _meta follows W3C Trace Context; tracestate and baggage are strings.",
         else "no trace context was seen",
         |view| {
             let results = view.results().filter_map(|(reply, result)| {
@@ -175,7 +176,7 @@ fn kind_of(block: &Raw) -> String {
 fn each_block(view: &ServerView<'_>, check: impl Fn(&str, &Raw) -> Option<String>) -> Outcome {
     let findings = blocks(view)
         .map(|part| check(&kind_of(&part.value), &part.value).map(|problem| part.finding(problem)));
-    Outcome::of(findings, "no content was seen: see --call and --read-only-tools")
+    Outcome::of(findings, "no content was seen (see --call and --read-only-tools)")
 }
 
 /// Every image and every sound.
@@ -226,7 +227,7 @@ fn icons_fault(icons: &Raw) -> Option<String> {
     let Some(icons) = elements(icons) else { return Some("icons is not an array".into()) };
     icons.iter().find_map(|icon| {
         if text(icon, "src").is_none() {
-            return Some("an icon is not an object with a src".into());
+            return Some("an icon is not an object with `src`".into());
         }
         if member(icon, "sizes").is_some_and(|sizes| strings(&sizes).is_none()) {
             return Some("the sizes of an icon are not an array of strings".into());

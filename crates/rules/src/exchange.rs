@@ -234,11 +234,13 @@ impl<'a> Exchange<'a> {
     /// Why it has no JSON-RPC response, for a finding.
     pub(crate) fn silence(&self) -> String {
         match (self.status(), self.end) {
-            (Some(_), Some((.., BodyEnd::Broken(why)))) => format!("the response broke: {why}"),
+            (Some(_), Some((.., BodyEnd::Broken(why)))) => format!("the response was interrupted: {why}"),
             (Some(_), Some((.., BodyEnd::Complete))) if self.is_stream() => {
                 "the stream ended without it".into()
             }
-            (Some(_), Some((.., BodyEnd::Left))) if self.is_stream() => "nothing came on the stream".into(),
+            (Some(_), Some((.., BodyEnd::Left))) if self.is_stream() => {
+                "received nothing on the stream".into()
+            }
             _ => self.outcome(),
         }
     }

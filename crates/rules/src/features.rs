@@ -101,7 +101,7 @@ pub(crate) fn is_list(view: &ServerView<'_>, method: &Method, nothing: &'static 
     let (name, _) = listed(method);
     let findings = pages(view, method).map(|(reply, page)| {
         let is_good = has_kind(page, name, Kind::Array);
-        reply.finding_if(!is_good, format_args!("{name} is missing or no array"))
+        reply.finding_if(!is_good, format_args!("{name} is missing or not an array"))
     });
     Outcome::of(findings, nothing)
 }
@@ -120,7 +120,7 @@ pub(crate) fn has_texts(
         }
         let missing = names.iter().find(|name| text(&part.value, name).is_none())?;
         let label = label(kind, &part.value);
-        Some(part.finding(format_args!("{label}: {missing} is missing or no string")))
+        Some(part.finding(format_args!("{label}: {missing} is missing or not a string")))
     });
     Outcome::of(findings, nothing)
 }
@@ -139,7 +139,7 @@ pub(crate) fn are_unique(
         let items = list(page, array)?;
         let mut values = items.iter().filter_map(|item| text(item, name));
         let twice = values.find(|value| !known.insert(value.clone()))?;
-        Some(reply.finding(format_args!("two of kind {kind} have the {name} {twice:?}")))
+        Some(reply.finding(format_args!("two items of the kind {kind} have the {name} {twice:?}")))
     });
     Outcome::of(findings, nothing)
 }
@@ -148,11 +148,11 @@ pub(crate) fn are_unique(
 pub(crate) fn is_kind(item: &Raw, name: &str, kind: Kind) -> Option<String> {
     let value = member(item, name)?;
     let word = match kind {
-        Kind::String => "no string",
+        Kind::String => "not a string",
         Kind::Bool => "neither true nor false",
-        Kind::Number => "no number",
-        Kind::Array => "no array",
-        Kind::Object => "no object",
+        Kind::Number => "not a number",
+        Kind::Array => "not an array",
+        Kind::Object => "not an object",
         Kind::Null => "not null",
     };
     (value.kind() != kind).then(|| format!("{name} is {word}"))

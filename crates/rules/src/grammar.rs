@@ -30,14 +30,14 @@ pub(crate) fn template_fault(text: &str) -> Option<&'static str> {
         if literal.chars().any(|character| character.is_ascii_control() || " \"'<>\\^`|}".contains(character))
             || !is_percent_encoded(literal)
         {
-            return Some("a character that is not allowed outside braces");
+            return Some("a character outside braces that is not allowed");
         }
         if after.is_empty() {
             return None;
         }
         let Some(close) = after.find('}') else { return Some("a `{` without its `}`") };
         if !is_expression(&after[1..close]) {
-            return Some("an expression that is none");
+            return Some("an invalid expression");
         }
         rest = &after[close + 1..];
     }
@@ -143,7 +143,7 @@ pub(crate) fn meta_key_fault(key: &str) -> Option<&'static str> {
                 && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
         };
         if !prefix.split('.').all(is_label) {
-            return Some("its prefix is not a series of labels with dots between them");
+            return Some("its prefix is not a series of labels separated by dots");
         }
     }
     let bytes = name.as_bytes();
@@ -151,7 +151,10 @@ pub(crate) fn meta_key_fault(key: &str) -> Option<&'static str> {
         || is_edge(bytes.first())
             && is_edge(bytes.last())
             && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte));
-    (!good).then_some("its name does not begin and end with a letter or a digit, or has others in between")
+    (!good).then_some(
+        "its name contains characters that are not allowed, or does not begin and end with a \
+        letter or digit",
+    )
 }
 
 #[cfg(test)]

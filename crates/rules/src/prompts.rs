@@ -16,23 +16,23 @@ const PROMPT: &[Source] = sources![ALL Must "server/prompts#prompt"];
 const MESSAGE: &[Source] = sources![ALL Must "server/prompts#promptmessage"];
 const ERRORS: &[Source] = sources![ALL Should "server/prompts#error-handling"];
 const NOTHING: &str = "no prompt was listed";
-const NO_RESULT: &str = "prompts/list brought no result";
-const NOT_GOT: &str = "no prompt was got: see --read-only-tools";
+const NO_RESULT: &str = "prompts/list returned no result";
+const NOT_GOT: &str = "no prompt was requested (see --read-only-tools)";
 
 rules! {
     pub(crate) RULES for Server in Chapter::Prompts;
 
     "prompts-listed", [ALL Must "server/prompts#listing-prompts"],
-        "The result of prompts/list has an array of prompts.",
+        "The result of prompts/list has an array `prompts`.",
         |view| is_list(view, &Method::ListPrompts, NO_RESULT);
     "prompt-has-name", PROMPT,
-        "Each prompt is an object with a name, which is a string.",
+        "Each prompt is an object with a string `name`.",
         |view| has_texts(view, &Method::ListPrompts, &["name"], NOTHING);
     "prompt-names-unique", [ALL Should "server/prompts#prompt"],
         "No two prompts of a server have the same name.",
         |view| are_unique(view, &Method::ListPrompts, "name", NO_RESULT);
     "prompt-members", PROMPT,
-        "What describes a prompt has its type: title and description are strings, arguments an array.",
+        "The members of a prompt have their types: title and description are strings, arguments is an array.",
         |view| each(view, &Method::ListPrompts, NOTHING, |prompt| {
             let has_title = Revisions::SINCE_THIRD.contains(&view.run.version);
             let title = || is_kind(prompt, "title", Kind::String).filter(|_| has_title);
@@ -40,7 +40,7 @@ rules! {
             is_kind(prompt, "description", Kind::String).or_else(title).or_else(arguments)
         });
     "prompt-arguments", PROMPT,
-        "Each argument of a prompt is an object with a name; required, if it is there, is true or false.",
+        "Each argument of a prompt is an object with a name; `required` is true or false.",
         |view| each(view, &Method::ListPrompts, NOTHING, |prompt| {
             list(prompt, "arguments")?.iter().find_map(|argument| {
                 let Some(name) = text(argument, "name") else {
@@ -52,16 +52,16 @@ rules! {
             })
         });
     "unknown-prompt-code", ERRORS,
-        "Getting a prompt that does not exist brings the error -32602.",
-        |view| refused(view, Probe::NoPrompt, "no prompt was asked for that does not exist");
+        "A request for an unknown prompt returns the error -32602.",
+        |view| refused(view, Probe::NoPrompt, "no unknown prompt was requested");
     "missing-prompt-argument-code", ERRORS,
-        "Getting a prompt without an argument that it must have brings the error -32602.",
+        "A request for a prompt without a required argument returns the error -32602.",
         |view| {
-            let nothing = "no prompt was asked for without an argument: see --read-only-tools";
+            let nothing = "no prompt was requested without an argument (see --read-only-tools)";
             refused(view, Probe::MissingArgument, nothing)
         };
     "prompt-has-messages", [ALL Must "server/prompts#getting-a-prompt"],
-        "The result of prompts/get has messages, an array of objects.",
+        "The result of prompts/get has `messages`, an array of objects.",
         else NOT_GOT,
         |view| answered(view, &Method::GetPrompt).map(|(reply, result)| {
             let messages = list(result, "messages");
@@ -69,16 +69,16 @@ rules! {
             reply.finding_if(!is_good, "messages is not an array of objects")
         });
     "message-role", MESSAGE,
-        "Each message of a prompt has a role: user or assistant.",
+        "Each message of a prompt has the role user or assistant.",
         |view| each_message(view, |message| {
             let is_good = matches!(text(message, "role").as_deref(), Some("user" | "assistant"));
-            (!is_good).then_some("the role of a message is missing or another word")
+            (!is_good).then_some("the role of a message is missing or has another value")
         });
     "message-content", MESSAGE,
         "Each message of a prompt has content: one block, which is an object.",
         |view| each_message(view, |message| {
             let is_good = has_kind(message, "content", Kind::Object);
-            (!is_good).then_some("the content of a message is missing or no object")
+            (!is_good).then_some("the content of a message is missing or not an object")
         });
 }
 

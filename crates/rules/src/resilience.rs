@@ -17,16 +17,16 @@ use crate::trace::{Channel, Probe, Run, What};
 const RESPONSE: &[Source] = sources![ALL Must RESPONSE_PAGE];
 const SHUTDOWN: &[Source] =
     sources![LEGACY Advice "basic/lifecycle#shutdown", MODERN Should "basic/transports/stdio#shutdown"];
-const NOT_OURS: &str = "the server was not started here, so it cannot be stopped or restarted";
+const NOT_OURS: &str = "mcpjoin did not start the server, so it cannot stop or restart it";
 
 rules! {
     pub(crate) RULES for Server in Chapter::Resilience;
 
     "many-requests-answered", RESPONSE,
-        "Many requests that come at once are all answered.",
+        "Many requests at once all get responses.",
         |view| all_answered(view, Probe::Many);
     "slow-reader-loses-nothing", RESPONSE,
-        "A client that does not read for a while gets every answer, whole, when it reads again.",
+        "A client that stops reading for a while gets every response in full when it reads again.",
         |view| match view.probed(Probe::Unread).next().and_then(|_| view.invalid.first()) {
             Some(fault) => {
                 let problem = format!("received something that is not a message: {}", fault.what.kind);
@@ -35,22 +35,22 @@ rules! {
             None => all_answered(view, Probe::Unread),
         };
     "large-request-survived", [ALL Advice "basic/transports"],
-        "A server goes on after a request of 1 MiB, whatever it makes of that.",
+        "A server survives a request of 1 MiB, with any response to it.",
         |view| all_answered(view, Probe::AfterLarge);
     "ends-in-mid-request", SHUTDOWN,
-        "A server ends when its standard input is closed, also with requests under way.",
+        "A server exits when its standard input is closed, also with requests in flight.",
         |view| {
             let is_busy = view.probed(Probe::LastWords).next().is_some();
-            ends_by_itself(view, is_busy, "no request was under way when the input was closed")
+            ends_by_itself(view, is_busy, "no request was in flight when the input was closed")
         };
     "ends-unasked", SHUTDOWN,
-        "A server whose standard input is closed before anything was said ends.",
+        "A server exits when its standard input is closed before any message.",
         |view| {
             let is_closed = view.run.events.iter().any(|event| matches!(event.what, What::InputClosed));
-            ends_by_itself(view, is_closed && view.our_requests.is_empty(), "something was said in every run")
+            ends_by_itself(view, is_closed && view.our_requests.is_empty(), "messages were sent in every run")
         };
     "ends-at-sigterm", [LEGACY Advice "basic/lifecycle#shutdown", MODERN Advice "basic/transports/stdio#shutdown"],
-        "A server ends at SIGTERM, and does not wait for SIGKILL.",
+        "A server exits on SIGTERM, before SIGKILL is needed.",
         else "no signal was sent",
         |view| {
             if !is_ours(view) {
@@ -58,11 +58,11 @@ rules! {
             }
             let is_signalled = view.run.events.iter().any(|event| matches!(event.what, What::Signalled(_)));
             view.ended().filter(|_| is_signalled).map(|ended| {
-                ended.forced.then(|| Finding::new("it did not end in time, and was killed", None, None))
+                ended.forced.then(|| Finding::new("it did not exit in time, and was killed", None, None))
             })
         };
     "same-after-restart", [ALL Advice "server/tools#capabilities"],
-        "A server that is started again offers what it has offered before.",
+        "A restarted server has the same tools as before.",
         else "",
         // A server may change its offer in time. That the offer depends on the connection has a rule of its own.
         |view| {
@@ -76,25 +76,25 @@ rules! {
             let (Some(before), Some(now)) = (first, tools(view)) else {
                 return Outcome::Skipped("the tools were not listed before and after a restart");
             };
-            let gone = before.difference(&now).next().map(|tool| (tool, "is gone"));
-            let changed = gone.or_else(|| now.difference(&before).next().map(|tool| (tool, "is new")));
+            let gone = before.difference(&now).next().map(|tool| (tool, "was removed"));
+            let changed = gone.or_else(|| now.difference(&before).next().map(|tool| (tool, "was added")));
             [changed.map(|(tool, how)| {
                 Finding::new(format_args!("the tool {tool:?} {how} after a restart"), None, None)
             })]
         };
     "request-in-pieces-answered", RESPONSE,
-        "A request whose body comes in pieces, with pauses between them, is answered like any other.",
+        "A request whose body arrives in pieces, with pauses, gets the same response as others.",
         |view| all_answered(view, Probe::Pieces);
     "hang-up-survived", RESPONSE,
-        "A server goes on, and a session lives, when connections are lost before their answers have come.",
+        "A server and its session survive connections that are lost before the response.",
         // "Disconnection may occur at any time": the next request is answered as before.
         |view| all_answered(view, Probe::AfterHangUp);
     "half-request-survived", RESPONSE,
-        "A server goes on, and a session lives, when a connection is lost in the middle of a request.",
+        "A server and its session survive a connection that is lost in the middle of a request.",
         |view| all_answered(view, Probe::AfterHalf);
     "many-sessions-borne", [LEGACY Must RESPONSE_PAGE],
-        "Many sessions that a server has given out work side by side, until it says that one has ended.",
-        else "the server gives out no sessions",
+        "Many sessions of a server work at the same time, until the server ends one.",
+        else "the server issues no session ids",
         // A server may refuse to open one more, and may end a session at any time: then its status is 404.
         |view| {
             let status = |request: &OurRequest<'_>| view.exchange_of(request).and_then(|exchange| exchange.status());
@@ -104,8 +104,8 @@ rules! {
             opened.chain(within).map(|request| unanswered(view, request))
         };
     "cut-stream-resumed", [LEGACY_SINCE_SECOND Advice "basic/transports#resumability-and-redelivery"],
-        "The answer on a stream with event ids that was cut comes when the stream is resumed.",
-        else "no stream had an event with an id before its answer: see --call",
+        "An interrupted stream with event ids delivers the response when it is resumed.",
+        else "no stream had an event with an id before its response (see --call)",
         // No server has to send event ids, but clients rely on those that it sends.
         |view| {
             let has_events = |it: &&OurRequest<'_>| view.exchange_of(it).is_some_and(|it| !it.events.is_empty());
@@ -123,7 +123,7 @@ fn all_answered(view: &ServerView<'_>, probe: Probe) -> Outcome {
     let findings = view.probed(probe).filter(|request| !is_refused(request));
     Outcome::of(
         findings.map(|request| unanswered(view, request)),
-        "no such request was sent, or the server said that it was asked too much",
+        "no such request was sent, or the server answered with a rate limit",
     )
 }
 
@@ -139,7 +139,7 @@ fn ends_by_itself(view: &ServerView<'_>, is_tested: bool, nothing: &'static str)
         return Outcome::Skipped(NOT_OURS);
     }
     let ended = view.ended_in_order().filter(|_| is_tested);
-    let finding = || Finding::new("it had to be ended by a signal", None, None);
+    let finding = || Finding::new("it exited only after a signal", None, None);
     Outcome::of(ended.map(|ended| ended.forced.then(finding)), nothing)
 }
 

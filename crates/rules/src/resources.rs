@@ -15,26 +15,26 @@ use crate::trace::Probe;
 const RESOURCE: &[Source] = sources![ALL Must "server/resources#resource"];
 const TEMPLATES: &[Source] = sources![ALL Must "server/resources#resource-templates"];
 const ERRORS: &str = "server/resources#error-handling";
-const NOT_ASKED: &str = "no resource was asked for that does not exist";
+const NOT_ASKED: &str = "no unknown resource was requested";
 const NOTHING: &str = "no resource was listed";
-const NO_RESULT: &str = "resources/list brought no result";
+const NO_RESULT: &str = "resources/list returned no result";
 const NO_TEMPLATE: &str = "no template was listed";
-const NOT_READ: &str = "no contents of a resource were seen: see --read-only-tools";
+const NOT_READ: &str = "no contents of a resource were seen (see --read-only-tools)";
 
 rules! {
     pub(crate) RULES for Server in Chapter::Resources;
 
     "resources-listed", [ALL Must "server/resources#listing-resources"],
-        "The result of resources/list has an array of resources.",
+        "The result of resources/list has an array `resources`.",
         |view| is_list(view, &Method::ListResources, NO_RESULT);
     "resource-has-uri-and-name", RESOURCE,
-        "Each resource is an object with a uri and a name, which are strings.",
+        "Each resource is an object with a string `uri` and a string `name`.",
         |view| has_texts(view, &Method::ListResources, &["uri", "name"], NOTHING);
     "resource-uri-valid", [
         FIRST_TWO Must "server/resources#resource",
         SINCE_THIRD Must "server/resources#custom-uri-schemes",
     ],
-        "The uri of a resource is a URI by RFC 3986, with its scheme.",
+        "The uri of a resource is a URI by RFC 3986, with a scheme.",
         |view| each(view, &Method::ListResources, NOTHING, |resource| {
             let uri = text(resource, "uri")?;
             (!is_uri(&uri)).then(|| "its uri is not a URI".into())
@@ -43,16 +43,16 @@ rules! {
         "No two resources of a server have the same uri.",
         |view| are_unique(view, &Method::ListResources, "uri", NO_RESULT);
     "resource-members", RESOURCE,
-        "What describes a resource has its type: texts are strings, its size is an integer.",
+        "The members of a resource have their types: texts are strings, size is an integer.",
         |view| each(view, &Method::ListResources, NOTHING, |resource| {
             let size = || member(resource, "size").filter(|size| !is_integer(size));
             texts_fault(view, resource).or_else(|| size().map(|_| "size is not an integer".into()))
         });
     "templates-listed", TEMPLATES,
-        "The result of resources/templates/list has an array of resourceTemplates.",
-        |view| is_list(view, &Method::ListResourceTemplates, "resources/templates/list brought no result");
+        "The result of resources/templates/list has an array `resourceTemplates`.",
+        |view| is_list(view, &Method::ListResourceTemplates, "resources/templates/list returned no result");
     "template-has-uri-and-name", TEMPLATES,
-        "Each template is an object with a uriTemplate and a name, which are strings.",
+        "Each template is an object with a string `uriTemplate` and a string `name`.",
         |view| has_texts(view, &Method::ListResourceTemplates, &["uriTemplate", "name"], NO_TEMPLATE);
     "template-uri-valid", TEMPLATES,
         "A uriTemplate is a URI template by RFC 6570.",
@@ -61,17 +61,17 @@ rules! {
             Some(format!("its uriTemplate has {fault}"))
         });
     "template-members", TEMPLATES,
-        "What describes a template has its type: title, description and mimeType are strings.",
+        "The members of a template have their types: title, description and mimeType are strings.",
         |view| each(view, &Method::ListResourceTemplates, NO_TEMPLATE, |template| texts_fault(view, template));
     "unknown-resource-not-empty", [MODERN Must ERRORS],
-        "A resource that does not exist is not answered with contents that are empty.",
+        "Reading an unknown resource does not return empty contents.",
         else NOT_ASKED,
         |view| view.answers(Probe::NoResource).map(|(reply, outcome)| {
             let is_empty = outcome.as_ref().is_ok_and(|result| is_empty(result.raw()));
             reply.finding_if(is_empty, "contents is empty")
         });
     "unknown-resource-code", [LEGACY Should ERRORS, MODERN Must ERRORS],
-        "Reading a resource that does not exist brings the error -32602, up to 2025-11-25 the error -32002.",
+        "Reading an unknown resource returns the error -32602, up to 2025-11-25 the error -32002.",
         else NOT_ASKED,
         |view| view.answers(Probe::NoResource).filter_map(|(reply, outcome)| {
             let is_legacy = view.run.is_legacy();
@@ -80,19 +80,19 @@ rules! {
                 // These have rules of their own.
                 Ok(result) if !is_legacy && is_empty(result.raw()) => return None,
                 Err(error) if !is_legacy && error.code == code::RESOURCE_NOT_FOUND => return None,
-                Ok(_) => Some(reply.finding("a resource that does not exist brought a result")),
+                Ok(_) => Some(reply.finding("an unknown resource returned a result")),
                 Err(error) => reply
-                    .finding_if(error.code != wanted, format_args!("the code is {}, not {wanted}", error.code)),
+                    .finding_if(error.code != wanted, format_args!("the code is {}, expected {wanted}", error.code)),
             })
         });
     "malformed-uri-refused", [ALL Must "server/resources#security-considerations"],
-        "What is not a URI is checked, and reading it brings an error.",
+        "URIs are checked, and reading an invalid one returns an error.",
         else NOT_ASKED,
         |view| view.answers(Probe::BadUri).map(|(reply, outcome)| {
             reply.finding_if(outcome.is_ok(), "an invalid URI returned a result")
         });
     "read-has-contents", [ALL Must "server/resources#reading-resources"],
-        "The result of resources/read has contents, an array of objects.",
+        "The result of resources/read has `contents`, an array of objects.",
         else NOT_READ,
         |view| answered(view, &Method::ReadResource).map(|(reply, result)| {
             let contents = list(result, "contents");
@@ -100,7 +100,7 @@ rules! {
             reply.finding_if(!is_good, "contents is not an array of objects")
         });
     "read-contents-complete", [ALL Must "server/resources#resource-contents"],
-        "Contents that were read have a uri, and a text or a blob; a mimeType is a string.",
+        "Contents have a uri, and text or a blob; mimeType is a string.",
         else NOT_READ,
         |view| contents(view).filter(|part| part.is_of(&Method::ReadResource)).map(|part| {
             contents_fault(&part.value).map(|problem| part.finding(problem))
@@ -122,7 +122,7 @@ fn is_empty(result: &Raw) -> bool {
 /// The problem of the contents of a resource.
 pub(crate) fn contents_fault(content: &Raw) -> Option<String> {
     if !text(content, "uri").is_some_and(|uri| is_uri(&uri)) {
-        return Some("uri is missing or no URI".into());
+        return Some("uri is missing or not a URI".into());
     }
     match (member(content, "text"), member(content, "blob")) {
         (None, None) => Some("there is neither text nor blob".into()),

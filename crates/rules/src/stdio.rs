@@ -29,7 +29,7 @@ rules! {
     pub(crate) RULES for Server in Chapter::Stdio;
 
     "only-messages", STDIO,
-        "Nothing is written to standard output but messages.",
+        "Only messages are written to standard output.",
         |view| {
             let split = split_over_lines(&view.lines);
             let is_last = |place| view.lines.last().is_some_and(|(last, _)| *last == place);
@@ -48,33 +48,34 @@ rules! {
         "Messages are written in UTF-8.",
         |view| lines(view, |_, kind| is_other_encoding(kind) && !has_byte_order_mark(kind));
     "no-byte-order-mark", BYTE_ORDER_MARK,
-        "No byte order mark stands before a message.",
+        "No byte order mark precedes a message.",
         |view| lines(view, |_, kind| has_byte_order_mark(kind));
     "one-line-each", STDIO,
-        "A message has no line break in it.",
+        "A message contains no line break.",
         |view| {
             let split = split_over_lines(&view.lines);
             lines(view, |place, kind| matches!(kind, DecodeErrorKind::Json(_)) && split.first() == Some(&place))
         };
     "no-array-written", NO_ARRAY,
-        "A line is one message, and no array of messages.",
+        "A line is one message, and not an array of messages.",
         else "the server wrote nothing",
         |view| view.lines.iter().map(|(_, line)| array(line));
     "no-request-written", [MODERN Must "basic/transports/stdio#receiving-messages"],
-        "The server writes no request: what it needs is asked for in a result.",
+        "The server sends no request: it asks for input in a result.",
         else "the server wrote nothing",
         |view| {
             let requests = view.requests.iter();
             let requests =
-                requests.map(|it| Some(it.finding(format_args!("the server asks for {}", it.what.method))));
+                requests.map(|it| Some(it.finding(format_args!("the server sends the request {}", it.what.method))));
             requests.chain(view.lines.iter().map(|_| None))
         };
     "several-lines-at-once", STDIO,
-        "Messages that come together are taken one by one.",
-        |view| goes_on(view, Probe::TwoAtOnce, "nothing was sent together");
+        "Several messages in one write are handled one by one.",
+        |view| goes_on(view, Probe::TwoAtOnce, "no messages were sent in one write");
     "whole-lines", STDIO,
-        "A message ends with its line: one that comes in pieces is taken as one, and not before its end.",
-        else "nothing was sent in pieces",
+        "A message ends with its line: a message in several writes is handled as one, and not before its \
+         end.",
+        else "no message was sent in several writes",
         |view| {
             let early = |request: &OurRequest<'_>| view.stray_responses.iter().find(|stray| {
                 matches!(view.meaning(stray), StrayMeaning::Early(meant) if meant.place == request.place)
@@ -82,20 +83,20 @@ rules! {
             let decided = view.probed(Probe::InPieces).filter(|request| view.is_decided(request));
             decided.map(move |request| match early(request) {
                 Some(stray) => {
-                    Some(request.finding_with("an answer came before the end of the line", stray.line))
+                    Some(request.finding_with("a response came before the end of the line", stray.line))
                 }
                 None => unanswered(view, request),
             })
         };
     "ends-with-its-input", [LEGACY Advice "basic/lifecycle#shutdown", MODERN Should "basic/transports/stdio#shutdown"],
-        "The server ends when its standard input is closed.",
-        else "its input was not closed, or it had ended before",
+        "The server exits when its standard input is closed.",
+        else "its standard input was not closed, or it had exited before",
         |view| view.ended_in_order().map(|ended| {
-            ended.forced.then(|| Finding::new("it had to be ended by a signal", None, None))
+            ended.forced.then(|| Finding::new("it exited only after a signal", None, None))
         });
     "ends-in-order", [LEGACY Advice "basic/lifecycle#shutdown", MODERN Advice "basic/transports/stdio#shutdown"],
-        "A server whose input is closed ends with the status 0.",
-        else "it did not end by itself, or its status is not known",
+        "A server whose standard input is closed exits with the status 0.",
+        else "it did not exit by itself, or its status is unknown",
         |view| view.ended_in_order().filter(|ended| !ended.forced).and_then(|ended| ended.exit).map(|exit| {
             (exit != ProcessExit::Code(0)).then(|| Finding::new(format_args!("it ended with {exit}"), None, None))
         });

@@ -20,8 +20,8 @@ const NAMES: &[Source] = sources![SINCE_FOURTH Should "server/tools#tool-names"]
 const RESULT: &[Source] = sources![ALL Must "server/tools#tool-result"];
 const OUTPUT: &[Source] = sources![SINCE_THIRD Must "server/tools#output-schema"];
 const NOTHING: &str = "no tool was listed";
-const NO_RESULT: &str = "tools/list brought no result";
-const NOT_CALLED: &str = "no tool was called: see --call and --read-only-tools";
+const NO_RESULT: &str = "tools/list returned no result";
+const NOT_CALLED: &str = "no tool was called (see --call and --read-only-tools)";
 
 /// The hints about what a tool does.
 const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
@@ -30,10 +30,10 @@ rules! {
     pub(crate) RULES for Server in Chapter::Tools;
 
     "tools-listed", [ALL Must "server/tools#listing-tools"],
-        "The result of tools/list has an array of tools.",
+        "The result of tools/list has an array `tools`.",
         |view| is_list(view, &Method::ListTools, NO_RESULT);
     "tool-has-name", TOOL,
-        "Each tool is an object with a name, which is a string.",
+        "Each tool is an object with a string `name`.",
         |view| has_texts(view, &Method::ListTools, &["name"], NOTHING);
     "tool-names-unique", [FIRST_THREE Should "server/tools#tool", SINCE_FOURTH Should "server/tools#tool-names"],
         "No two tools of a server have the same name.",
@@ -45,14 +45,16 @@ rules! {
             (!(1..=128).contains(&count)).then(|| format!("its name has {count} characters"))
         });
     "tool-name-characters", NAMES,
-        "The name of a tool is of the letters A to Z and a to z, digits, underscores, hyphens and dots.",
+        "The name of a tool contains only the letters A to Z and a to z, digits, underscores, hyphens and \
+         dots.",
         |view| each_tool(view, |tool| {
             let name = text(tool, "name")?;
             let strange = name.chars().find(|one| !one.is_ascii_alphanumeric() && !"_-.".contains(*one))?;
             Some(format!("its name contains {strange:?}"))
         });
     "tool-members", TOOL,
-        "What describes a tool has its type: title and description are strings, annotations an object.",
+        "The members of a tool have their types: title and description are strings, annotations is an \
+         object.",
         |view| each_tool(view, |tool| {
             let known = [
                 ("description", Kind::String, Revisions::ALL),
@@ -64,22 +66,22 @@ rules! {
             known.find_map(|(name, kind, _)| is_kind(tool, name, kind))
         });
     "tool-annotations", [SINCE_SECOND Must "server/tools#tool"],
-        "Of a tool's annotations the hints are true or false, and the title is a string.",
+        "In the annotations of a tool, hints are true or false, and title is a string.",
         |view| each(view, &Method::ListTools, "no tool was listed that has annotations", |tool| {
             let annotations = member(tool, "annotations").filter(|value| members(value).is_some())?;
             let hint = HINTS.into_iter().find_map(|name| is_kind(&annotations, name, Kind::Bool));
             let found = hint.or_else(|| is_kind(&annotations, "title", Kind::String))?;
-            Some(format!("of its annotations, {found}"))
+            Some(format!("in its annotations, {found}"))
         });
     "tool-task-support", [LAST_LEGACY Must "basic/utilities/tasks#tool-level-negotiation"],
-        "What a tool says of tasks in execution.taskSupport is forbidden, optional or required.",
+        "execution.taskSupport of a tool is forbidden, optional or required.",
         |view| each_tool(view, |tool| {
             let given = member(&member(tool, "execution")?, "taskSupport")?;
             let is_good = matches!(string(&given).as_deref(), Some("forbidden" | "optional" | "required"));
             (!is_good).then(|| format!("execution.taskSupport is {given}"))
         });
     "tools-in-order", [MODERN Should "server/tools#capabilities"],
-        "The tools are listed in the same order each time, on whatever connection they are asked for.",
+        "The tools are listed in the same order each time, also on different connections.",
         else "the tools were not listed twice",
         |view| {
             let first = first_names(view);
@@ -90,11 +92,11 @@ rules! {
                 let (first, again) = (first.as_ref()?, names_of(result)?);
                 // Other tools are no other order.
                 let is_same = sorted(first) == sorted(&again);
-                is_same.then(|| reply.finding_if(*first != again, "the order differs from the one before"))
+                is_same.then(|| reply.finding_if(*first != again, "the order differs from the previous one"))
             })
         };
     "list-not-by-connection", [MODERN Must "server/tools#capabilities"],
-        "What is listed does not depend on the connection on which it is asked for.",
+        "The list of tools is the same on each connection.",
         else "the tools were not listed on two connections",
         |view| {
             // Lists may change in time: this one is the same before and after.
@@ -103,12 +105,13 @@ rules! {
             sorted_names(view, Probe::ListElsewhere).filter_map(move |(reply, names)| {
                 let differs = first.as_ref() != Some(&names);
                 (first.is_some() && first == again)
-                    .then(|| reply.finding_if(differs, "other tools than on the connection before"))
+                    .then(|| reply.finding_if(differs, "the tools differ from those on the previous \
+                        connection"))
             })
         };
     "list-change-told", [LEGACY Should "server/tools#list-changed-notification"],
-        "A server that declares listChanged tells when its list of tools has changed.",
-        else "no list has changed while it was looked at",
+        "A server that declares listChanged sends a notification when its tools change.",
+        else "no list changed during the check",
         |view| {
             let declares =
                 view.declared().is_some_and(|it| it.get("tools").is_some_and(|it| is_true(it, "listChanged")));
@@ -121,14 +124,13 @@ rules! {
             })
         };
     "input-schema-valid", [ALL Must "server/tools#tool"],
-        "Each tool has an inputSchema of the type \"object\", valid in its draft of JSON Schema: 2020-12 by default.",
+        "Each tool has an inputSchema of the type \"object\" that is valid JSON Schema: 2020-12 by default.",
         |view| each_tool(view, |tool| {
-            let Some(schema) = member(tool, "inputSchema") else { return Some("it has no inputSchema".into()) };
+            let Some(schema) = member(tool, "inputSchema") else { return Some("inputSchema is missing".into()) };
             is_of_objects(&schema, "inputSchema").or_else(|| invalid(view, "inputSchema", &schema))
         });
     "output-schema-valid", [THIRD Must "server/tools#output-schema", SINCE_FOURTH Must "basic#schema-validation"],
-        "An outputSchema is an object, up to 2025-11-25 of the type \"object\", and valid in its draft of JSON \
-         Schema.",
+        "An outputSchema is valid JSON Schema, up to 2025-11-25 of the type \"object\".",
         |view| each(view, &Method::ListTools, "no tool was listed that has an outputSchema", |tool| {
             let schema = member(tool, "outputSchema")?;
             let shape = if view.run.is_legacy() {
@@ -139,23 +141,24 @@ rules! {
             shape.or_else(|| invalid(view, "outputSchema", &schema))
         });
     "tool-schema-references", [LAST_LEGACY Advice "basic#json-schema-usage", MODERN Advice "basic#ref-resolution"],
-        "A $ref in a tool's schema leads to a place in that schema: clients do not fetch others.",
+        "A $ref in a tool's schema points into that schema: clients fetch no others.",
         |view| each_tool(view, |tool| {
             let known = [("inputSchema", Revisions::ALL), ("outputSchema", Revisions::SINCE_THIRD)];
             let mut known = known.into_iter().filter(|(_, revisions)| revisions.contains(&view.run.version));
             known.find_map(|(name, _)| {
                 let lost = lost_reference(&value(&member(tool, name)?)?)?;
-                Some(format!("in its {name}, the $ref {lost:?} leads to nothing in it"))
+                Some(format!("in its {name}, the $ref {lost:?} points to nothing"))
             })
         });
     "call-has-content", RESULT,
-        "The result of a call has content, an array; it may be empty.",
+        "The result of a call has an array `content`; it may be empty.",
         else NOT_CALLED,
         |view| answered(view, &Method::CallTool).map(|(reply, result)| {
-            reply.finding_if(!has_kind(result, "content", Kind::Array), "content is missing or no array")
+            reply.finding_if(!has_kind(result, "content", Kind::Array), "content is missing or not an array")
         });
     "call-members", RESULT,
-        "In the result of a call isError is true or false, and structuredContent, up to 2025-11-25, an object.",
+        "In the result of a call isError is true or false, and structuredContent, up to 2025-11-25, is an \
+         object.",
         else NOT_CALLED,
         |view| answered(view, &Method::CallTool).map(|(reply, result)| {
             let is_limited = Revisions::LEGACY_SINCE_THIRD.contains(&view.run.version);
@@ -164,7 +167,8 @@ rules! {
             Some(reply.finding(problem))
         });
     "structured-content-conforms", OUTPUT,
-        "A tool with an outputSchema gives structuredContent that conforms to it, unless the result is an error.",
+        "A tool with an outputSchema returns structuredContent that conforms to it, unless the result is \
+         an error.",
         else "no tool was called that has an outputSchema",
         |view| with_schema(view).map(|(reply, result, schema)| {
             let Some(content) = member(result, "structuredContent") else {
@@ -178,8 +182,8 @@ rules! {
             Some(reply.finding(format_args!("structuredContent does not conform: {why}")))
         });
     "structured-content-as-text", [SINCE_THIRD Should "server/tools#structured-content"],
-        "A result with structuredContent has the same as JSON in a block of text, for older clients.",
-        else "no call brought structuredContent",
+        "A result with structuredContent also has the same JSON in a text block, for older clients.",
+        else "no call returned structuredContent",
         |view| answered(view, &Method::CallTool).filter_map(|(reply, result)| {
             let structured = value(&member(result, "structuredContent")?)?;
             // JSON that is not read, because it is too large for example, may be the same.
@@ -188,27 +192,27 @@ rules! {
                 json.is_some_and(|json| value(&json).is_none_or(|json| json == structured))
             };
             let is_missing = !list(result, "content")?.iter().any(may_be_same);
-            Some(reply.finding_if(is_missing, "no block of text has it"))
+            Some(reply.finding_if(is_missing, "no text block contains it"))
         });
     "bad-arguments-refused", [ALL Must "server/tools#security-considerations"],
-        "A call without an argument that its tool must have brings an error, or a result that is one.",
-        else "no tool was called without what it must have: see --read-only-tools",
+        "A call without a required argument returns an error, or a result with isError.",
+        else "no tool was called without a required argument (see --read-only-tools)",
         |view| view.answers(Probe::BadArguments).map(|(reply, outcome)| {
             let is_accepted = outcome.as_ref().is_ok_and(|result| {
                 let kind = text(result.raw(), "resultType");
                 kind.is_none_or(|kind| kind == "complete") && !is_true(result.raw(), "isError")
             });
-            reply.finding_if(is_accepted, "the call was made without it")
+            reply.finding_if(is_accepted, "the call was executed without it")
         });
     "unknown-tool-refused", [ALL Should "server/tools#error-handling"],
-        "Calling a tool that does not exist is an error of the protocol, and no result of a tool.",
+        "A call of an unknown tool returns a protocol error, and not a tool result.",
         else NOT_CALLED,
         |view| view.answers(Probe::UnknownTool).map(|(reply, outcome)| {
-            reply.finding_if(outcome.is_ok(), "a tool that does not exist brought a result")
+            reply.finding_if(outcome.is_ok(), "an unknown tool returned a result")
         });
     "unknown-tool-code", [LEGACY Advice "server/tools#error-handling", MODERN Should "schema#invalidparamserror"],
-        "The error for a tool that does not exist has the code -32602.",
-        |view| code_of(view, Probe::UnknownTool, code::INVALID_PARAMS, "no unknown tool was refused");
+        "The error for an unknown tool has the code -32602.",
+        |view| code_of(view, Probe::UnknownTool, code::INVALID_PARAMS, "no unknown tool was rejected");
 }
 
 /// Checks every tool: `check` returns the problem of one.
@@ -247,9 +251,9 @@ fn is_of_objects(schema: &Raw, name: &str) -> Option<String> {
         return Some(format!("{name} is not an object"));
     }
     match member(schema, "type") {
-        None => Some(format!("its {name} has no type")),
+        None => Some(format!("{name} has no type")),
         Some(kind) if string(&kind).as_deref() == Some("object") => None,
-        Some(kind) => Some(format!("the type of its {name} is {kind}, not \"object\"")),
+        Some(kind) => Some(format!("the type of {name} is {kind}, not \"object\"")),
     }
 }
 
@@ -257,16 +261,16 @@ fn is_of_objects(schema: &Raw, name: &str) -> Option<String> {
 fn properties_fault(name: &str, schema: &Raw) -> Option<String> {
     if let Some(properties) = member(schema, "properties") {
         let Some(properties) = members(&properties) else {
-            return Some(format!("properties of its {name} is not an object"));
+            return Some(format!("`properties` of {name} is not an object"));
         };
         if let Some((property, value)) = properties.iter().find(|(_, value)| value.kind() != Kind::Object) {
-            return Some(format!("in its {name}, the property {property:?} is {value}, and no object"));
+            return Some(format!("in its {name}, the property {property:?} is {value}, not an object"));
         }
     }
     member(schema, "required")?;
     let names = list(schema, "required");
     let is_good = names.is_some_and(|names| names.iter().all(|name| name.kind() == Kind::String));
-    (!is_good).then(|| format!("required of its {name} is not an array of strings"))
+    (!is_good).then(|| format!("`required` of {name} is not an array of strings"))
 }
 
 /// The problem of a schema that is an object: by the revision's own schema, and by its draft if the revision defines one.
@@ -276,9 +280,9 @@ fn invalid(view: &ServerView<'_>, name: &str, schema: &Raw) -> Option<String> {
     }
     let schema = value(schema).filter(|_| Revisions::SINCE_FOURTH.contains(&view.run.version))?;
     if schema.get("$schema").is_some_and(|named| !named.is_string()) {
-        return Some(format!("$schema of its {name} is not a string"));
+        return Some(format!("$schema of {name} is not a string"));
     }
-    fault(&schema).map(|problem| format!("its {name} is not valid {problem}"))
+    fault(&schema).map(|problem| format!("{name} is not valid {problem}"))
 }
 
 /// The results of tools with an `outputSchema` that are no errors, with that schema.

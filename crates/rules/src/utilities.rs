@@ -19,8 +19,8 @@ use crate::trace::Probe;
 const ERRORS: &[Source] = sources![SINCE_SECOND Should "server/utilities/completion#error-handling"];
 const NOTHING: &str = "nothing was listed";
 const NO_SECOND_PAGE: &str = "no list had a second page";
-const NO_COMPLETION: &str = "no completion was asked for";
-const NO_LOGGING: &str = "no log messages were asked for: logging is not declared";
+const NO_COMPLETION: &str = "no completion was requested";
+const NO_LOGGING: &str = "no log messages were requested: logging is not declared";
 
 /// How many values a completion may have.
 const MAX_COMPLETION_VALUES: usize = 100;
@@ -42,7 +42,7 @@ rules! {
             reply.finding_if(!is_good, format_args!("nextCursor is {cursor}"))
         });
     "pages-end", [ALL Advice "server/utilities/pagination#implementation-guidelines"],
-        "A list comes to its end: no page names a cursor that has led to an earlier page.",
+        "A list ends: no page has a cursor that led to an earlier page.",
         else NOTHING,
         |view| LISTS.iter().flat_map(|method| {
             let mut used = Vec::new();
@@ -52,7 +52,7 @@ rules! {
                 }
                 used.extend(cursor_of(reply.request));
                 let next = text(page, "nextCursor").filter(|next| used.contains(next))?;
-                Some(reply.finding(format_args!("{next:?} has led here before")))
+                Some(reply.finding(format_args!("{next:?} led to this page before")))
             })
         });
     "cursor-stable", [ALL Should "server/utilities/pagination#implementation-guidelines"],
@@ -69,12 +69,12 @@ rules! {
                     names(method, first)
                 });
                 let differs = *first.as_ref()? != names(method, result)?;
-                Some(reply.finding_if(differs, "the page is another one"))
+                Some(reply.finding_if(differs, "the page differs"))
             })
         };
     "bad-cursor-code", [ALL Should "server/utilities/pagination#error-handling"],
-        "A cursor that the server has never given brings the error -32602.",
-        |view| refused(view, Probe::BadCursor, "no list was asked for by a cursor that does not exist");
+        "An invalid cursor returns the error -32602.",
+        |view| refused(view, Probe::BadCursor, "no list was requested with an invalid cursor");
     "cache-scope-of-pages", [MODERN Must "server/utilities/caching#interaction-with-pagination"],
         "All pages of a list have the same cacheScope.",
         else NO_SECOND_PAGE,
@@ -87,41 +87,42 @@ rules! {
                     return None;
                 }
                 let differs = first.as_ref() != Some(&scope);
-                Some(reply.finding_if(differs, format_args!("it is {scope:?}, and of the first page another")))
+                Some(reply.finding_if(differs, format_args!("it is {scope:?}, and different on the first \
+                    page")))
             })
         });
     "completion-values", [ALL Must "server/utilities/completion#completeresult"],
         "A completion has at most 100 values, which are strings; total is an integer, hasMore true or false.",
-        else "no completion was asked for: none is declared, or nothing that has arguments",
+        else "no completion was requested: none is declared, or nothing has arguments",
         |view| view.results_of(Probe::Complete).map(|(reply, result)| completion_fault(reply, result));
     "completion-refused-as-undeclared", ERRORS,
-        "A server that does not declare completions answers completion/complete with the error -32601.",
+        "A server that does not declare completions rejects completion/complete with the error -32601.",
         |view| {
-            let nothing = "the server declares completions, or was not asked for one";
+            let nothing = "the server declares completions, or received no completion/complete";
             refused_with(view, Probe::UndeclaredCompletion, code::METHOD_NOT_FOUND, nothing)
         };
     "completion-unknown-prompt-code", ERRORS,
-        "Completing an argument of a prompt that does not exist brings the error -32602.",
+        "Completing an argument of an unknown prompt returns the error -32602.",
         |view| refused(view, Probe::UnknownCompletion, NO_COMPLETION);
     "completion-missing-argument-code", ERRORS,
-        "Asking for a completion without saying of which argument brings the error -32602.",
+        "A completion request without an argument returns the error -32602.",
         |view| refused(view, Probe::NoArgument, NO_COMPLETION);
     "unknown-log-level-code", [ALL Should "server/utilities/logging#error-handling"],
-        "A level of log messages that does not exist brings the error -32602.",
+        "An unknown log level returns the error -32602.",
         |view| refused(view, Probe::BadLevel, NO_LOGGING);
     "set-level-empty", [LEGACY Must "server/utilities/logging#message-flow"],
-        "The answer to logging/setLevel is empty: nothing is in it but _meta.",
+        "The result of logging/setLevel is empty except for _meta.",
         else NO_LOGGING,
         |view| view.results_of(Probe::SetLevel).filter_map(|(reply, result)| {
             let members = members(result)?;
             let strange = members.keys().find(|name| *name != "_meta");
-            Some(strange.map(|name| reply.finding(format_args!("{name} is in it"))))
+            Some(strange.map(|name| reply.finding(format_args!("it contains {name}"))))
         });
     "log-message-complete", [ALL Must "server/utilities/logging#log-message-notifications"],
-        "A log message has a level, one of the eight, and data; its logger is a string.",
+        "A log message has one of the eight levels, and data; its logger is a string.",
         |view| logged(view, |params, _| {
             if !text(params, "level").is_some_and(|level| LEVELS.contains(&&*level)) {
-                return Some("its level is missing or none of the eight".into());
+                return Some("its level is missing or not one of the eight".into());
             }
             if member(params, "data").is_none() {
                 return Some("it has no data".into());
@@ -132,7 +133,7 @@ rules! {
         LEGACY Advice "server/utilities/logging#setting-log-level",
         MODERN Advice "server/utilities/logging#per-request-log-level",
     ],
-        "No log message comes that is less urgent than the level that was asked for.",
+        "No log message is below the requested level.",
         |view| {
             let urgency = |level: &str| LEVELS.iter().position(|known| *known == level);
             let levels = view.results_of(Probe::SetLevel).filter_map(|(reply, _)| {
@@ -146,15 +147,16 @@ rules! {
             })
         };
     "log-asked-for", [MODERN Must "server/utilities/logging#per-request-log-level"],
-        "No log message comes where no request has asked for them, in _meta under io.modelcontextprotocol/logLevel.",
+        "Log messages are sent only for requests that ask for them, in _meta under \
+         io.modelcontextprotocol/logLevel.",
         |view| {
             if view.run.is_http() {
-                return Outcome::Skipped("over HTTP, notifications-relate says it");
+                return Outcome::Skipped("over HTTP, the rule notifications-relate checks this");
             }
             let first = view.our_requests.iter().find(|request| request.meta(key::LOG_LEVEL).is_some());
             logged(view, |_, place| {
                 let is_asked_for = first.is_some_and(|first| first.place < place);
-                (!is_asked_for).then(|| "no request has asked for it".into())
+                (!is_asked_for).then(|| "no request asked for it".into())
             })
         };
 }
@@ -193,5 +195,5 @@ fn logged(view: &ServerView<'_>, check: impl Fn(&Raw, usize) -> Option<String>) 
         let params = notification.what.params.as_ref().map_or(&none, |params| params.raw());
         check(params, notification.place).map(|problem| notification.finding(problem))
     });
-    Outcome::of(findings, "no log message came")
+    Outcome::of(findings, "received no log message")
 }

@@ -364,18 +364,18 @@ fn reason(error: &ValidationError<'_>) -> Option<String> {
     use ValidationErrorKind as Kind;
     let place = place(error.instance_path());
     let shown = if place.is_empty() { "the value" } else { &place };
-    let not_allowed = |place: String| format!("{place} may not be there");
+    let not_allowed = |place: String| format!("{place} is not allowed");
     Some(match error.kind() {
         Kind::Type { .. } => format!("{shown} is {}", type_name(error.instance())),
-        Kind::Constant { .. } => format!("{shown} is another value than the one allowed"),
-        Kind::Enum { .. } => format!("{shown} is none of the values allowed"),
-        Kind::AnyOf { .. } => format!("{shown} fits none of the schemas of anyOf"),
-        Kind::OneOfNotValid { .. } => format!("{shown} fits none of the schemas of oneOf"),
+        Kind::Constant { .. } => format!("{shown} is not the allowed value"),
+        Kind::Enum { .. } => format!("{shown} is not one of the allowed values"),
+        Kind::AnyOf { .. } => format!("{shown} matches none of the schemas of anyOf"),
+        Kind::OneOfNotValid { .. } => format!("{shown} matches none of the schemas of oneOf"),
         Kind::OneOfMultipleValid { context } => {
             let fitting = context.iter().filter(|errors| errors.is_empty()).count();
-            format!("{shown} fits {fitting} of the schemas of oneOf")
+            format!("{shown} matches {fitting} of the schemas of oneOf")
         }
-        Kind::Not { .. } => format!("{shown} fits the schema of not"),
+        Kind::Not { .. } => format!("{shown} matches the schema of not"),
         Kind::Required { property } => {
             format!("{} is missing", member_place(&place, property.as_str().unwrap_or_default()))
         }
@@ -394,7 +394,7 @@ fn reason(error: &ValidationError<'_>) -> Option<String> {
         Kind::Pattern { pattern } => format!("{shown} does not match the pattern {pattern:?}"),
         Kind::MinItems { .. } => format!("{shown} has too few items"),
         Kind::MaxItems { .. } => format!("{shown} has too many items"),
-        Kind::UniqueItems => format!("an item stands twice in {shown}"),
+        Kind::UniqueItems => format!("{shown} contains the same item twice"),
         Kind::Contains => format!("{shown} has no item that it must contain"),
         Kind::MinProperties { .. } => format!("{shown} has too few members"),
         Kind::MaxProperties { .. } => format!("{shown} has too many members"),
@@ -402,7 +402,7 @@ fn reason(error: &ValidationError<'_>) -> Option<String> {
         | Kind::Maximum { .. }
         | Kind::ExclusiveMinimum { .. }
         | Kind::ExclusiveMaximum { .. }
-        | Kind::MultipleOf { .. } => format!("{shown} is out of its bounds"),
+        | Kind::MultipleOf { .. } => format!("{shown} is out of bounds"),
         _ => return None,
     })
 }
@@ -426,21 +426,21 @@ fn schema_problem(error: &ValidationError<'_>) -> String {
     let is_no = |wanted: &str| format!("it is no {wanted} but {}", type_name(part));
     match error.kind() {
         Kind::Type { kind: TypeKind::Single(wanted) } => match (wanted, part) {
-            (JsonType::Integer, Value::Number(number)) => format!("{number} is no integer of 0 or more"),
+            (JsonType::Integer, Value::Number(number)) => format!("{number} is not an integer of 0 or more"),
             (JsonType::Integer, _) => is_no("number"),
             _ => is_no(&wanted.to_string()),
         },
         Kind::Type { .. } => format!("a schema is no {}", type_name(part)),
-        Kind::Enum { .. } if part.is_string() => format!("{part} is no type"),
+        Kind::Enum { .. } if part.is_string() => format!("{part} is not a type"),
         Kind::Enum { .. } => is_no("name of a type"),
         Kind::MinItems { .. } => "it is empty".into(),
-        Kind::Minimum { .. } => format!("{part} is no integer of 0 or more"),
+        Kind::Minimum { .. } => format!("{part} is not an integer of 0 or more"),
         Kind::ExclusiveMinimum { .. } => "it is not above 0".into(),
         Kind::UniqueItems => {
             let mut seen = BTreeSet::new();
             let items = part.as_array().into_iter().flatten().map(Value::to_string);
             let twice = items.into_iter().find(|item| !seen.insert(item.clone()));
-            format!("{} stands twice", twice.unwrap_or_else(|| "an item".into()))
+            format!("{} appears twice", twice.unwrap_or_else(|| "an item".into()))
         }
         Kind::Pattern { pattern } => format!("{part} does not match {pattern:?}"),
         _ => error.to_string(),

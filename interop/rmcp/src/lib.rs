@@ -1,4 +1,4 @@
-//! The shared part of the clients on rmcp: the checks against `mcpjoin serve demo`, and the scripted user of the client.
+//! The shared part of the clients on rmcp: the checks against `mcpjoin serve demo --full`, and the scripted user of the client.
 //!
 //! Used by the programs `client-current` and `client-old`; each implements [`Session`] for one version of rmcp. Values pass
 //! between them and this library as JSON in the wire format, because each version has its own types.

@@ -1,4 +1,4 @@
-//! The output of mcpjoin on a terminal of 80 columns and 24 rows, as `pyte` renders it: `docs/captures` has it as text and
+//! The output of mcpjoin on a terminal of 80 columns and on one of 60, as `pyte` renders it: `docs/captures` has it as text and
 //! as pictures. `interop/captures/captures.py` looks for characters that must not appear, also with a hostile server.
 
 use std::os::unix::fs::PermissionsExt;
@@ -38,11 +38,11 @@ fn captures_of_a_program_that_drives_the_terminal_are_refused() {
     let (right, said) = captured(&program);
     assert!(!right, "{said}");
     for problem in [
-        "help: a style or colour that not every terminal has: 38;5;196",
-        "help: a terminal would obey or hide '\\x1b'",
+        "help, 80 columns: a style or colour that not every terminal has: 38;5;196",
+        "help, 80 columns: a terminal would obey or hide '\\x1b'",
         "changed: erase_in_display",
         "the title was changed: 'title'",
-        "help: a row of 1",
+        "help, 60 columns: a row of 1",
         "has another text",
     ] {
         assert!(said.contains(problem), "{problem:?} is missing in {said}");

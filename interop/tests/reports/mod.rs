@@ -18,7 +18,7 @@ impl Servers {
         std::fs::create_dir(&folder).unwrap();
         let binary = interop::mcpjoin().unwrap();
         let fault = format!(
-            r#"'{}' serve demo | sed -u 's/"id":2,"result":{{}}/"id":2,"result":{{"a":"]]> {{0}} [x](http:\/\/e) \\u0000\\u001b"}}/'"#,
+            r#"'{}' serve demo --full | sed -u 's/"id":2,"result":{{}}/"id":2,"result":{{"a":"]]> {{0}} [x](http:\/\/e) \\u0000\\u001b"}}/'"#,
             binary.display()
         );
         let servers = json!({ "mcpServers": {

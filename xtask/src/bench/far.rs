@@ -41,6 +41,7 @@ impl FarSide {
         let mut demo = Listening::start(Command::new(mcpjoin).args([
             "serve",
             "demo",
+            "--full",
             "--listen",
             "quic://127.0.0.1:0",
         ]))?;

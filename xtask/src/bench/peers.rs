@@ -103,7 +103,8 @@ impl Peers {
     }
 
     fn servers(&self) -> Vec<Candidate> {
-        let demo = || vec![self.mcpjoin.display().to_string(), "serve".into(), "demo".into()];
+        let demo =
+            || vec![self.mcpjoin.display().to_string(), "serve".into(), "demo".into(), "--full".into()];
         vec![
             candidate("floor", self.program("floor", &[])),
             candidate("floor, one scan", self.program("floor", &["--scan"])),
@@ -154,7 +155,7 @@ impl Peers {
             candidate("floor", self.program("floor", &[])),
             bridge("two bridges and Orchestra over QUIC", &quic),
             bridge("two bridges and Orchestra over TCP", &["--tcp-addr", &far.orchestra_tcp]),
-            client("our client, demo as a child", command(mcpjoin(), &["serve", "demo"])),
+            client("our client, demo as a child", command(mcpjoin(), &["serve", "demo", "--full"])),
             client("our client, demo over QUIC", vec![far.quic.clone(), far.pin.clone()]),
         ]
     }
@@ -179,7 +180,7 @@ impl Peers {
         vec![
             candidate("floor", self.program("floor-http", &["{port}"])),
             candidate("ours", {
-                command(self.mcpjoin.display().to_string(), &["serve", "demo", "--listen", listen])
+                command(self.mcpjoin.display().to_string(), &["serve", "demo", "--full", "--listen", listen])
             }),
             candidate("rmcp, one thread", {
                 self.program("rmcp-server", &["--rt", "current", "http", "{port}", mode])

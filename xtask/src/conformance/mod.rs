@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: runs the complete official suite against `mcpjoin serve demo` and against the client in
+//! `cargo xtask conformance`: runs the complete official suite against `mcpjoin serve demo --full` and against the client in
 //! `conformance/`, scenario by scenario, and compares the results with `conformance/expected.toml`.
 //!
 //! The suite's own verdicts are not enough: it reports success for a scenario without any check, and ignores the exit
@@ -147,15 +147,15 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
     empty(&results)?;
 
     let mut command = Command::new(programs.mcpjoin);
-    command.args(["serve", "demo", "--listen", ANY_PORT]);
-    let (mut server, url) = listens(&mut command, "mcpjoin serve demo", &results.join("server.txt"))?;
+    command.args(["serve", "demo", "--full", "--listen", ANY_PORT]);
+    let (mut server, url) = listens(&mut command, "mcpjoin serve demo --full", &results.join("server.txt"))?;
     let mut bridge = match options.through_bridge {
         true => {
             let mut command = Command::new(programs.mcpjoin);
             command
                 .args(["bridge", "--listen", ANY_PORT, "--"])
                 .arg(programs.mcpjoin)
-                .args(["serve", "demo"]);
+                .args(["serve", "demo", "--full"]);
             Some(listens(&mut command, "mcpjoin bridge", &results.join("bridge.txt"))?)
         }
         false => None,

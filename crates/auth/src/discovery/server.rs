@@ -42,8 +42,8 @@ impl Climb<'_> {
         };
         let step = Step::new(StepSubject::AuthorizationServers, rules::SERVERS, &*found);
         if issuers.is_empty() {
-            let advice =
-                "let `authorization_servers` have the issuer of one that gives tokens for the server";
+            let advice = "let `authorization_servers` contain the issuer of a server that issues tokens for this \
+                 server";
             return Err(self.end(step.failed(found).advice(advice)));
         }
         let last = self.push(step);
@@ -55,13 +55,13 @@ impl Climb<'_> {
         for (at, issuer) in issuers.iter().enumerate() {
             let not_asked = match &used {
                 Some(_) => "another one can be used".to_owned(),
-                None if at >= MAX_SERVERS => format!("only {MAX_SERVERS} are asked"),
+                None if at >= MAX_SERVERS => format!("only {MAX_SERVERS} are tried"),
                 None => {
                     used = self.usable(issuer).await;
                     continue;
                 }
             };
-            let found = format!("{} is not asked", shown_text(issuer));
+            let found = format!("{} is not tried", shown_text(issuer));
             let step = Step::new(StepSubject::AuthorizationServers, rules::SERVERS, found);
             self.push(step.skipped(not_asked));
             if at >= 2 * MAX_SERVERS {
@@ -79,8 +79,8 @@ impl Climb<'_> {
             let step =
                 Step::new(StepSubject::ServerMetadata, rules::ISSUER_URL, format!("the issuer is {named}"));
             let what = "an https URL without a user name, a query and a fragment";
-            let advice = "let `authorization_servers` name the issuer as its own metadata write it";
-            self.push(step.failed(format!("{named} is no issuer, which is {what}")).advice(advice));
+            let advice = "let `authorization_servers` name the issuer exactly as its own metadata does";
+            self.push(step.failed(format!("{named} is not an issuer, which is {what}")).advice(advice));
             return None;
         }
         let mut broken = false;
@@ -114,7 +114,7 @@ impl Climb<'_> {
             Ok(fetched) => fetched,
             Err(error) => {
                 let is_answered = matches!(error.kind, FetchErrorKind::Redirect | FetchErrorKind::TooLarge);
-                let advice = "does the authorization server run, and can it be reached from here?";
+                let advice = "check that the authorization server runs and is reachable";
                 let step = step("no answer").unanswered(&error);
                 self.push(if step.outage.is_some() { step.advice(advice) } else { step });
                 return if is_answered { Document::Broken } else { Document::Unreached };
@@ -124,7 +124,7 @@ impl Climb<'_> {
         if !fetched.status.is_success() {
             let what = format!("answered {}", fetched.status);
             if fetched.status.is_client_error() {
-                self.push(step(&what).skipped("it is not there"));
+                self.push(step(&what).skipped("it does not exist"));
                 return Document::Absent;
             }
             self.push(step(&what).failing(&what));
@@ -137,7 +137,7 @@ impl Climb<'_> {
                 if error == (MetadataError::Missing { member: "issuer" }) {
                     (step.subject, step.rule) = (StepSubject::Issuer, rules::ISSUER);
                 }
-                self.push(step.advice("let the authorization server publish the metadata of RFC 8414 there"));
+                self.push(step.advice("let the authorization server publish its metadata there (RFC 8414)"));
                 return Document::Broken;
             }
         };
@@ -149,10 +149,10 @@ impl Climb<'_> {
             return Document::Found(Box::new(server));
         }
         let asked = issuers.first().copied().unwrap_or_default();
-        let what = format!("{found}, and {} was asked for", shown_text(asked));
+        let what = format!("{found}, but {} was requested", shown_text(asked));
         let advice = match server.issuer.trim_end_matches('/') == asked.trim_end_matches('/') {
-            true => "they differ in a slash at the end: let both be written alike",
-            false => "let the server name the issuer that the authorization server says of itself",
+            true => "they differ in a slash at the end: use the same form in both",
+            false => "let the server name the issuer in the metadata of the authorization server",
         };
         self.push(step.failed(what).advice(advice));
         Document::Broken
@@ -187,9 +187,7 @@ impl Climb<'_> {
             let found = format!("the metadata of {}", shown_text(&server.issuer));
             let rule = if member.starts_with("pushed") { rules::PUSHED } else { rules::ENDPOINTS };
             let step = Step::new(StepSubject::Endpoints, rule, found).failed(format!("`{member}` {what}"));
-            self.push(
-                step.advice("let the authorization server publish https endpoints that anybody can reach"),
-            );
+            self.push(step.advice("let the authorization server publish public https endpoints"));
             return None;
         }
         self.push(Step::new(
@@ -210,8 +208,8 @@ impl Climb<'_> {
             self.push(step);
             return Some(server);
         }
-        let advice =
-            "let the authorization server do PKCE with S256 and say so; without it a code can be stolen";
+        let advice = "let the authorization server support PKCE with S256 and announce it; without it a code can be \
+             stolen";
         self.push(step.failed(found).advice(advice));
         None
     }

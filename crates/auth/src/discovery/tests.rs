@@ -211,9 +211,9 @@ fn g131_an_issuer_that_is_another_or_none_is_refused() {
         for (issuer, words) in [
             (
                 r#""issuer":"https://honest.example","#,
-                "`issuer` is https://honest.example, and ~ was asked for",
+                "`issuer` is https://honest.example, but ~ was requested",
             ),
-            (r#""issuer":"~/","#, "`issuer` is ~/, and ~ was asked for"),
+            (r#""issuer":"~/","#, "`issuer` is ~/, but ~ was requested"),
             (r#""issuer":"","#, "GET ~/.well-known/oauth-authorization-server: it has no `issuer`"),
             ("", "GET ~/.well-known/oauth-authorization-server: it has no `issuer`"),
         ] {
@@ -396,7 +396,7 @@ fn the_first_server_that_can_be_used_is_taken_and_the_others_are_noted() {
         assert_eq!(report.outcome.as_ref().unwrap().issuer, format!("{}/b", at.origin));
         let last = report.steps.last().unwrap();
         assert_eq!(last.result, StepResult::Skipped("another one can be used".into()));
-        assert_eq!(last.found, format!("{}/c is not asked", at.origin));
+        assert_eq!(last.found, format!("{}/c is not tried", at.origin));
         assert!(summary(&report).contains("server-metadata broken"), "{:?}", report.steps);
         // Unless the client has a stored login or registration at another one.
         let wanted = format!("{}/c", at.origin);
@@ -424,7 +424,7 @@ fn g143_eight_of_the_authorization_servers_that_a_server_names_are_asked() {
         assert!(report.outcome.is_err());
         let asked = |n: usize| at.lines().contains(&format!("{OAUTH}/{n}"));
         assert_eq!((0..20).filter(|n| asked(*n)).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
-        let skipped = StepResult::Skipped("only 8 are asked".into());
+        let skipped = StepResult::Skipped("only 8 are tried".into());
         let skipped = report.steps.iter().filter(|step| step.result == skipped).count();
         assert_eq!(skipped, 9, "nor is each of the others told of");
         // Unless the client has a stored login or registration at that one.

@@ -65,16 +65,16 @@ pub(crate) enum JwsError {
     #[error("the token is longer than {MAX_TOKEN_BYTES} bytes")]
     TooLong,
     /// Not three parts of Base64url, of which the first two are JSON objects.
-    #[error("the token is no signed JWT: {0}")]
+    #[error("the token is not a signed JWT: {0}")]
     Malformed(&'static str),
     /// The algorithm is not accepted, or the token is not signed.
     #[error("the token's algorithm is {0:?}, which is not accepted")]
     Algorithm(String),
     /// It has critical headers that are not understood.
-    #[error("the token has critical headers that are not understood")]
+    #[error("the token has unknown critical headers")]
     Critical,
     /// No key of the set has that id and fits the algorithm. A newer set may.
-    #[error("no key is known that could have signed the token{}", named(.0.as_deref()))]
+    #[error("no known key could have signed the token{}", named(.0.as_deref()))]
     UnknownKey(Option<String>),
     /// The signature is by another key or for another text.
     #[error("the token's signature does not match")]
@@ -117,14 +117,14 @@ impl<'a> Jws<'a> {
         let (signed, signature) = token.rsplit_once('.').ok_or(JwsError::Malformed("it has no signature"))?;
         let (header, claims) = signed.split_once('.').ok_or(JwsError::Malformed("it has no payload"))?;
         let header =
-            object(header).ok_or(JwsError::Malformed("its header is no JSON object in Base64url"))?;
+            object(header).ok_or(JwsError::Malformed("its header is not a JSON object in Base64url"))?;
         let name = text(&header, "alg").ok_or(JwsError::Malformed("its header names no algorithm"))?;
         let algorithm = Algorithm::parse(&name).ok_or_else(|| JwsError::Algorithm(shown(&name)))?;
         if header.member("crit").is_some() {
             return Err(JwsError::Critical);
         }
         let claims =
-            object(claims).ok_or(JwsError::Malformed("its payload is no JSON object in Base64url"))?;
+            object(claims).ok_or(JwsError::Malformed("its payload is not a JSON object in Base64url"))?;
         let signature = decode(signature).ok_or(JwsError::Malformed("its signature is not in Base64url"))?;
         Ok(Self { algorithm, header, signed, claims, signature })
     }

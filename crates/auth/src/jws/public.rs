@@ -123,7 +123,7 @@ impl PublicKey {
 
 /// A text is no JWK set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no JWK Set: {0}")]
+#[error("not a JWK Set: {0}")]
 pub(crate) struct KeySetError(&'static str);
 
 /// The keys of an issuer (RFC 7517, section 5).
@@ -149,7 +149,7 @@ impl KeySet {
         if keys.kind() != Kind::Array {
             return Err(KeySetError("its keys are no array"));
         }
-        let keys: Vec<Raw> = keys.decode().map_err(|_| KeySetError("its keys are no array"))?;
+        let keys: Vec<Raw> = keys.decode().map_err(|_| KeySetError("its keys are not an array"))?;
         Ok(Self(keys.iter().filter_map(Published::read).take(MAX_KEYS).collect()))
     }
 

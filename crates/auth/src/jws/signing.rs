@@ -24,9 +24,9 @@ const MAX_PEM_BYTES: usize = 64 * 1024;
 pub(crate) struct KeyError(&'static str);
 
 const NO_PEM: KeyError = KeyError("the private key is not in PEM (-----BEGIN PRIVATE KEY-----)");
-const ENCRYPTED: KeyError = KeyError("the private key is encrypted; give it without a passphrase");
+const ENCRYPTED: KeyError = KeyError("the private key is encrypted: remove its passphrase");
 const NO_KEY: KeyError = KeyError(
-    "the private key is neither one of P-256 with its public half nor an RSA key of 2048 to 4096 bits",
+    "the private key is neither a P-256 key with its public half nor an RSA key of 2048 to 4096 bits",
 );
 const NO_RANDOMNESS: KeyError = KeyError("the system provides no random numbers");
 

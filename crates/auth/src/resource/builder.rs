@@ -37,7 +37,7 @@ pub struct ResourceServerBuilder {
 #[non_exhaustive]
 pub enum ResourceSetupError {
     /// The URL of the server is invalid.
-    #[error("{url} is not the URL of a server that tokens are given out for: {problem}")]
+    #[error("{url} is not the URL of a server that tokens can be issued for: {problem}")]
     Resource {
         /// The URL.
         url: String,
@@ -56,7 +56,7 @@ pub enum ResourceSetupError {
     #[error("no authorization server is named")]
     NoIssuer,
     /// A scope is malformed, or is no scope of a resource.
-    #[error("{scope:?} is no scope of a server: {problem}")]
+    #[error("{scope:?} is not a valid scope: {problem}")]
     Scope {
         /// The scope.
         scope: String,
@@ -169,10 +169,8 @@ impl ResourceServerBuilder {
             if supported.is_empty() { required.iter().map(ToString::to_string).collect() } else { supported };
         for scope in supported.iter().map(String::as_str).chain(required.iter().map(|scope| &**scope)) {
             let problem = match scope {
-                OFFLINE => "it asks for a new token, and says nothing about the server",
-                scope if !is_scope(scope) => {
-                    "it has a space, a quote, a backslash or no character at all in it"
-                }
+                OFFLINE => "it requests a refresh token, and is not a scope of the server",
+                scope if !is_scope(scope) => "it is empty or contains a space, a quote or a backslash",
                 _ => continue,
             };
             return Err(ResourceSetupError::Scope { scope: scope.to_owned(), problem });
@@ -253,13 +251,13 @@ fn split(url: &str) -> Result<(String, &str), String> {
 fn check_url(url: &str) -> Result<String, String> {
     let origin = Origin::of(url).map_err(|error| error.to_string())?;
     if !url.is_ascii() || url.contains(['"', '<', '>']) {
-        return Err("it has a character in it that no URL has".into());
+        return Err("it contains a character that is not allowed in a URL".into());
     }
     if url.contains(['?', '#']) {
-        return Err("it has no query and no fragment".into());
+        return Err("a query or a fragment is not allowed".into());
     }
     if !origin.is_secure() && !origin.is_loopback() {
-        return Err("tokens are not sent over http, but to this machine; write https".into());
+        return Err("tokens are sent over http only on this machine: use https".into());
     }
     Ok(origin.to_string())
 }

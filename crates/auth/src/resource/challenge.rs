@@ -38,13 +38,20 @@ impl Challenge {
     pub(super) fn into_denied(self, metadata_url: &str, required: &[Box<str>]) -> Denied {
         let (status, error, why) = match &self {
             Self::Missing => {
-                (401, None, "this server needs an access token: `Authorization: Bearer ...`".into())
+                (401, None, "this server requires an access token: `Authorization: Bearer ...`".into())
             }
             Self::Malformed(why) => (400, Some("invalid_request"), (*why).into()),
             Self::Invalid(why) => (401, Some("invalid_token"), why.clone()),
             Self::InsufficientScope(needed) => {
                 let needed = needed.join(" ");
-                (403, Some("insufficient_scope"), format!("this needs a token with the scopes `{needed}`"))
+                (
+                    403,
+                    Some("insufficient_scope"),
+                    format!(
+                        "this request requires a token with the scopes \
+                    `{needed}`"
+                    ),
+                )
             }
             Self::Unavailable(why) => return Denied::new(503, why.clone()),
         };
@@ -82,7 +89,7 @@ pub(super) fn bearer(parts: &Parts) -> Result<&str, Challenge> {
     let mut values = parts.headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Err(Challenge::Missing) };
     if values.next().is_some() {
-        return Err(Challenge::Malformed("there is more than one header `Authorization`"));
+        return Err(Challenge::Malformed("there is more than one `Authorization` header"));
     }
     let unreadable = Challenge::Malformed("`Authorization` is not `Bearer` and a token");
     let Ok(value) = value.to_str() else { return Err(unreadable) };

@@ -93,16 +93,16 @@ impl JwtVerifier {
 impl TokenVerifier for JwtVerifier {
     async fn verify(&self, token: &str) -> Result<Verified, Rejected> {
         let jws = Jws::parse(token).map_err(|error| {
-            Rejected::Invalid(format!("the token is no JSON Web Token that is accepted here: {error}"))
+            Rejected::Invalid(format!("the token is not an accepted JSON Web Token: {error}"))
         })?;
         // RFC 9068, 2.1; many authorization servers write `JWT`, or nothing.
         let kind = jws.kind().unwrap_or_default().to_ascii_lowercase();
         if !matches!(&*kind, "" | "jwt" | "at+jwt" | "application/jwt" | "application/at+jwt") {
-            return Err(Rejected::Invalid("the token is no access token, by its `typ`".into()));
+            return Err(Rejected::Invalid("the token is not an access token, according to its `typ`".into()));
         }
         let issuer = text(jws.unverified_claims(), "iss");
         let issuer = self.0.iter().find(|one| issuer.as_deref() == Some(&*one.issuer));
-        let issuer = issuer.ok_or_else(|| Rejected::Invalid("the token is of another issuer".into()))?;
+        let issuer = issuer.ok_or_else(|| Rejected::Invalid("the token has another issuer".into()))?;
         let claims = issuer.verify(&jws).await?;
         verified(claims, SystemTime::now())
     }
@@ -126,11 +126,11 @@ fn verified(claims: &Raw, now: SystemTime) -> Result<Verified, Rejected> {
         None => Ok(None),
         Some(raw) => match raw.decode::<f64>().ok().and_then(date) {
             Some(time) => Ok(Some(time)),
-            None => Err(Rejected::Invalid(format!("`{claim}` of the token is no date"))),
+            None => Err(Rejected::Invalid(format!("`{claim}` of the token is not a time"))),
         },
     };
-    let expires = time("exp")?.ok_or_else(|| invalid("the token never expires"))?;
-    let expires = expires.checked_add(LEEWAY).ok_or_else(|| invalid("`exp` of the token is no date"))?;
+    let expires = time("exp")?.ok_or_else(|| invalid("the token has no expiry"))?;
+    let expires = expires.checked_add(LEEWAY).ok_or_else(|| invalid("`exp` of the token is not a time"))?;
     if expires <= now {
         return Err(invalid("the token has expired"));
     }
@@ -138,7 +138,10 @@ fn verified(claims: &Raw, now: SystemTime) -> Result<Verified, Rejected> {
         return Err(invalid("the token is not valid yet"));
     }
     if claims.member("cnf").is_some_and(|bound| bound.kind() != Kind::Null) {
-        return Err(invalid("the token is bound to a key, and this server asks for no proof of it"));
+        return Err(invalid(
+            "the token is bound to a key, but this server does not support proofs of \
+            possession",
+        ));
     }
     let audience = texts(claims, "aud");
     let scopes = match claims.member("scope") {
@@ -150,7 +153,7 @@ fn verified(claims: &Raw, now: SystemTime) -> Result<Verified, Rejected> {
     let client = text(claims, "client_id").or_else(|| text(claims, "azp"));
     let subject = text(claims, "sub");
     if subject.is_none() && client.is_none() {
-        return Err(invalid("the token names nobody"));
+        return Err(invalid("the token has no subject"));
     }
     let principal = Principal::new(&issuer, subject.as_deref(), client.as_deref());
     let scopes = scopes.into_iter().filter(|scope| !scope.is_empty());

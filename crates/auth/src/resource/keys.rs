@@ -92,7 +92,7 @@ impl IssuerKeys {
         let newer = self.state.lock().keys.clone().filter(|newer| newer.since != keys.since);
         let Some(newer) = newer else {
             return Err(Rejected::Invalid(
-                "the token is signed with a key that its issuer does not name".into(),
+                "the token is signed with a key that its issuer does not publish".into(),
             ));
         };
         jws.verify(&newer.set).map_err(invalid)
@@ -115,9 +115,7 @@ impl IssuerKeys {
         }
         let keys = self.state.lock().keys.clone().filter(|keys| keys.since.elapsed() < MAX_STALE_AGE);
         keys.ok_or_else(|| {
-            Rejected::Unavailable(
-                "the keys of the authorization server are not to be had at the moment".into(),
-            )
+            Rejected::Unavailable("the keys of the authorization server are unavailable".into())
         })
     }
 
@@ -155,8 +153,7 @@ impl IssuerKeys {
         let this = self.clone();
         let fetching = tokio::spawn(async move {
             let fetched = timeout(FETCH_TIMEOUT, fetched(&this.issuer, documents)).await;
-            match fetched
-                .unwrap_or_else(|_| Err(format!("they did not come within {} s", FETCH_TIMEOUT.as_secs())))
+            match fetched.unwrap_or_else(|_| Err(format!("no response within {} s", FETCH_TIMEOUT.as_secs())))
             {
                 Ok(set) => {
                     this.state.lock().keys = Some(Keys { set: Arc::new(set), since: Instant::now() });
@@ -184,7 +181,7 @@ fn invalid(error: JwsError) -> Rejected {
 
 /// Fetches the keys that an issuer's metadata name.
 async fn fetched(issuer: &str, documents: Arc<dyn Documents>) -> Result<KeySet, String> {
-    let mut problem = "it has no metadata where they have to be".to_owned();
+    let mut problem = "its metadata is missing at the well-known URLs".to_owned();
     for url in authorization_server_urls(issuer) {
         let Some(document) = documents.clone().get(url.clone()).await? else { continue };
         let metadata = match AuthorizationServer::parse(document) {
@@ -197,15 +194,15 @@ async fn fetched(issuer: &str, documents: Arc<dyn Documents>) -> Result<KeySet, 
         // Exactly equal (RFC 8414, 3.3).
         if metadata.issuer != issuer {
             let found = shown_text(&metadata.issuer);
-            problem = format!("{url}: these are the metadata of another issuer, {found}");
+            problem = format!("{url}: the metadata belongs to another issuer, {found}");
             continue;
         }
         let Some(keys) = metadata.jwks_uri else {
-            problem = format!("{url}: no `jwks_uri` is named");
+            problem = format!("{url}: `jwks_uri` is missing");
             continue;
         };
         let document =
-            documents.get(keys.clone()).await?.ok_or_else(|| format!("{keys}: there is nothing"))?;
+            documents.get(keys.clone()).await?.ok_or_else(|| format!("{keys}: the response is empty"))?;
         return KeySet::parse(&document).map_err(|error| format!("{keys}: {error}"));
     }
     Err(problem)

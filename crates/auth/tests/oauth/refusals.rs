@@ -108,7 +108,7 @@ fn a_refresh_that_is_refused_forgets_the_tokens_and_one_that_fails_keeps_them() 
         let store = MemoryStore::default();
         world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
         expire(&store, &world, 3600).await;
-        // The authorization server cannot answer now: the tokens are kept.
+        // The authorization server is unavailable: the tokens are kept.
         for reply in [
             (503, "<html>".to_owned()),
             (200, "no token".into()),

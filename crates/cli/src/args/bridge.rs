@@ -15,8 +15,8 @@ Bridges any MCP client to any MCP server, and MCP to Orchestra
 
 `mcpjoin bridge TARGET` is an MCP server on standard input and output: a client starts this command, and gets the \
 server at TARGET. With --listen it waits for clients at http://host:port/path (Streamable HTTP, with the HTTP+SSE of \
-2024-11-05 at /sse), sse+http://host:port/sse (the same; Streamable HTTP is at /mcp), quic://host:port, \
-tcp://host:port or unix:/path. Both sides may speak any revision. All messages are forwarded: requests and \
+2024-11-05 at /sse), sse+http://host:port/sse (the same; Streamable HTTP is at /mcp), https://host:port/path, \
+quic://host:port, tcp://host:port or unix:/path. Both sides may speak any revision. All messages are forwarded: requests and \
 notifications of both sides, progress, cancellation, logging, elicitation, sampling, and unknown methods. Headers of \
 the client, and with them its tokens, are not forwarded: -H and -e set what the server gets.
 
@@ -37,11 +37,12 @@ at once with the reason, and they come back when it does. Over HTTP each server 
 
 On standard input and output it ends when the input ends, or at a signal. With --listen it prints its addresses on \
 standard error and ends at a signal: pending requests have 10 seconds to finish; a second signal ends them at once. \
-There is no authentication unless --client-ca (QUIC) or --auth-issuer (HTTP) is given, and only QUIC is encrypted. A \
+There is no authentication unless --client-ca (QUIC, HTTPS) or --auth-issuer (HTTP) is given, and only QUIC and HTTPS \
+are encrypted. A \
 Unix socket is open to your user only, a port to everyone who can reach it. Over HTTP it answers requests for this \
 machine and for the host of the address; --allow-host and --allow-origin add others. With --listen quic://host:port, \
 --cert and --key are its certificate; without them it creates a key for this run and prints the option with which \
-clients trust it.
+clients trust it. With --listen https://host:port/path they are required, and read again when they have changed.
 
 With --orchestrator-addr host:port it is an MCP server on standard input and output with the tools, prompts and \
 resources of an Orchestra orchestrator. It replaces Orchestra's transport.stdio, also under that name (a link called \
@@ -58,7 +59,7 @@ name, the last one is used. A server that dies is started again, and no call is 
 have 10 seconds to finish; a second signal ends them at once.";
 
 /// What means something only for servers that are started or reached here.
-const OF_SERVERS: [&str; 32] = [
+const OF_SERVERS: [&str; 35] = [
     "listen",
     "words",
     "also",
@@ -75,6 +76,9 @@ const OF_SERVERS: [&str; 32] = [
     "session_idle",
     "policy",
     "check_config",
+    "admin",
+    "audit",
+    "audit_arguments",
     "config",
     "server",
     "header",
@@ -114,6 +118,8 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
         mcpjoin bridge --listen http://127.0.0.1:8080/mcp --auth-issuer https://login.example.com --auth-resource https://tools.example.com/mcp files\n  \
         mcpjoin bridge --policy policy.toml --listen http://127.0.0.1:8080/mcp files\n  \
         mcpjoin bridge --listen unix:/tmp/tools.sock --listen http://127.0.0.1:8080/mcp files\n  \
+        mcpjoin bridge --listen https://127.0.0.1:8443/mcp --cert cert.pem --key key.pem files\n  \
+        mcpjoin bridge --listen http://127.0.0.1:8080/mcp --admin http://127.0.0.1:9090 --audit calls.jsonl files\n  \
         mcpjoin bridge --listen quic://0.0.0.0:4433 --cert cert.pem --key key.pem --client-ca team.pem demo:\n  \
         mcpjoin bridge --listen http://127.0.0.1:8080/mcp --config .mcp.json\n  \
         mcpjoin bridge --join demo=demo: --join files=http://localhost:3000/mcp\n  \
@@ -129,8 +135,8 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
          orchestra://...]"
     )),
     mut_arg("cert", |arg| arg.help(
-        "The certificate for QUIC: PEM. Shown to clients with --listen quic://... or orchestra://..., and read again for each \
-         of them; otherwise shown to a server that requires one"
+        "The certificate for QUIC and HTTPS: PEM. Shown to clients with --listen quic://..., https://... or orchestra://..., \
+         and read again when it has changed; otherwise shown to a server that requires one"
     )),
     mut_arg("trace", |arg| arg.help(
         "Writes all messages to and from the server, and its standard error, to a file: one JSON object per line. The values \
@@ -180,9 +186,9 @@ pub(crate) struct Bridge {
     /// The argument with which Orchestra's programs start each other. It has no effect here
     #[arg(long, hide = true, value_name = "HOST:PORT", requires = "orchestrator")]
     pub(crate) listen_addr: Option<String>,
-    /// Listens at http://host:port/path, sse+http://host:port/sse, quic://host:port, tcp://host:port or unix:/path; port
-    /// 0 is any free one. Repeatable. For Orchestra's clients: orchestra://host:port or orchestra+tcp://host:port, which
-    /// cannot be combined with the others
+    /// Listens at http://, https:// or sse+http://host:port/path, quic://host:port, tcp://host:port or unix:/path; port 0 is
+    /// any free one. Repeatable; http:// and sse+http:// may have the same port. For Orchestra's clients:
+    /// orchestra://host:port or orchestra+tcp://host:port, which cannot be combined with the others
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Vec<String>,
     /// Another server for Orchestra's clients: one word, as TARGET. Repeatable
@@ -223,7 +229,7 @@ pub(crate) struct Bridge {
     /// scheme://host or scheme://host:port. By default only pages of this machine are answered. Repeatable
     #[arg(long, value_name = "ORIGIN", requires = "listen", help_heading = "Clients")]
     pub(crate) allow_origin: Vec<String>,
-    /// Over QUIC, requires a client certificate signed by an authority in this file: PEM. For Orchestra's clients it
+    /// Over QUIC and HTTPS, requires a client certificate signed by an authority in this file: PEM. For Orchestra's clients it
     /// replaces the folder's authority
     #[arg(
         long,
@@ -233,6 +239,26 @@ pub(crate) struct Bridge {
         help_heading = "Clients"
     )]
     pub(crate) client_ca: Option<PathBuf>,
+    /// Serves pages for monitoring at http://host:port: /healthz (200 while the process serves), /readyz (503 if no server
+    /// works; the state of each as JSON) and /metrics (OpenMetrics). There is no authentication: use an address that only
+    /// the monitor can reach
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "listen",
+        hide_short_help = true,
+        help_heading = "Operation"
+    )]
+    pub(crate) admin: Option<String>,
+    /// Appends one JSON object per line to a file for each request of a client: time, principal, address, client, server,
+    /// method, tool, outcome, milliseconds, bytes. SIGHUP opens the file again. Lines that a slow or full disk does not
+    /// take are counted; calls never wait
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Operation")]
+    pub(crate) audit: Option<PathBuf>,
+    /// Adds the arguments of calls to the lines of --audit, up to 64 KiB each, with *** for the secrets of this command
+    /// and of the configuration
+    #[arg(long, requires = "audit", hide_short_help = true, help_heading = "Operation")]
+    pub(crate) audit_arguments: bool,
     #[command(flatten)]
     pub(crate) authorization: Authorization,
     #[command(flatten)]

@@ -9,22 +9,23 @@ use super::{Connect, Output};
 const LONG: &str = "\
 Finds why a connection does not work: the machine, the configuration, the server, phase by phase
 
-Without TARGET it checks this machine (the PATH of a terminal, a desktop session and a service; node, uv and others, \
-and their version managers; caches, proxies, certificates, loopback, clock), then every configuration file, then each \
-server that is enabled and not in an untrusted folder. --environment checks only the machine and starts no server.
+Without TARGET it checks this machine: the PATH of a terminal, a desktop session and a service; node, uv, other \
+programs and their version managers; caches, proxies, certificates, the loopback address, the clock. Then it checks \
+every configuration file, and each server that is enabled and not in an untrusted folder. --environment checks only \
+the machine, and starts no server.
 
 To learn the PATH of a terminal, and on Linux of a desktop session, it runs your login shell ($SHELL -ilc and -lc), as \
 editors do. The shell has no terminal and no input, and is ended after 5 s with all its children. The same is done if \
 the program of a server is not found. --no-shell runs no shell.
 
-With TARGET it looks up and starts the program, or resolves and connects to the address. Then it finds the era, reads \
-every list, and disconnects. It shows the time of each phase and, for each fault, what was seen, what that means and \
-what to try. No tool is called. The exit code is 1 for a fault, including an entry that cannot be used (for which \
-`servers` exits with 2), and 0 for warnings.
+With TARGET it finds and starts the program, or connects to the address. Then it negotiates the protocol, reads every \
+list, and disconnects. It shows the time of each phase and, for each fault, what was seen, what that means and what to \
+try. It calls no tool. The exit code is 1 if there is a fault, and 0 if there are only warnings. An entry that cannot \
+be used is a fault (`servers` exits with 2 for it).
 
 Over HTTP it tries every address of the name, checks proxy and certificate, and explains responses that do not come \
 from an MCP server: a wrong path, a login, a check of the host, a rate limit, a web page. If there is no server at the \
-path, it tries the usual ones, without your headers.
+path, it tries the usual paths; your headers are not sent there.
 
 For an Orchestra orchestrator (orchestra://host:port) it checks the certificates, connects, requests its health and \
 reads its list of tools.";

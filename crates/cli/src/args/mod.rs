@@ -76,7 +76,7 @@ fn after_help() -> String {
          mcpjoin list demo:\n  \
          mcpjoin list npx -y @modelcontextprotocol/server-everything\n  \
          mcpjoin call demo: echo message=hi\n  \
-         mcpjoin read demo: test://static-text\n  \
+         mcpjoin read demo: demo://about\n  \
          mcpjoin call echo message=hi -- npx -y @modelcontextprotocol/server-everything\n\n\
          Exit codes:\n{}\n\n\
          `mcpjoin help targets` shows how to name a server, `mcpjoin help options` the options that all verbs share.",

@@ -59,7 +59,9 @@ impl Topic {
     const fn about(self) -> &'static str {
         match self {
             Self::Options => "The options that the verbs share: configuration, connection and output",
-            Self::Quic => "The options for QUIC: quic://host:port as a server, and with --listen",
+            Self::Quic => {
+                "The options for QUIC: quic://host:port as a server, and with --listen; of https:// with --listen, too"
+            }
             Self::Orchestra => {
                 "The options for Orchestra: orchestra://host:port as a server, with --listen, and --orchestrator-addr"
             }
@@ -260,7 +262,7 @@ mod tests {
                     page.lines().any(|line| {
                         let words = line.split([' ', ',', '=']);
                         let mut words = words.take_while(|word| word.is_empty() || word.starts_with('-'));
-                        words.any(|word| word.trim_end_matches('.').strip_prefix("--") == Some(option))
+                        words.any(|word| word.trim_end_matches(['.', '[']).strip_prefix("--") == Some(option))
                     })
                 };
                 let is_there = has(&page) || topics.iter().any(|page| has(page));

@@ -12,14 +12,14 @@ use super::{Connect, Output, Questions, Words};
 const CALL_LONG: &str = "\
 Calls a tool of a server and prints its result
 
-Text is printed as it is, also that of an embedded resource; a picture, a sound or a link as one line that describes it. On a \
-terminal control characters in a text are made visible. With --json the result is the object that the server sent.
+Text is printed unchanged, also that of an embedded resource; images, audio and links are described in one line. On a \
+terminal control characters are made visible. With --json the result is the object that the server sent.
 
-A part of a result that is larger than a MiB is not printed on a terminal: its bytes are written to a file in a new \
-folder (below TMPDIR), and the line in its place says which. Into a pipe or a file everything is printed. --spill SIZE is \
-another limit, for both; with --spill 1 each part goes to a file, pictures and sounds decoded.
+On a terminal, a part of a result that is larger than 1 MiB is not printed: its bytes are written to a file in a new folder \
+(below TMPDIR), and a line names the file. Into a pipe or a file everything is printed. --spill SIZE sets another limit, \
+for both; with --spill 1 each part goes to a file, with images and audio decoded.
 
-Arguments are given one by one, or together:
+Arguments can be given one by one or together:
   name=value    a value of the type in the tool's input schema; repeat it for the items of an array
   name=@FILE    the content of a file (name=@@x is the text @x)
   name:=JSON    a value in JSON; name:=@FILE reads it from a file
@@ -27,13 +27,16 @@ Arguments are given one by one, or together:
   @FILE         an object in JSON, read from a file
   -             an object in JSON, read from standard input
 
-Arguments that break the tool's schema (a wrong type, a value outside its enumeration or bounds, a missing required argument, or one that the schema does not allow) are refused, and nothing is sent: exit code 2. --force sends them all the same. An argument that the schema does not declare, but allows, is sent with a note. Where the schema cannot be decided, the server decides.
+Arguments that violate the tool's schema (a wrong type, a value outside its enumeration or bounds, a missing required \
+argument, or an argument that is not allowed) are rejected, and nothing is sent: exit code 2. --force sends them anyway. An \
+argument that the schema allows but does not declare is sent with a note. If mcpjoin cannot evaluate the schema, the \
+arguments are sent.
 
-A tool that the server runs as a task is followed to its end. Ctrl-C cancels the task. With --detach it is left to \
-run, and its id is printed; --task ID takes it up again, and prints the result as if it had been waited for. How long a \
-task and its result are kept is the server's choice.
+If the server runs the tool as a task, the command waits for its end. Ctrl-C cancels the task. With --detach the task keeps \
+running, and its id is printed; --task ID resumes it and prints the result of the call. The server decides how long it \
+keeps a task and its result.
 
-The server is started for this one call. `mcpjoin shell` keeps it for several, as `mcpjoin bridge --listen` does \
+The server is started only for this call. `mcpjoin shell` and `mcpjoin bridge --listen` keep it for several calls \
 (docs/sessions.md).";
 
 #[derive(Debug, Args)]
@@ -49,7 +52,7 @@ The server is started for this one call. `mcpjoin shell` keeps it for several, a
         mcpjoin call files write_file path=notes.md content=@notes.md\n  \
         mcpjoin call --json ./my-server search '{\"filter\":{\"lang\":\"en\"}}'\n  \
         mcpjoin call --args '{\"message\":\"hi\"}' demo: echo\n  \
-        mcpjoin call --output pictures demo: test_image_content\n  \
+        mcpjoin call --output pictures demo:full test_image_content\n  \
         mcpjoin call ./my-server import @rows.json\n  \
         mcpjoin call --detach http://127.0.0.1:8080/mcp slow_compute seconds=600\n  \
         mcpjoin call --task 0f6e http://127.0.0.1:8080/mcp"
@@ -60,13 +63,13 @@ pub(crate) struct Call {
     /// The arguments as one JSON object; arguments given as name=value override it
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
-    /// Sends the call although its arguments break the tool's schema
+    /// Sends the call even if its arguments violate the tool's schema
     #[arg(long)]
     pub(crate) force: bool,
     /// The tool, for a name that begins with a dash (`--tool=--x`)
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Option<String>,
-    /// Starts the call as a task, prints the id of the task, and waits for no result
+    /// Starts the call as a task and prints its id, without waiting for the result
     #[arg(long, conflicts_with = "task")]
     pub(crate) detach: bool,
     /// Waits for the task with this id and prints its result
@@ -76,7 +79,7 @@ pub(crate) struct Call {
     /// [default: 1MiB on a terminal, otherwise none]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "json")]
     pub(crate) spill: Option<usize>,
-    /// Writes pictures, sounds and other binary parts to files in this folder. They are named 1.png, 2.wav; a missing folder is
+    /// Writes images, audio and other binary parts to files in this folder. They are named 1.png, 2.wav; a missing folder is
     /// created
     #[arg(short = 'o', long = "output", value_name = "DIR", conflicts_with = "json")]
     pub(crate) folder: Option<PathBuf>,
@@ -95,10 +98,9 @@ pub(crate) struct Call {
 const READ_LONG: &str = "\
 Reads a resource of a server
 
-A resource with one content is printed as it is, byte for byte: text as text, and binary data decoded. On a terminal \
-control characters in a text are made visible, and binary data is described in one line. Of a resource with several \
-contents each text stands on lines of its own, and binary data is described. With --json the result is the object \
-that the server sent.";
+A single content is printed unchanged, byte for byte: text as text, and binary data decoded. On a terminal control \
+characters in text are made visible, and binary data is described in one line. If there are several contents, each text is \
+printed on its own lines, and binary data is described. With --json the result is the object that the server sent.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -106,16 +108,16 @@ that the server sent.";
     override_usage = "mcpjoin read [OPTIONS] TARGET URI\n       \
                       mcpjoin read [OPTIONS] URI -- COMMAND [ARG]...",
     after_help = "Examples:\n  \
-        mcpjoin read demo: test://static-text\n  \
-        mcpjoin read -o picture.png demo: test://static-binary\n  \
-        mcpjoin read --json demo: test://template/7/data\n  \
+        mcpjoin read demo: demo://about\n  \
+        mcpjoin read -o picture.png demo:full test://static-binary\n  \
+        mcpjoin read --json demo: demo://greeting/French\n  \
         mcpjoin read demo://resource/dynamic/text/1 -- npx -y @modelcontextprotocol/server-everything\n\n\
         `mcpjoin list` shows the resources of a server."
 )]
 pub(crate) struct Read {
     #[command(flatten)]
     pub(crate) words: Words,
-    /// Writes the bytes of the one content to a file; `-` is standard output, also when it is a terminal
+    /// Writes the bytes of the single content to a file; `-` is standard output, even if it is a terminal
     #[arg(short = 'o', long = "output", value_name = "FILE", conflicts_with = "json")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
@@ -127,13 +129,13 @@ pub(crate) struct Read {
 }
 
 const PROMPT_LONG: &str = "\
-Has a server fill in a prompt, and prints its messages
+Gets a prompt from a server and prints its messages
 
-Each message begins with a line that names its role. Text is printed as it is, also that of an embedded resource; a picture, a \
-sound or a link as one line that describes it. On a terminal control characters in a text are made visible. With --json the result is the object that the server sent. When an argument is missing that \
-the prompt requires, it is not asked for at all.
+Each message begins with a line with its role. Text is printed unchanged, also that of an embedded resource; images, audio \
+and links are described in one line. On a terminal control characters are made visible. With --json the result is the \
+object that the server sent. If a required argument is missing, nothing is sent.
 
-Arguments are texts, given one by one, or together:
+Arguments are texts. They can be given one by one or together:
   name=value    a text
   name=@FILE    the content of a file (name=@@x is the text @x)
   name:=JSON    a text in JSON (\"two\\nlines\")
@@ -147,8 +149,8 @@ Arguments are texts, given one by one, or together:
     override_usage = "mcpjoin prompt [OPTIONS] TARGET NAME [ARGUMENT]...\n       \
                       mcpjoin prompt [OPTIONS] NAME [ARGUMENT]... -- COMMAND [ARG]...",
     after_help = "Examples:\n  \
-        mcpjoin prompt demo: test_simple_prompt\n  \
-        mcpjoin prompt demo: test_prompt_with_arguments arg1=hello arg2=world\n  \
+        mcpjoin prompt demo: translate text=Hello\n  \
+        mcpjoin prompt demo: translate text=Hello language=German\n  \
         mcpjoin prompt args-prompt city=Paris -- npx -y @modelcontextprotocol/server-everything\n\n\
         `mcpjoin list` shows the prompts of a server; `mcpjoin list --json` shows what each takes."
 )]
@@ -158,7 +160,7 @@ pub(crate) struct Prompt {
     /// The arguments as one JSON object of texts; arguments given as name=value override it
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
-    /// Asks for the prompt although a required argument is missing
+    /// Requests the prompt even if a required argument is missing
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -170,15 +172,16 @@ pub(crate) struct Prompt {
 }
 
 const COMPLETE_LONG: &str = "\
-Asks a server what a value may be, as far as it is typed
+Asks a server to complete a prompt or resource argument
 
-Prints one proposal a line. On a terminal control characters in it are made visible. With --json the result is the object that the server sent.
+Prints one proposal per line. On a terminal control characters are made visible. With --json the result is the object that \
+the server sent.
 
-The argument is one of a prompt or of a resource template:
+The argument belongs to a prompt or to a resource template:
   prompt:NAME     the prompt of that name
   URI-TEMPLATE    the resource template, as `mcpjoin list` shows it
   resource:URI-TEMPLATE
-                  the same, for one that begins with prompt: or has no scheme";
+                  the same, for a template that begins with prompt: or has no scheme";
 
 #[derive(Debug, Args)]
 #[command(
@@ -187,14 +190,14 @@ The argument is one of a prompt or of a resource template:
                       mcpjoin complete [OPTIONS] TARGET URI-TEMPLATE ARGUMENT[=VALUE]\n       \
                       mcpjoin complete [OPTIONS] prompt:NAME ARGUMENT[=VALUE] -- COMMAND [ARG]...",
     after_help = "Examples:\n  \
-        mcpjoin complete demo: prompt:test_prompt_with_arguments arg1=he\n  \
-        mcpjoin complete demo: 'test://template/{id}/data' id=4\n  \
-        mcpjoin complete --context arg1=hello demo: prompt:test_prompt_with_arguments arg2=w"
+        mcpjoin complete demo: prompt:translate language=g\n  \
+        mcpjoin complete demo: 'demo://greeting/{language}' language=f\n  \
+        mcpjoin complete --context text=Hello demo: prompt:translate language=g"
 )]
 pub(crate) struct Complete {
     #[command(flatten)]
     pub(crate) words: Words,
-    /// Another argument and its value, which is known already; can be given several times
+    /// Another argument and its known value. Repeatable
     #[arg(long, value_name = "ARGUMENT=VALUE")]
     pub(crate) context: Vec<String>,
     #[command(flatten)]

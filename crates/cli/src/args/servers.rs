@@ -34,10 +34,10 @@ servers: name, line, trusted, changes (since it was trusted), transport, descrip
 file if it is another one), disabled (the line), shadowedBy, problems and warnings.";
 
 const TRUST: &str = "\
-Trusts the entries in a folder as they are now, and shows them
+Trusts the current entries in a folder, and shows them
 
 Configurations in the working directory may come from other people. Before an entry of such a file is used, it is \
-shown as the file has it, and you are asked; without a terminal it is refused. A trusted entry is used without a \
+shown unchanged, and you are asked; without a terminal it is rejected. A trusted entry is used without a \
 question until its definition changes: command, arguments, variables and directory; URL, headers and login; tool \
 filters; the values in the files that envFile and {file:PATH} name. Then you are asked again, with the changes. The \
 program file itself is not part of the definition.
@@ -117,7 +117,7 @@ pub(crate) enum What {
     /// Removes an entry from its configuration file
     #[command(visible_alias = "rm")]
     Remove(Box<Remove>),
-    /// Trusts the entries in a folder as they are now, and shows them
+    /// Trusts the current entries in a folder, and shows them
     #[command(long_about = TRUST, after_help = "Examples:\n  mcpjoin servers trust\n  mcpjoin servers trust ~/work files")]
     Trust {
         /// The folder [default: the working directory]
@@ -144,7 +144,7 @@ pub(crate) enum What {
         #[command(flatten)]
         output: Output,
     },
-    /// Shows which entries are trusted
+    /// Lists the trusted entries
     #[command(after_help = "Examples:\n  mcpjoin servers trusted --json")]
     Trusted {
         #[command(flatten)]
@@ -155,15 +155,15 @@ pub(crate) enum What {
 const ADD: &str = "\
 Adds an entry to a configuration file, in the dialect of the file
 
-The server is a URL, an address, or the command after --. The entry is written to .mcp.json in the working directory, or to the \
-file of --config, or with --to to the file of a program: in the working directory where the program has one there, otherwise, \
-and with --user, to the file for all folders. A file that does not exist is made.
+The server is a URL, an address, or the command after --. The entry is written to .mcp.json in the working directory, or to \
+the file of --config. With --to it is written to the file of a program: the file in the working directory if the program \
+has one there, otherwise (and with --user) the file for all folders. A missing file is created.
 
-Values of variables and headers, and secrets among arguments, are not written: a variable stands in their place, and standard \
-error says which of them have to be set; --values writes all of it as it is typed. -e NAME passes a variable of yours on.
+Values of variables and headers, and secrets in arguments, are replaced by variables; standard error lists those that you \
+have to set. --values writes the values themselves. -e NAME passes your variable on.
 
-The change is shown, and you are asked; without a terminal, --yes is needed. Comments, order and layout of the file stay. The \
-file is replaced at once, and its old content is kept beside it under the same name with .mcpjoin-backup.";
+The change is shown, and you are asked; without a terminal, --yes is needed. Comments, order and layout of the file are \
+kept. The file is replaced in one step, and its old content is kept next to it under the same name with .mcpjoin-backup.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -194,7 +194,7 @@ pub(crate) struct Add {
     /// Writes to the program's file for all folders
     #[arg(long, requires = "to")]
     pub(crate) user: bool,
-    /// Sets a variable for the server; NAME alone passes yours on
+    /// Sets a variable for the server; NAME alone passes your variable on
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
     /// A header for a server over HTTP: 'Name: value'
@@ -203,7 +203,7 @@ pub(crate) struct Add {
     /// The server's working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Writes the values of variables and headers, and secrets among arguments, as they are typed
+    /// Writes the values of variables and headers, and secrets among arguments, themselves
     #[arg(long)]
     pub(crate) values: bool,
     /// Writes the file without a question
@@ -216,9 +216,10 @@ pub(crate) struct Add {
 const REMOVE: &str = "\
 Removes an entry from its configuration file
 
-The entry is removed from the first file in which `mcpjoin servers` finds it, from the file of --config, or with --from from the \
-file of a program. The change is shown, and you are asked; without a terminal, --yes is needed. Comments, order and layout of \
-the rest stay. The file is replaced at once, and its old content is kept beside it under the same name with .mcpjoin-backup.";
+The entry is removed from the first file in which `mcpjoin servers` finds it, from the file of --config, or with --from \
+from the file of a program. The change is shown, and you are asked; without a terminal, --yes is needed. Comments, order \
+and layout of the rest are kept. The file is replaced in one step, and its old content is kept next to it under the same \
+name with .mcpjoin-backup.";
 
 #[derive(Debug, Args)]
 #[command(

@@ -9,13 +9,13 @@ use super::{Connect, Output, Questions};
 const SHELL_LONG: &str = "\
 Opens one session with a server, and runs commands in it
 
-The server is started once, so what it remembers from one call to the next stays (an open page of a browser, a counter). \
-The commands are the verbs without TARGET: `list`, `tool NAME`, `call TOOL name=value`, `read URI`, `prompt NAME`, \
-`complete`, `ping`, `info`; and `watch URI`, `log LEVEL`, `help`, `exit`. The Tab key completes verbs, tools, their \
-arguments, prompts and resources. Ctrl-C cancels the command that runs, Ctrl-D ends the shell.
+The server is started once, so it keeps its state from one call to the next (an open page of a browser, a counter). The \
+commands are the verbs without TARGET: `list`, `tool NAME`, `call TOOL name=value`, `read URI`, `prompt NAME`, `complete`, \
+`ping`, `info`; and `watch URI`, `log LEVEL`, `help`, `exit`. The Tab key completes verbs, tools, their arguments, prompts \
+and resources. Ctrl-C cancels the current command, Ctrl-D ends the shell.
 
-When standard input is not a terminal, its lines are a script: the shell ends at the first command that fails, with its \
-exit code. Empty lines and lines that begin with # are skipped.";
+If standard input is not a terminal, its lines are a script: the shell ends at the first command that fails, with its exit \
+code. Empty lines and lines that begin with # are skipped.";
 
 #[derive(Debug, Args)]
 #[command(

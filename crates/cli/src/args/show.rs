@@ -9,19 +9,19 @@ use super::values::{count, duration};
 use super::{Connect, Output, Questions, Words};
 
 const LIST_LONG: &str = "\
-Lists the tools, resources, resource templates and prompts of a server, or all servers of the configuration, a line each
+Lists the tools, resources, resource templates and prompts of a server, or all servers of the configuration
 
-Without a server, there is one line for each server of the configuration: its state, the time until it answered, the number \
-of its tools, its version and that of the protocol, or what is wrong. -d shows all that each of them has, --watch repeats the \
-lines. All entries of the configuration are asked, eight at once (no more programs are started at once than there are processors), and told in their order; what goes wrong with \
-one hides none of the others, and the exit code is that of the first that failed. An entry that stays silent is given up \
-when the opening request has had its time: --connect-timeout 3s makes that short.
+Without a server it prints one line for each server of the configuration: its state, the time of its first response, the \
+number of its tools, its version and protocol version, or the fault. -d shows the lists of each server, --watch repeats the \
+lines. Eight servers are checked at a time, but not more programs than there are processors; the lines have the order of \
+the configuration. A fault of one server does not hide the others. The exit code is that of the first server that failed. \
+--connect-timeout 3s limits the wait for a silent server.
 
-Everything that the server says it has is asked for, page by page, and shown as it comes: no more than one page of each list \
-is kept. With --json the result is one object with protocolVersion, serverInfo, capabilities, instructions, and, where \
-the server has them, tools, resources, resourceTemplates and prompts, each entry exactly as the server sent it. A list that \
-breaks off ends where it does, and the object, which is valid all the same, says why in errors: method, id, message and what \
-else is known. Without a server it is an object with servers: name, and server (as above) or error.";
+The lists are requested page by page and printed as they arrive; only one page of each list is kept in memory. With --json \
+the result is one object with protocolVersion, serverInfo, capabilities, instructions, and, if the server has them, tools, \
+resources, resourceTemplates and prompts, each item exactly as the server sent it. If a list breaks off, the object is \
+still valid and gives the reason in errors: method, id, message and other details. Without a server it is an object with \
+servers: name, and server (as above) or error.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -37,24 +37,24 @@ else is known. Without a server it is an object with servers: name, and server (
         mcpjoin list --signatures demo:\n  \
         mcpjoin list -v ./my-server\n  \
         mcpjoin list --json npx -y @modelcontextprotocol/server-everything\n\n\
-        Options stand before the server's command: what follows its first word is its own."
+        Options must come before the server's command; everything after its first word is passed to it."
 )]
 pub(crate) struct List {
     /// The server: a URL, `demo:`, quic://host:port, tcp://host:port, unix:/path, an entry of a configuration, or a
     /// command and its arguments
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
-    /// Shows all that is said of each entry, and of a tool its parameters, too; without it, the first line of its
-    /// description
+    /// Shows the full description of each item, and the parameters of each tool; without it, only the first line of
+    /// the description
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) describe: bool,
-    /// Shows each tool as one line with the types of its parameters, in place of its description
+    /// Shows each tool as one line with the types of its parameters, instead of its description
     #[arg(long, conflicts_with_all = ["json", "describe"])]
     pub(crate) signatures: bool,
-    /// How many pages a list may have [default: 1000]
+    /// Limits the number of pages of a list [default: 1000]
     #[arg(long, value_name = "NUMBER", value_parser = count, allow_hyphen_values = true)]
     pub(crate) max_pages: Option<u32>,
-    /// Repeats the lines of all servers, each time this long after the last; --watch alone is --watch=10s
+    /// Repeats the lines of all servers after this time; --watch alone is --watch=10s
     #[arg(
         long,
         value_name = "TIME",
@@ -74,13 +74,13 @@ pub(crate) struct List {
 }
 
 const INFO_LONG: &str = "\
-Shows what a server is: its name and version, the protocol that is spoken with it, what it can do and how much it has
+Shows the name, version, protocol version and capabilities of a server, and the length of its lists
 
-Of an entry of a configuration it shows file and line, too. The lists are counted, not shown: `mcpjoin list` shows them.
+For an entry of a configuration it also shows file and line. The lists are only counted: `mcpjoin list` shows them.
 
 With --json the result is one object with server (its command or url), transport, entry (name, file, line), \
 protocolVersion, era, serverInfo, capabilities, instructions, and counts: tools, resources, resourceTemplates and prompts, \
-where the server has them. What could not be counted stands in errors.";
+if the server has them. errors has the lists that could not be counted.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -91,7 +91,7 @@ where the server has them. What could not be counted stands in errors.";
         mcpjoin info files\n  \
         mcpjoin info --json https://example.com/mcp\n  \
         mcpjoin info npx -y @modelcontextprotocol/server-everything\n\n\
-        Options stand before the server's command: what follows its first word is its own."
+        Options must come before the server's command; everything after its first word is passed to it."
 )]
 pub(crate) struct Info {
     /// The server: a URL, `demo:`, quic://host:port, tcp://host:port, unix:/path, an entry of a configuration, or a
@@ -109,8 +109,8 @@ pub(crate) struct Info {
 const SEARCH_LONG: &str = "\
 Finds tools by name in every server of the configuration
 
-PATTERN is compared with the names of tools, or with SERVER/TOOL when it has a slash; upper and lower case are the same. `*`, \
-`?` and `[...]` mean what they mean in a shell; without any of them, the pattern may stand anywhere in a name.
+PATTERN is compared with the names of tools, or with SERVER/TOOL if it contains a slash, without regard to case. `*`, `?` \
+and `[...]` have the same meaning as in a shell; a pattern without them matches anywhere in a name.
 
 With --json the result is one object with tools: server, and tool exactly as the server sent it; and errors: server and \
 error.";
@@ -124,7 +124,7 @@ error.";
         mcpjoin search --config mcp_servers.toml 'git/*'"
 )]
 pub(crate) struct Search {
-    /// What to look for
+    /// The pattern for names of tools
     #[arg(value_name = "PATTERN", help_heading = "Arguments")]
     pub(crate) pattern: String,
     /// Shows each tool as `mcpjoin tool` does, with its parameters
@@ -137,9 +137,10 @@ pub(crate) struct Search {
 }
 
 const TOOL_LONG: &str = "\
-Shows a tool of a server: what it says of itself, its parameters, and a call of it
+Shows a tool of a server: its description, its parameters, and an example call
 
-The parameters are a tree: the members of an object and of the items of an array are below it. The example has a value for each required argument, which the schema allows as far as such a value is found.
+The parameters are a tree: below an object are its members, below an array those of its items. The example has a value for \
+each required argument; the schema allows the value if mcpjoin finds one.
 
 With --json the result is the tool's definition exactly as the server sent it.";
 
@@ -165,11 +166,10 @@ pub(crate) struct Tool {
 }
 
 const PING_LONG: &str = "\
-Asks a server whether it answers, and measures how long that takes
+Pings a server and measures the response time
 
-Connects, and then sends `ping`, or, to a server of the modern era, which has no `ping`, `server/discover`. Prints the \
-time from the request to its answer, which the start of the server is no part of. Ends with exit code 4 at the first \
-request that is not answered.";
+Connects and sends `ping`, or `server/discover` to a server of 2026-07-28, which has no `ping`. Prints the time from the \
+request to the response, without the start of the server. Ends with exit code 4 at the first request without a response.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -179,18 +179,18 @@ request that is not answered.";
         mcpjoin ping demo:\n  \
         mcpjoin ping -n 5 npx -y @modelcontextprotocol/server-everything\n  \
         mcpjoin ping -n 100 -i 10ms --json ./my-server\n\n\
-        Options stand before the server's command: what follows its first word is its own."
+        Options must come before the server's command; everything after its first word is passed to it."
 )]
 pub(crate) struct Ping {
     /// The server: a URL, `demo:`, quic://host:port, tcp://host:port, unix:/path, an entry of a configuration, or a
     /// command and its arguments
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
-    /// How often to ask
+    /// The number of requests
     #[arg(short = 'n', long, value_name = "NUMBER", default_value = "1", value_parser = count,
           allow_hyphen_values = true)]
     pub(crate) count: u32,
-    /// How long to wait between an answer and the next request [default: 1s]
+    /// The wait between a response and the next request [default: 1s]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) interval: Option<Duration>,
     #[command(flatten)]

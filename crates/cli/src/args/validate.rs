@@ -45,7 +45,7 @@ For several servers it is an object with servers: an array of these objects, eac
 instead of runs and rules if it was not checked.
 
 With --client a client is checked: configure `mcpjoin validate --client` as its server, or use --listen and give the \
-client the address. It serves the tools of `demo:`. The run ends when the client disconnects (over HTTP: after 5s \
+client the address. It serves the tools of `demo:full`. The run ends when the client disconnects (over HTTP: after 5s \
 without a connection, or when the command after -- has exited; {url} in that command is the address), after --for, or \
 at a signal. In the older protocol the client also receives pings, an unknown request, unknown notifications, late and \
 malformed cancellations, a request for its roots, and sampling requests that it must reject. Lists have an extra page, \

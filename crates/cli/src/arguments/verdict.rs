@@ -55,7 +55,7 @@ pub(super) fn of(schema: &Raw, value: &Value, object: &Raw, names: &[&str]) -> V
 fn sentence(violation: &Violation, schema: &Value, names: &[&str]) -> String {
     let demand = violation.demand.as_deref().unwrap_or_default();
     let place = match violation.place.as_str() {
-        "" => "the whole of the arguments".to_owned(),
+        "" => "the arguments as a whole".to_owned(),
         place => quoted(place),
     };
     let must = match violation.rule.as_str() {
@@ -79,8 +79,8 @@ fn sentence(violation: &Violation, schema: &Value, names: &[&str]) -> String {
         "additionalProperties" | "unevaluatedProperties" | "false" => {
             return not_allowed(&violation.place, &place, schema, names);
         }
-        rule if demand.is_empty() => format!("breaks the rule {rule} of the schema"),
-        rule => format!("breaks the rule {rule} of the schema, {demand}"),
+        rule if demand.is_empty() => format!("violates the rule {rule} of the schema"),
+        rule => format!("violates the rule {rule} of the schema, {demand}"),
     };
     match violation.value.as_deref().map(excerpt) {
         Some(value) => match meant(violation, &value) {

@@ -126,7 +126,8 @@ pub(crate) fn verb_meant<'a>(words: impl IntoIterator<Item = &'a str>) -> Option
 pub(super) fn verb(argv: &[OsString]) -> Option<Failure> {
     let at = 1;
     let (word, rest) = (argv.get(at)?, &argv[at + 1..]);
-    let no_verb = |line: String| Some(Failure::usage(format!("{} is no verb of mcpjoin", shown(word)), line));
+    let no_verb =
+        |line: String| Some(Failure::usage(format!("{} is not a verb of mcpjoin", shown(word)), line));
     let behind = |rest: &[OsString]| match rest {
         [] => String::new(),
         rest => format!(" {}", words_shown(rest)),
@@ -169,7 +170,7 @@ pub(super) fn option(argv: &[OsString]) -> Option<Failure> {
     let others = [&argv[2..at], &argv[next..end]].concat();
     let others = if others.is_empty() { String::new() } else { format!(" {}", words_shown(&others)) };
     let no_option =
-        |line: String| Some(Failure::usage(format!("{name} is no option of mcpjoin {verb}"), line));
+        |line: String| Some(Failure::usage(format!("{name} is not an option of mcpjoin {verb}"), line));
     let has_operands = ["call", "tool", "read", "prompt", "complete"].contains(&&*verb);
     match names {
         Names::Command => {

@@ -1,7 +1,10 @@
 //! `mcpjoin bridge`: connects any client to any server. The options decide which kind of bridge runs.
 
+mod admin;
+mod audit;
 mod go_flags;
 mod joined;
+mod metrics;
 mod orchestra_host;
 mod orchestrator;
 mod policy;

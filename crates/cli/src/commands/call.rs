@@ -118,7 +118,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
 /// A server that is started for one call ends with it, and its tasks, too.
 fn ends_with_us(server: &str) -> Failure {
     let problem =
-        format!("a task of {server} would end with this command, which starts it for this call alone");
+        format!("a task of {server} would end with this command, which starts the server only for this call");
     let hint = "leave out --detach, use mcpjoin shell, or keep the server running: mcpjoin bridge --listen http://127.0.0.1:8080/mcp";
     Failure::usage(problem, hint)
 }
@@ -170,7 +170,7 @@ fn read(
 
 fn no_operand(operands: &[OsString]) -> Result<(), Failure> {
     let Some(word) = operands.first() else { return Ok(()) };
-    Err(misuse(VERB, format!("--task takes up what was begun, and {} is one word too many", shown(word))))
+    Err(misuse(VERB, format!("--task resumes a task, and {} is an extra word", shown(word))))
 }
 
 /// Builds the call. Reads the definition of the tool, with which the arguments are checked, unless `force` and nothing depends on
@@ -184,12 +184,23 @@ async fn prepare(
     log_level: Option<LoggingLevel>,
     tool_line: impl FnOnce() -> String,
 ) -> Result<ToolCall, Failure> {
-    let listed = if force && !arguments.need_schema() { None } else { definition(ui, client, &tool).await? };
+    let need_schema = arguments.need_schema();
+    let listed = if force && !need_schema {
+        None
+    } else {
+        definition(ui, client, &tool).await.map_err(|failure| match failure.id {
+            "E_TIMEOUT" if !need_schema => {
+                let hint = format!("{}; --force sends the call without the list of tools", failure.hint);
+                failure.hint(hint)
+            }
+            _ => failure,
+        })?
+    };
     let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
     let checked = arguments.checked(schema, force).map_err(|problem| {
         Failure::usage(
             problem,
-            format!("{} shows the parameters; --force sends the call all the same", tool_line()),
+            format!("{} shows the parameters; --force sends the call anyway", tool_line()),
         )
     })?;
     checked.notes.iter().for_each(|note| ui.note(note));
@@ -249,7 +260,7 @@ async fn call(
                 && client.child().is_none()
             {
                 let resume_line = resume_line(task.id());
-                return Err(failure.hint(format!("the task may still run: {resume_line} takes it up again")));
+                return Err(failure.hint(format!("the task may still run: {resume_line} resumes it")));
             }
             Err(failure)
         }
@@ -283,7 +294,7 @@ async fn resume(
         let failure = Failure::client(&error, Phase::Call);
         match error.remote() {
             Some(remote) if remote.code == code::METHOD_NOT_FOUND => {
-                failure.hint("this server has no tasks: call the tool again, without --task")
+                failure.hint("this server has no tasks: call the tool again without --task")
             }
             _ => failure,
         }
@@ -312,16 +323,21 @@ async fn detach(
     let task = match call.await.map_err(|error| Failure::client(&error, Phase::Call))? {
         TaskOutcome::Task(task) => task,
         TaskOutcome::Result(result) => {
-            ui.remark(&format!("{tool_name} was answered at once: there is no task"));
+            ui.remark(&format!("{tool_name} returned its result at once: there is no task"));
             return print(ui, &named_tool(tool_name), &result, shape).await;
         }
-        _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
+        _ => {
+            return Err(Failure::bad_reply(
+                "the response to the call is neither a task nor a result",
+                Phase::Call,
+            ));
+        }
     };
     let created = task.created().and_then(|created| Raw::from_value(created).ok());
     let exit = printed(ui, &created.unwrap_or_else(Raw::empty_object), || task.id().to_owned()).await;
-    ui.remark(&format!("take it up again with: {}", resume_line(task.id())));
+    ui.remark(&format!("resume it with: {}", resume_line(task.id())));
     if !stays && client.profile().core_tasks {
-        ui.remark("a server of this revision may keep a task for the session alone in which it began, which is over now");
+        ui.remark("with this revision a server may keep a task only for its session, which is over now");
     }
     Ok(exit)
 }
@@ -329,10 +345,10 @@ async fn detach(
 /// Prints the result. The exit code says whether the tool has failed. `what`: the tool or the task for messages.
 async fn print(ui: &Ui, what: &str, result: &Raw, shape: &Shape) -> Result<Exit, Failure> {
     let Some(members) = Object::of(result) else {
-        return Err(Failure::bad_reply("the result is no object", Phase::Call));
+        return Err(Failure::bad_reply("the result is not an object", Phase::Call));
     };
     if members.value("content").is_some_and(|content| content.kind() != Kind::Array) {
-        return Err(Failure::bad_reply("the result has no array content", Phase::Call));
+        return Err(Failure::bad_reply("the result has no array `content`", Phase::Call));
     }
     let mut spill = Spill::new(ui, shape.spill, shape.folder.clone());
     let exit = printed(ui, result, || page(&members, &mut spill)).await;

@@ -37,10 +37,10 @@ pub(super) fn params(operands: Vec<OsString>, context_words: &[String]) -> Resul
     let reference = reference(&unicode(VERB, "prompt:NAME or URI-TEMPLATE", operands.next())?)?;
     let argument = unicode(VERB, "the argument", operands.next())?;
     if let Some(word) = operands.next() {
-        let problem = format!("complete takes one argument, and {} is one word more", shown(&word));
+        let problem = format!("complete takes one argument, and {} is an extra word", shown(&word));
         // A name and its value were probably typed as two words.
         let hint = match argument.contains('=') {
-            true => "arguments that are known already: --context ARGUMENT=VALUE".to_owned(),
+            true => "for other arguments use --context ARGUMENT=VALUE".to_owned(),
             false => format!("write {}", shown(format!("{argument}={}", word.display()).as_ref())),
         };
         return Err(Failure::usage(problem, hint));
@@ -99,7 +99,7 @@ pub(super) async fn complete(ui: &Ui, client: &Client, params: &CompleteParams) 
     let Some((completion, values)) =
         completion.and_then(|completion| completion.items("values").map(|values| (completion, values)))
     else {
-        return Err(Failure::bad_reply("the result has no array completion.values", Phase::Complete));
+        return Err(Failure::bad_reply("the result has no array `completion.values`", Phase::Complete));
     };
     if !ui.json {
         let total = completion.value("total").map(|total| visible::line(total.as_str()).into_owned());

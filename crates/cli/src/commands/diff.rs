@@ -119,8 +119,8 @@ fn source(target: &Target) -> String {
 async fn compare(ui: &Ui, old: Snapshot, new: Snapshot, only: Vec<Counted>) -> Exit {
     let found = spawn_blocking(move || Comparison::between(old, new, only)).await;
     let Ok(found) = found else {
-        let failure = Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "the comparison was lost")
-            .hint("this is a fault of mcpjoin: report it to its authors");
+        let failure = Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "the comparison failed")
+            .hint("this is a bug in mcpjoin: report it to its authors");
         ui.failure(&failure);
         return failure.exit;
     };

@@ -205,12 +205,12 @@ fn refuse_orchestrator_options(args: &args::Doctor) -> Result<(), Failure> {
 fn examine_orchestrator(ui: &Ui, args: &args::Doctor, address: &str) -> Result<Exit, Failure> {
     if address.is_empty() || address.contains(['/', '?', '#', '@']) {
         let word = args.words.first().map(|word| target::shown(word)).unwrap_or_default();
-        return Err(Failure::usage(format!("{word} is no address"), "write orchestra://host:port"));
+        return Err(Failure::usage(format!("{word} is not an address"), "use orchestra://host:port"));
     }
     let connect = &args.connect;
     let is_of_others = |option: &&str| !OF_ORCHESTRATORS.contains(option) && !OF_BOTH.contains(option);
     if let Some(option) = connect.given().find(is_of_others) {
-        let problem = format!("{option} is for an MCP server, and an orchestrator is none");
+        let problem = format!("{option} is for an MCP server, not for an orchestrator");
         return Err(Failure::usage(problem, format!("leave out {option}")));
     }
     let directory = certificates_folder(args.connect.certs_dir.as_deref())?;

@@ -43,7 +43,7 @@ pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
         };
     }
     if args.watch.is_some() {
-        let problem = "--watch is for the line of each server of the configuration, and one server is named";
+        let problem = "--watch is for all servers of the configuration, but one server is named";
         return Err(Failure::usage(problem, "mcpjoin list --watch"));
     }
     let target = target_of(ui, "list", &args.connect, args.words, escaped)?;

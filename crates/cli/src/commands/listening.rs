@@ -1,6 +1,8 @@
-//! Listeners for MCP clients: on sockets, over QUIC, over HTTP.
+//! Listeners for MCP clients: on sockets, over QUIC, over HTTP and HTTPS.
 //!
 //! Used by `serve` and `bridge`, which provide the server ([`Serves`]). The sides for Orchestra are separate.
+
+mod https;
 
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
@@ -13,8 +15,10 @@ use mcpjoin::proto::http::origin::Origin;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
 use mcpjoin_auth::resource::{ResourceServer, ResourceSetupError};
 use mcpjoin_quic::endpoint::{Authorities, CertificateError, ClientAuth, Identity};
+use sd_notify::NotifyState;
 use tokio::sync::watch;
 
+use self::https::Https;
 use crate::args::{Authorization, Pin as KeyPin};
 use crate::connect::{Signals, certificates, unusable};
 use crate::exit::Exit;
@@ -27,14 +31,17 @@ use crate::visible;
 const MESSAGES_PATH: &str = "/messages";
 
 /// The address to listen at.
+#[derive(Clone)]
 pub(super) enum Address {
     Socket(Socket),
     Quic(Quic),
     /// Streamable HTTP at this URL, with HTTP+SSE beside it.
     Http {
         url: String,
-        /// The service is named by this path of HTTP+SSE; the URL has no path.
+        /// The service is also named by this path of HTTP+SSE.
         sse_path: Option<String>,
+        /// The service is named by the URL. Otherwise the URL has no path.
+        streamable: bool,
     },
 }
 
@@ -50,7 +57,7 @@ impl Address {
             };
         };
         match scheme.to_ascii_lowercase().as_str() {
-            scheme @ ("http" | "sse+http") => {
+            scheme @ ("http" | "https" | "sse+http") => {
                 let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
                 if authority.contains('@') || !authority.contains(':') {
                     return Err(wrong(format!(
@@ -58,10 +65,12 @@ impl Address {
                     )));
                 }
                 match (scheme, path) {
-                    ("http", "sse" | "messages") => {
+                    ("http" | "https", "sse" | "messages") => {
                         Err(wrong("use another path: this one is for clients of 2024-11-05".into()))
                     }
-                    ("http", _) => Ok(Self::Http { url: format!("http://{rest}"), sse_path: None }),
+                    ("http" | "https", _) => {
+                        Ok(Self::Http { url: format!("{scheme}://{rest}"), sse_path: None, streamable: true })
+                    }
                     (_, "mcp" | "messages") => Err(wrong("use another path: this one is in use".into())),
                     _ if path.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace()) => {
                         Err(wrong("a path cannot have a query, a fragment or spaces".into()))
@@ -71,6 +80,7 @@ impl Address {
                         Ok(Self::Http {
                             url: format!("http://{authority}"),
                             sse_path: Some(format!("/{path}")),
+                            streamable: false,
                         })
                     }
                 }
@@ -85,7 +95,7 @@ impl Address {
         Socket::parse(word).map(Self::Socket).map_err(|problem| {
             problem.replace(
                 " or unix:/path",
-                ", unix:/path, quic://host:port, http://host:port/path or sse+http://host:port/sse",
+                ", unix:/path, quic://host:port, http://host:port/path, https://host:port/path or sse+http://host:port/sse",
             )
         })
     }
@@ -94,9 +104,41 @@ impl Address {
         matches!(self, Self::Http { .. })
     }
 
-    pub(super) const fn is_quic(&self) -> bool {
-        matches!(self, Self::Quic(_))
+    /// Whether clients see our certificate.
+    pub(super) fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Quic(_)) || self.is_https()
     }
+
+    fn is_https(&self) -> bool {
+        matches!(self, Self::Http { url, .. } if url.starts_with("https:"))
+    }
+
+    /// Adds another name of the same service: one port has Streamable HTTP and HTTP+SSE. Returns whether it is one.
+    fn merge(&mut self, other: &Self) -> bool {
+        let (
+            Self::Http { url, sse_path, streamable },
+            Self::Http { url: other_url, sse_path: other_path, streamable: other_streamable },
+        ) = (self, other)
+        else {
+            return false;
+        };
+        let are_other = *streamable != *other_streamable && sse_path.is_some() != other_path.is_some();
+        // Port 0 is another port each time.
+        let is_one = are_other && base(url) == base(other_url) && !base(url).ends_with(":0");
+        if is_one && *other_streamable {
+            url.clone_from(other_url);
+            *streamable = true;
+        } else if is_one {
+            sse_path.clone_from(other_path);
+        }
+        is_one
+    }
+}
+
+/// A URL without its path.
+fn base(url: &str) -> &str {
+    let rest = url.find("://").map_or(0, |at| at + 3);
+    url[rest..].find('/').map_or(url, |end| &url[..rest + end])
 }
 
 /// The URL to listen at that a port, or a host and a port, probably means.
@@ -112,7 +154,7 @@ fn url_meant(word: &str) -> Option<String> {
     is_name(host).then(|| format!("http://{host}:{port}/{path}"))
 }
 
-/// Our certificate over QUIC, and the clients that are accepted.
+/// Our certificate over QUIC and HTTPS, and the clients that are accepted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QuicOptions {
     /// The certificate and its key. Without them a key is generated.
@@ -172,6 +214,12 @@ enum Open {
     Http {
         listener: HttpListener,
         sse_path: Option<String>,
+        /// The service is named by the path of Streamable HTTP.
+        streamable: bool,
+        /// The connections are encrypted.
+        https: bool,
+        /// Clients need a certificate.
+        asks: bool,
         asked: Option<TokenIssuer>,
     },
 }
@@ -187,8 +235,8 @@ struct TokenIssuer {
 enum Audience {
     /// Only this machine, or only clients with a certificate.
     Local,
-    /// Only clients with a token, which is sent without encryption.
-    TokenHolders,
+    /// Only clients with a token.
+    TokenHolders { encrypted: bool },
     /// Everyone who can reach the port.
     Everyone { encrypted: bool },
 }
@@ -198,13 +246,32 @@ impl Open {
         address: &Address,
         quic: &QuicOptions,
         authorization: &Authorization,
+        ui: &Ui,
     ) -> Result<Self, Failure> {
         let socket = match address {
             Address::Quic(address) => return Self::over_quic(address, quic).await,
-            Address::Http { url, sse_path } => {
-                let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
+            Address::Http { url, sse_path, streamable } => {
+                let plain = url.replacen("https://", "http://", 1);
+                let https = match address.is_https() {
+                    true => Some(Https::open(quic, ui)?),
+                    false => None,
+                };
+                let listener =
+                    HttpListener::bind(&plain).await.map_err(|error| Failure::listen_http(&error))?;
+                let is_https = https.is_some();
+                let listener = match https {
+                    Some(https) => listener.secured(move |stream| https.clone().accept(stream)),
+                    None => listener,
+                };
                 let asked = token_issuer(authorization, &service_url(&listener, sse_path.is_some()))?;
-                return Ok(Self::Http { listener, sse_path: sse_path.clone(), asked });
+                return Ok(Self::Http {
+                    listener,
+                    sse_path: sse_path.clone(),
+                    streamable: *streamable,
+                    https: is_https,
+                    asks: is_https && quic.client_ca.is_some(),
+                    asked,
+                });
             }
             Address::Socket(Socket::Tcp(address)) => Listener::tcp(address).await,
             Address::Socket(Socket::Unix(path)) => Listener::unix(path).await,
@@ -232,29 +299,34 @@ impl Open {
         Ok(Self::Quic { listener, known_by, asks })
     }
 
-    /// The address as a client names it.
-    fn address(&self) -> String {
+    /// The addresses as clients name them.
+    fn addresses(&self) -> Vec<String> {
         match self {
-            Self::Socket(listener) | Self::Quic { listener, .. } => listener.address().to_string(),
-            Self::Http { listener, sse_path: None, .. } => listener.url(),
-            Self::Http { listener, sse_path: Some(path), .. } => {
-                format!("sse+{}{path}", service_url(listener, true))
+            Self::Socket(listener) | Self::Quic { listener, .. } => vec![listener.address().to_string()],
+            Self::Http { listener, sse_path, streamable, .. } => {
+                let url = listener.url();
+                let sse = sse_path.as_ref().map(|path| format!("sse+{}{path}", base(&url)));
+                streamable.then(|| url.clone()).into_iter().chain(sse).collect()
             }
         }
     }
 
     fn audience(&self) -> Audience {
         let address = match self {
-            Self::Quic { asks: true, .. } => None,
+            Self::Quic { asks: true, .. } | Self::Http { asks: true, .. } => None,
             Self::Socket(listener) => listener.address().tcp(),
             Self::Quic { listener, .. } => listener.address().port(),
             Self::Http { listener, .. } => Some(listener.address()),
         };
         match address.filter(|address| !address.ip().is_loopback()) {
-            Some(_) if self.asked().is_some() => Audience::TokenHolders,
-            Some(_) => Audience::Everyone { encrypted: matches!(self, Self::Quic { .. }) },
+            Some(_) if self.asked().is_some() => Audience::TokenHolders { encrypted: self.is_encrypted() },
+            Some(_) => Audience::Everyone { encrypted: self.is_encrypted() },
             None => Audience::Local,
         }
+    }
+
+    const fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Quic { .. } | Self::Http { https: true, .. })
     }
 
     const fn asked(&self) -> Option<&TokenIssuer> {
@@ -283,7 +355,7 @@ impl Open {
         let serving = async {
             match self {
                 Self::Socket(listener) | Self::Quic { listener, .. } => server.all(listener, end).await,
-                Self::Http { listener, sse_path, asked } => {
+                Self::Http { listener, sse_path, asked, .. } => {
                     let options = with_token_issuer(options, asked);
                     let options = match sse_path {
                         Some(path) => options.sse_paths(&path, MESSAGES_PATH),
@@ -374,13 +446,18 @@ pub(super) struct ServeEnd {
 }
 
 /// Open listeners at all addresses, before any client is served.
-pub(super) struct Listening(Vec<Open>);
+pub(super) struct Listening {
+    open: Vec<Open>,
+    /// Called when a signal has come: no new client is served.
+    on_drain: Box<dyn Fn()>,
+}
 
 impl Listening {
     pub(super) async fn at(
         addresses: &[Address],
         quic: &QuicOptions,
         authorization: &Authorization,
+        ui: &Ui,
     ) -> Result<Self, Failure> {
         if authorization.auth_issuer.is_some() && !addresses.iter().all(Address::is_http) {
             return Err(Failure::usage(
@@ -388,17 +465,29 @@ impl Listening {
                 "only --listen http://host:port/path; start another mcpjoin for the other addresses",
             ));
         }
-        let mut open = Vec::new();
+        let mut services: Vec<Address> = Vec::new();
         for address in addresses {
-            open.push(Open::at(address, quic, authorization).await?);
+            if !services.iter_mut().any(|service| service.merge(address)) {
+                services.push(address.clone());
+            }
         }
-        Ok(Self(open))
+        let mut open = Vec::new();
+        for address in &services {
+            open.push(Open::at(address, quic, authorization, ui).await?);
+        }
+        Ok(Self { open, on_drain: Box::new(|| {}) })
+    }
+
+    /// Sets what is called when a signal has come, before requests in progress are finished.
+    pub(super) fn on_drain(mut self, on_drain: impl Fn() + 'static) -> Self {
+        self.on_drain = Box::new(on_drain);
+        self
     }
 
     /// Prints the addresses, and first a warning if everyone can use them.
     pub(super) fn announce(&self, ui: &Ui) {
         let mut warning = None;
-        for open in &self.0 {
+        for open in &self.open {
             match open.audience() {
                 Audience::Everyone { encrypted: false } => {
                     warning = Some("there is no authentication and no encryption");
@@ -406,17 +495,21 @@ impl Listening {
                 Audience::Everyone { encrypted: true } => {
                     warning = warning.or(Some("there is no authentication"));
                 }
-                Audience::TokenHolders | Audience::Local => {}
+                Audience::TokenHolders { .. } | Audience::Local => {}
             }
         }
-        if self.0.iter().any(|open| matches!(open.audience(), Audience::TokenHolders)) {
+        let shows_tokens =
+            |open: &Open| matches!(open.audience(), Audience::TokenHolders { encrypted: false });
+        if self.open.iter().any(shows_tokens) {
             ui.warning("no encryption: tokens can be read in transit; put an https proxy in front of it");
         }
         if let Some(warning) = warning {
             ui.warning(&format!("everyone who can reach this port can use this server: {warning}"));
         }
-        for open in &self.0 {
-            ui.note(&format!("listening on {}", visible::line(&open.address())));
+        for open in &self.open {
+            for address in open.addresses() {
+                ui.note(&format!("listening on {}", visible::line(&address)));
+            }
             if let Some(TokenIssuer { server, issuer }) = open.asked() {
                 let (issuer, resource) = (visible::line(issuer), visible::line(server.resource()));
                 ui.note(&format!("requires tokens of {issuer} for {resource}"));
@@ -445,17 +538,28 @@ impl Listening {
         // Both verbs have this option. The library does not know it.
         let options = options.clone().too_large_hint("--max-message-size raises the limit");
         let serving = self
-            .0
+            .open
             .into_iter()
             .map(|open| boxed(open.serve(ui, server.clone(), options.clone(), ended.clone())));
         let mut serving = all(serving.collect());
+        tell_service_manager(NotifyState::Ready, ui);
         let Err(signal) = signals.until(&mut serving).await else {
             return ServeEnd { exit: Exit::Done, hurried: false };
         };
+        tell_service_manager(NotifyState::Stopping, ui);
+        (self.on_drain)();
         // There is no receiver if serving has ended by itself.
         let _ = end.send(true);
         let hurried = signals.until(serving).await.is_err();
         ServeEnd { exit: Exit::Signal(signal), hurried }
+    }
+}
+
+/// Tells systemd the state of this process, if systemd has started it with `Type=notify`.
+/// <https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html>
+fn tell_service_manager(state: NotifyState<'_>, ui: &Ui) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        ui.warning(&format!("the socket of NOTIFY_SOCKET cannot be used: {error}"));
     }
 }
 
@@ -478,17 +582,18 @@ mod tests {
     use super::Address;
 
     #[test]
-    fn an_address_to_listen_on_is_one_of_five_kinds() {
+    fn an_address_to_listen_on_is_one_of_six_kinds() {
         let kind = |word: &str| match Address::parse(word) {
             Ok(Address::Socket(socket)) => socket.to_string(),
             Ok(Address::Quic(quic)) => quic.to_string(),
-            Ok(Address::Http { url, sse_path: None }) => url,
-            Ok(Address::Http { url, sse_path: Some(path) }) => format!("{url} and {path}"),
+            Ok(Address::Http { url, sse_path: None, .. }) => url,
+            Ok(Address::Http { url, sse_path: Some(path), .. }) => format!("{url} and {path}"),
             Err(failure) => format!("no: {}", failure.hint),
         };
         for (word, meant) in [
             ("http://127.0.0.1:0", "http://127.0.0.1:0"),
             ("HTTP://[::1]:1/tools", "http://[::1]:1/tools"),
+            ("https://localhost:1/tools", "https://localhost:1/tools"),
             ("sse+http://localhost:1", "http://localhost:1 and /sse"),
             ("SSE+HTTP://localhost:1/", "http://localhost:1 and /sse"),
             ("sse+http://localhost:1/events", "http://localhost:1 and /events"),
@@ -508,13 +613,38 @@ mod tests {
             ("sse+http://localhost:1/mcp", "use another path"),
             ("sse+http://localhost:1/messages", "use another path"),
             ("sse+http://localhost:1/a?b", "cannot have a query"),
-            ("https://localhost:1", "http://host:port/path or sse+http://host:port/sse"),
+            ("https://localhost", "write https://host:port/path"),
+            ("ftp://localhost:1", "https://host:port/path or sse+http://host:port/sse"),
             ("localhost:1", "--listen http://localhost:1/mcp"),
             ("quic://localhost:1/x", "quic://host:port"),
         ] {
             let kind = kind(word);
             assert!(kind.starts_with("no: ") && kind.contains(hint), "{word}: {kind}");
             assert!(!kind.contains("hunter2"), "{kind}");
+        }
+    }
+
+    #[test]
+    fn streamable_http_and_http_sse_at_one_port_are_one_service() {
+        let merged = |one: &str, other: &str| {
+            let mut address = Address::parse(one).ok().unwrap();
+            let merged = address.merge(&Address::parse(other).ok().unwrap());
+            let Address::Http { url, sse_path, .. } = address else { return None };
+            merged.then(|| (url, sse_path.unwrap_or_default()))
+        };
+        let one = |url: &str, path: &str| Some((url.to_owned(), path.to_owned()));
+        let (http, sse) = ("http://h:1/tools", "sse+http://h:1/events");
+        assert_eq!(merged(http, sse), one("http://h:1/tools", "/events"));
+        assert_eq!(merged(sse, http), one("http://h:1/tools", "/events"));
+        assert_eq!(merged("http://h:1", sse), one("http://h:1", "/events"));
+        for (one, other) in [
+            (http, http),
+            (sse, sse),
+            (http, "sse+http://h:2/events"),
+            ("https://h:1/tools", sse),
+            ("http://h:0", "sse+http://h:0"),
+        ] {
+            assert_eq!(merged(one, other), None, "{one} {other}");
         }
     }
 

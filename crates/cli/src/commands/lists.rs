@@ -74,7 +74,7 @@ impl Section {
 
     fn failure(&self, error: &ClientError) -> Failure {
         let problem = match error {
-            ClientError::RepeatedCursor { .. } => "its pages go round in a circle".to_owned(),
+            ClientError::RepeatedCursor { .. } => "its pages form a loop".to_owned(),
             ClientError::TooManyPages { limit, .. } => {
                 format!("it has more pages than the limit of {limit} (--max-pages)")
             }
@@ -130,7 +130,10 @@ pub(super) async fn read(
     for (section, first) in first {
         let outcome = match first.await {
             Ok((page, pages)) => read_one(ui, filter, section, page, pages, &mut on_part).await,
-            Err(_) => Err(Failure::bad_reply("the list was lost on the way", Phase::List).into()),
+            Err(_) => {
+                Err(Failure::bad_reply("the connection failed before the list was complete", Phase::List)
+                    .into())
+            }
         };
         let failure = match outcome {
             Ok(()) => continue,
@@ -292,7 +295,7 @@ impl ServerFacts {
 /// The name and the version of a server, escaped.
 pub(super) fn server_name(client: &Client) -> String {
     client.peer().info.as_ref().map_or_else(
-        || "a server without a name".to_owned(),
+        || "an unnamed server".to_owned(),
         |info| format!("{} {}", visible::line(&info.name), visible::line(&info.version)),
     )
 }
@@ -316,7 +319,7 @@ pub(super) fn read_each(
     max_pages: usize,
     on_servers: impl AsyncFnOnce(Vec<ServerOutput<ServerPart>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Result<Exit, Failure> {
-    refuse_trace(connect, "all of the configuration are meant")?;
+    refuse_trace(connect, "the command applies to all servers of the configuration")?;
     let targets = config::all(ui, &connect.configured)?;
     let work = move |ui: Ui,
                      client: Client,

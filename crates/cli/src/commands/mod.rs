@@ -187,7 +187,7 @@ fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
         // clap suggests to write it behind `--`, where it would be part of the server's command.
         error.remove(ContextKind::Suggested);
         if let (Some("call" | "prompt"), Some(name)) = (verb, unknown_option(argv, &error)) {
-            let tip = format!("an argument is written without dashes: {name}=VALUE");
+            let tip = format!("arguments have no dashes: {name}=VALUE");
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         }
     }
@@ -269,8 +269,8 @@ fn refuse_orchestrator(target: &Target, verb: &str) -> Result<(), Failure> {
     if !matches!(target, Target::Orchestrator(_)) {
         return Ok(());
     }
-    let problem = format!("{verb} would tell of our bridge, and not of the orchestrator behind it");
-    Err(Failure::usage(problem, "mcpjoin doctor orchestra://HOST:PORT goes through the orchestrator"))
+    let problem = format!("{verb} would show mcpjoin's bridge, and not the orchestrator behind it");
+    Err(Failure::usage(problem, "mcpjoin doctor orchestra://HOST:PORT checks the orchestrator"))
 }
 
 /// Refuses `--trace`, which writes one connection to a file, for several servers. `why`: how they were selected.
@@ -278,7 +278,7 @@ fn refuse_trace(connect: &Connect, why: &str) -> Result<(), Failure> {
     if connect.trace.is_none() {
         return Ok(());
     }
-    let problem = format!("--trace writes down what crosses to one server, and {why}");
+    let problem = format!("--trace records the messages of one server, and {why}");
     Err(Failure::usage(problem, "leave out --trace, or name one server"))
 }
 
@@ -423,5 +423,5 @@ fn written(ui: &Ui, outcome: Result<(), Unwritten>) -> Exit {
 /// The output could not be written. `what`: the output, or its file.
 fn unwritten(what: &str, error: &std::io::Error) -> Failure {
     Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, format!("{what} could not be written: {error}"))
-        .hint("make room, or another place, for what is written")
+        .hint("free some space, or use another place")
 }

@@ -76,7 +76,7 @@ async fn prompt(
             return Err(missing_arguments(&name, &missing, !arguments.is_empty()));
         }
         for given in arguments.keys().filter(|given| !known.iter().any(|known| known.name == **given)) {
-            ui.note(&format!("{} lists no argument {}", shown(name.as_ref()), shown(given.as_ref())));
+            ui.note(&format!("{} has no argument {}", shown(name.as_ref()), shown(given.as_ref())));
         }
     }
     request::enable_logs(ui, client, None).await;
@@ -84,7 +84,7 @@ async fn prompt(
     let result = request::result(ui, client.get_prompt(name, arguments), Phase::Prompt).await?;
     let messages = Object::of(&result).and_then(|result| result.items("messages"));
     let Some(messages) = messages else {
-        return Err(Failure::bad_reply("the result has no array messages", Phase::Prompt));
+        return Err(Failure::bad_reply("the result has no array `messages`", Phase::Prompt));
     };
     Ok(printed(ui, &result, || page(&messages)).await)
 }
@@ -143,7 +143,7 @@ fn page(messages: &[Raw]) -> String {
             out.push('\n');
         }
         let Some(message) = Object::of(message) else {
-            out.push_str("[message that is no object]\n");
+            out.push_str("[message that is not an object]\n");
             continue;
         };
         let role = message.text("role").unwrap_or_else(|| "(no role)".into());
@@ -173,7 +173,7 @@ mod tests {
             {"content":7},{},7]"#;
         let messages: Vec<Raw> = Raw::parse(messages).unwrap().decode().unwrap();
         let shown = "user:\na\nb\n\nassis\\u{1b}tant:\nc\n[image, 3 bytes]\n\n(no role):\n\
-                     [content that is no object]\n\n(no role):\n\n[message that is no object]\n";
+                     [content that is not an object]\n\n(no role):\n\n[message that is not an object]\n";
         assert_eq!(page(&messages), shown);
         assert_eq!(page(&[]), "");
     }

@@ -34,7 +34,7 @@ pub(super) fn uri(operands: Vec<OsString>) -> Result<String, Failure> {
     let mut operands = operands.into_iter();
     let uri = unicode(VERB, "the resource's URI", operands.next())?;
     match operands.next() {
-        Some(word) => Err(misuse(VERB, format!("read takes one URI, and {} is one word more", shown(&word)))),
+        Some(word) => Err(misuse(VERB, format!("read takes one URI, and {} is an extra word", shown(&word)))),
         None => Ok(uri),
     }
 }
@@ -50,7 +50,7 @@ pub(super) async fn read(
     let result = request::result(ui, client.read_resource(uri.as_str()), Phase::Read).await?;
     let contents = Object::of(&result).and_then(|result| result.items("contents"));
     let Some(contents) = contents else {
-        return Err(Failure::bad_reply("the result has no array contents", Phase::Read));
+        return Err(Failure::bad_reply("the result has no array `contents`", Phase::Read));
     };
     let one = match contents.as_slice() {
         [one] if !ui.json => Object::of(one),
@@ -71,9 +71,9 @@ pub(super) async fn read(
             outcome
         }
         (None, Some(_)) => {
-            let hint = "leave out -o: the contents are shown, and --json has all of them";
+            let hint = "leave out -o: the contents are shown, and --json shows all of them";
             return Err(Failure::usage(
-                format!("{} has {} contents, and -o takes one", shown(uri.as_ref()), contents.len()),
+                format!("{} has {} contents, but -o takes one", shown(uri.as_ref()), contents.len()),
                 hint,
             ));
         }
@@ -126,7 +126,7 @@ mod tests {
             {"uri":"a:d"},{"text":"two\n"},7]"#;
         let contents: Vec<Raw> = Raw::parse(contents).unwrap().decode().unwrap();
         let shown = "one\n[binary, a:c, x/y, 3 bytes]\n[content without text or blob, a:d]\ntwo\n\
-                     [content that is no object]\n";
+                     [content that is not an object]\n";
         assert_eq!(page(&contents), shown);
     }
 

@@ -23,12 +23,12 @@ pub(super) async fn enable_logs(ui: &Ui, client: &Client, asked: Option<LoggingL
     let Some(level) = asked.or_else(|| (ui.verbosity() > 0).then_some(LOG_LEVEL)) else { return };
     if client.peer().server_capabilities().is_none_or(|server| server.logging.is_none()) {
         if asked.is_some() {
-            ui.note("this server declares no log messages: --log-level has no effect");
+            ui.note("this server does not declare logging: --log-level has no effect");
         }
         return;
     }
     if let Err(error) = client.set_level(level).await {
-        ui.note(&format!("there will be no log messages: {error}"));
+        ui.note(&format!("no log messages are shown: {error}"));
     }
 }
 
@@ -76,8 +76,12 @@ pub(super) fn show_event(ui: &Ui, waiting: &mut Waiting<'_>, event: CallEvent) {
 
 /// Notes that the server does not list a name that is requested, if the name was probably mistyped.
 pub(super) fn note_absent(ui: &Ui, what: &str, name: &str, absent: Absent) {
-    if let Some(similar) = absent.similar {
+    if let Some((name, _)) = name.split_once('(').filter(|_| name.ends_with(')')) {
+        // The spelling of mcporter: `add(a: 1)`.
+        let name = shown(name.as_ref());
+        ui.note(&format!("arguments are words behind the {what}: {name} a=VALUE"));
+    } else if let Some(similar) = absent.similar {
         let (name, similar) = (shown(name.as_ref()), shown(similar.as_ref()));
-        ui.note(&format!("the server lists no {what} {name}; did you mean {similar}?"));
+        ui.note(&format!("the server has no {what} {name}; did you mean {similar}?"));
     }
 }

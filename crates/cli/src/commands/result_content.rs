@@ -45,7 +45,7 @@ pub(super) fn page_of(contents: &[Raw], shown: impl Fn(&Object) -> String) -> St
     for content in contents {
         let content = Object::of(content);
         out.push_str(
-            &content.map_or_else(|| "[content that is no object]".into(), |content| shown(&content)),
+            &content.map_or_else(|| "[content that is not an object]".into(), |content| shown(&content)),
         );
         if !out.ends_with('\n') {
             out.push('\n');
@@ -201,18 +201,17 @@ impl<'a> Spill<'a> {
         let text = facts.text("blob").or_else(|| facts.text("data"))?;
         let kind = piece.text("type").unwrap_or_else(|| "content".into());
         let path = self.keep(text.as_bytes(), "base64.txt");
-        let failure =
-            Failure::bad_reply(format!("what stands for the {kind} is not base64: {why}"), Phase::Call);
+        let failure = Failure::bad_reply(format!("the data of the {kind} is not base64: {why}"), Phase::Call);
         let kept = path.as_ref().map(|path| shown(path.as_os_str()));
         self.broken = Some(match &kept {
             Some(path) => {
-                failure.hint(format!("what came is in {path}, as it is; tell the authors of the server"))
+                failure.hint(format!("the received text is in {path}; report it to the server's authors"))
             }
-            None => failure.hint("--json shows what came, as it is; tell the authors of the server"),
+            None => failure.hint("--json shows the received text; report it to the server's authors"),
         });
         let line = line(piece);
         let line = line.strip_suffix(']').unwrap_or(&line);
-        Some(format!("{line}, not base64, as it came in {}]", kept?))
+        Some(format!("{line}, not base64, unchanged in {}]", kept?))
     }
 
     /// The failure of a content that is not valid.
@@ -233,7 +232,7 @@ impl<'a> Spill<'a> {
                     _ => (std::env::temp_dir(), "TMPDIR"),
                 };
                 self.ui.warning(&format!(
-                    "a part of the result cannot be written to {}: {error}; {other} names another folder",
+                    "a part of the result cannot be written to {}: {error}; {other} sets another folder",
                     shown(folder.as_os_str())
                 ));
                 None

@@ -32,12 +32,12 @@ struct Found {
 pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
     if args.connect.server.is_some() {
         let hint = "mcpjoin list shows the tools of one server";
-        return Err(Failure::usage("search looks into every server of the configuration", hint));
+        return Err(Failure::usage("search checks every server of the configuration", hint));
     }
     let wild = args.pattern.contains(['*', '?', '[']);
     let written_as = if wild { args.pattern.clone() } else { format!("*{}*", args.pattern) };
     let pattern = Pattern::new(&written_as).map_err(|error| {
-        Failure::usage(format!("this pattern cannot be used: {}", error.msg), "mcpjoin help search")
+        Failure::usage(format!("the pattern is invalid: {}", error.msg), "mcpjoin help search")
     })?;
     let whole = args.pattern.contains('/');
     let describe = args.describe;
@@ -78,8 +78,8 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
             (false, false) => page(&found, ui.width()),
         };
         if found.is_empty() && !ui.json {
-            let of = if failures.is_empty() { "" } else { " of the servers that answered" };
-            ui.note(&format!("no tool{of} has such a name"));
+            let of = if failures.is_empty() { "" } else { " of the servers that responded" };
+            ui.note(&format!("no tool{of} has a matching name"));
         }
         let text = if ui.json { ui.hidden_json(&text) } else { ui.hidden_whole(&text) }.into_owned();
         let exit = if text.is_empty() { Exit::Done } else { print_page(ui, text).await };

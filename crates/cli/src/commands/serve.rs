@@ -8,9 +8,10 @@ use super::listening::{Address, Listening, QuicOptions};
 use super::{exit_of, note_terminal};
 use crate::args::{Connect, Serve, Served};
 use crate::connect::{Signals, with_plans};
-use crate::demo;
+use crate::demo::Demo;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::target::words_shown;
 use crate::ui::Ui;
 
 /// Serves until the client closes its side, or a signal comes.
@@ -25,13 +26,15 @@ pub(crate) fn run(args: &Serve) -> Exit {
         limits.message = size;
     }
     let Served::Demo = args.server;
+    let demo = if args.full { Demo::Full } else { Demo::Introduction };
     if args.listen.is_empty() {
-        note_terminal(&ui, "mcpjoin serve demo --listen http://localhost:8080/mcp");
+        let command = words_shown(&demo.arguments());
+        note_terminal(&ui, &format!("mcpjoin {command} --listen http://localhost:8080/mcp"));
     }
     with_plans(&ui, &[], &Connect::default(), async |_, mut signals| {
         let outcome = match &*args.listen {
-            [] => serve(limits, &mut signals).await,
-            addresses => listen(&ui, args, addresses, limits, &mut signals).await,
+            [] => serve(demo, limits, &mut signals).await,
+            addresses => listen(&ui, args, demo, addresses, limits, &mut signals).await,
         };
         exit_of(&ui, outcome)
     })
@@ -39,18 +42,21 @@ pub(crate) fn run(args: &Serve) -> Exit {
 
 /// Refuses options that have no effect.
 fn misplaced(args: &Serve) -> Option<Failure> {
-    let quic = |word: &String| word.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("quic:"));
-    if args.listen.iter().any(quic) {
+    let is_encrypted = |word: &String| {
+        let scheme = word.split_once(':').map_or("", |(scheme, _)| scheme);
+        ["quic", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+    };
+    if args.listen.iter().any(is_encrypted) {
         return None;
     }
     let options = [("--cert", args.cert.is_some()), ("--client-ca", args.client_ca.is_some())];
     let (option, _) = options.into_iter().find(|(_, given)| *given)?;
-    let problem = format!("{option} works only over QUIC");
-    Some(Failure::usage(problem, "--listen quic://host:port, or leave it out"))
+    let problem = format!("{option} works only over QUIC or HTTPS");
+    Some(Failure::usage(problem, "--listen quic://host:port or https://host:port/path, or leave it out"))
 }
 
-pub(super) fn demo_server(limits: Limits) -> Result<Server, Failure> {
-    demo::server(limits).map_err(|error| {
+pub(super) fn demo_server(demo: Demo, limits: Limits) -> Result<Server, Failure> {
+    demo.server(limits).map_err(|error| {
         Failure::new("E_DEMO", Exit::Usage, Phase::Serve, error.to_string())
             .hint("report it to the authors of mcpjoin")
     })
@@ -60,22 +66,23 @@ pub(super) fn demo_server(limits: Limits) -> Result<Server, Failure> {
 async fn listen(
     ui: &Ui,
     args: &Serve,
+    demo: Demo,
     addresses: &[String],
     limits: Limits,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
     let addresses: Vec<Address> =
         addresses.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
-    let server = demo_server(limits)?;
+    let server = demo_server(demo, limits)?;
     let quic =
         QuicOptions { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
-    let listening = Listening::at(&addresses, &quic, &args.authorization).await?;
+    let listening = Listening::at(&addresses, &quic, &args.authorization, ui).await?;
     listening.announce(ui);
     Ok(listening.serve(&server, &HttpOptions::new(), signals, ui).await.exit)
 }
 
-async fn serve(limits: Limits, signals: &mut Signals) -> Result<Exit, Failure> {
-    let server = demo_server(limits)?;
+async fn serve(demo: Demo, limits: Limits, signals: &mut Signals) -> Result<Exit, Failure> {
+    let server = demo_server(demo, limits)?;
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
     match signals.until(server.serve(link)).await {
         Ok(cause) => client_failure(&cause).map_or(Ok(Exit::Done), Err),
@@ -89,8 +96,7 @@ pub(super) fn client_failure(cause: &CloseCause) -> Option<Failure> {
         CloseCause::Local => None,
         CloseCause::Link(end) if end.kind.is_closed() => None,
         CloseCause::Link(_) => Some(
-            Failure::closed(cause, Phase::Serve)
-                .hint("check what standard input and output are connected to"),
+            Failure::closed(cause, Phase::Serve).hint("check where standard input and output are connected"),
         ),
         cause => Some(Failure::closed(cause, Phase::Serve)),
     }

@@ -50,12 +50,12 @@ fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failu
     left.iter().for_each(|line| ui.warning(&visible::line(line)));
     let name = path_shown(&folder);
     if trusted.is_empty() {
-        let problem = format!("there is nothing to trust in {name}");
-        return Err(Failure::usage(problem, "mcpjoin help servers trust says what is looked for"));
+        let problem = format!("{name} contains no entries to trust");
+        return Err(Failure::usage(problem, "mcpjoin help servers trust lists the files that are read"));
     }
     let list = config::trust(&trusted).map_err(|error| {
-        let problem = format!("what lies in {name} cannot be trusted: {error}");
-        Failure::usage(problem, "see that your folder of configurations can be written to")
+        let problem = format!("the entries in {name} cannot be trusted: {error}");
+        Failure::usage(problem, "make your configuration folder writable")
     })?;
     let text = if ui.json {
         let (folder, list) = (folder.to_string_lossy(), list.to_string_lossy());
@@ -76,21 +76,21 @@ fn untrust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Fai
     let gone =
         config::untrust(|trusted| below(trusted) && (names.is_empty() || names.contains(&trusted.entry)));
     let gone = gone.map_err(|error| {
-        Failure::usage(format!("nothing can be taken back: {error}"), "mend the list, or delete it")
+        Failure::usage(format!("trust cannot be withdrawn: {error}"), "fix the list, or delete it")
     })?;
     let name = path_shown(&folder);
     if gone.is_empty() {
-        let problem = format!("nothing of that is trusted in {name}");
-        return Err(Failure::usage(problem, "mcpjoin servers trusted shows what is"));
+        let problem = format!("no entry in {name} is trusted");
+        return Err(Failure::usage(problem, "mcpjoin servers trusted lists the trusted entries"));
     }
-    let said = format!("trusted no more: {} in {name}", gone.len());
+    let said = format!("no longer trusted: {} in {name}", gone.len());
     Ok(print_now(ui, &listed(ui, "untrusted", &said, &gone)))
 }
 
 /// Shows the trusted entries.
 fn trusted(ui: &Ui) -> Result<Exit, Failure> {
     let trusted =
-        config::trusted().map_err(|problem| Failure::usage(problem, "mend the list, or delete it"))?;
+        config::trusted().map_err(|problem| Failure::usage(problem, "fix the list, or delete it"))?;
     let said = match trusted.len() {
         0 => "nothing is trusted".to_owned(),
         1 => "1 definition is trusted".to_owned(),
@@ -115,10 +115,10 @@ fn real(folder: Option<&Path>) -> Result<PathBuf, Failure> {
     let folder = folder.unwrap_or_else(|| Path::new("."));
     let unusable = |why: String| {
         let problem = format!("{}: {why}", path_shown(folder));
-        Failure::usage(problem, "name a folder")
+        Failure::usage(problem, "use a folder")
     };
     let real = folder.canonicalize().map_err(|error| unusable(error.to_string()))?;
-    if real.is_dir() { Ok(real) } else { Err(unusable("this is no directory".into())) }
+    if real.is_dir() { Ok(real) } else { Err(unusable("this is not a directory".into())) }
 }
 
 /// Refuses names that no entry has.
@@ -131,7 +131,7 @@ fn known<'a>(names: &[String], there: impl Iterator<Item = &'a str> + Clone) -> 
     let files = config::Owner::named(name).map(config::Owner::files).unwrap_or_default();
     let hint = match files.first() {
         Some(file) => format!("mcpjoin servers --config {}", path_shown(file)),
-        None => "mcpjoin servers shows the entries that there are".into(),
+        None => "mcpjoin servers lists the entries".into(),
     };
     Err(Failure::usage(problem, hint))
 }
@@ -158,10 +158,10 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
 
 fn convert(ui: &Ui, to: WrittenAs, values: bool, shown: &Shown) -> Result<Exit, Failure> {
     if ui.json && matches!(to, WrittenAs::ServersToml | WrittenAs::Codex) {
-        let problem = "--json is one JSON document, and this dialect is TOML";
+        let problem = "--json is one JSON document, but this dialect is TOML";
         return Err(Failure::usage(
             problem,
-            "leave out --json, or write mcp-servers, vscode or another dialect in JSON",
+            "leave out --json, or use mcp-servers, vscode or another dialect in JSON",
         ));
     }
     let to = match to {
@@ -182,12 +182,12 @@ fn convert(ui: &Ui, to: WrittenAs, values: bool, shown: &Shown) -> Result<Exit, 
     if !converted.to_set.is_empty() {
         let names = converted.to_set.join(", ");
         ui.note(&format!(
-            "variables stand in the place of values: set {names}, or write the values with --values"
+            "values were replaced by variables: set {names}, or write the values with --values"
         ));
     }
     if converted.entries == 0 {
-        let problem = "there is no entry that could be written";
-        return Err(Failure::usage(problem, "mcpjoin servers shows the entries that there are"));
+        let problem = "there is no entry to write";
+        return Err(Failure::usage(problem, "mcpjoin servers lists the entries"));
     }
     Ok(written(ui, ui.data(converted.text.trim_end())))
 }

@@ -86,7 +86,7 @@ struct Running<'a> {
 impl Running<'_> {
     async fn run(&self, catalogue: &Arc<Catalogue>, signals: &mut Signals) -> Result<Exit, Failure> {
         let system = |problem: String| {
-            Failure::usage(format!("no lines can be read: {problem}"), "mcpjoin help shell")
+            Failure::usage(format!("commands cannot be read: {problem}"), "mcpjoin help shell")
         };
         if !self.is_terminal {
             let mut lines = Lines::script().map_err(system)?;
@@ -108,6 +108,13 @@ impl Running<'_> {
     /// Runs the lines that the user types. A command that fails does not end the shell.
     async fn lines(&self, lines: &mut Lines, signals: &mut Signals) -> Result<Exit, Failure> {
         loop {
+            // A question that came while a line was edited is asked before the next line.
+            if let Err(signal) = signals.until(self.ui.answered()).await {
+                self.ui.stop_asking().await;
+                if signal != Signal::Interrupt {
+                    return Ok(Exit::Signal(signal));
+                }
+            }
             let line = tokio::select! {
                 biased;
                 // An interrupt while a line is edited is a key.
@@ -221,7 +228,7 @@ fn parse(ui: &Ui, line: &str) -> Result<Input, Failure> {
     let lists = |lists: &[&'static Section]| match operands {
         [] => Ok(Input::List(lists.to_vec())),
         [word, ..] => {
-            Err(usage(format!("{} takes nothing, not {}", words[0], shown(word.as_ref())), &words[0]))
+            Err(usage(format!("{} takes no argument, but got {}", words[0], shown(word.as_ref())), &words[0]))
         }
     };
     match words.first().map(String::as_str) {
@@ -272,7 +279,7 @@ fn verb(ui: &Ui, words: &[String]) -> Result<Input, Failure> {
         if let Some(option) =
             given.or_else(|| questions.is_some_and(Questions::is_given).then_some("--answer"))
         {
-            let problem = format!("{option} is for the whole session");
+            let problem = format!("{option} applies to the whole session");
             return Err(Failure::usage(problem, format!("mcpjoin shell {option} ... TARGET")));
         }
     }
@@ -349,7 +356,7 @@ fn no_words(verb: &str, words: &[OsString]) -> Result<(), Failure> {
     match words.first() {
         None => Ok(()),
         Some(word) => {
-            Err(usage(format!("{verb} takes no server here, and {} is one word too many", shown(word)), verb))
+            Err(usage(format!("{verb} takes no server here, and {} is an extra word", shown(word)), verb))
         }
     }
 }
@@ -372,9 +379,9 @@ async fn watch(ui: &Ui, client: &Client, uri: String) -> Result<Exit, Failure> {
     let mut changes = client.listen(filter).await.map_err(|error| failed(&error))?;
     let honoured = changes.acknowledged().resource_subscriptions.as_ref();
     if honoured.is_none_or(|honoured| !honoured.contains(&uri)) {
-        let problem = format!("the server does not say when {} changes", shown(uri.as_ref()));
+        let problem = format!("the server does not announce changes of {}", shown(uri.as_ref()));
         return Err(Failure::new("E_NOT_OFFERED", Exit::ServerError, Phase::Read, problem)
-            .hint("info shows whether it has resources (subscribe)"));
+            .hint("info shows whether the server supports subscriptions (resources: subscribe)"));
     }
     ui.remark(&format!("watching {}; Ctrl-C ends it", shown(uri.as_ref())));
     while let Some(change) = changes.next().await {
@@ -435,9 +442,9 @@ mod tests {
             ("cal add", "cal is not a command of the shell"),
             ("watch", "watch takes a URI"),
             ("log loud", "loud is not a level"),
-            ("tools x", "tools takes nothing, not x"),
-            ("call --timeout 3s add", "--timeout is for the whole session"),
-            ("call --answer {} add", "--answer is for the whole session"),
+            ("tools x", "tools takes no argument, but got x"),
+            ("call --timeout 3s add", "--timeout applies to the whole session"),
+            ("call --answer {} add", "--answer applies to the whole session"),
         ] {
             let failure = parse(line).err().unwrap_or_else(|| panic!("{line} is accepted"));
             assert_eq!(failure.message, problem, "{line}");

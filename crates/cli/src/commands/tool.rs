@@ -53,7 +53,7 @@ fn name(operands: Vec<OsString>) -> Result<String, Failure> {
     let mut words = operands.into_iter();
     let name = unicode("tool", "the name of the tool", words.next())?;
     match words.next() {
-        Some(word) => Err(misuse("tool", format!("{} is one word too many", shown(&word)))),
+        Some(word) => Err(misuse("tool", format!("{} is an extra word", shown(&word)))),
         None => Ok(name),
     }
 }
@@ -101,7 +101,7 @@ async fn read(client: &Client, filter: &ToolFilter, name: &str) -> Result<Vec<(S
         Ok(tool) => return Ok(tool.into_iter().collect()),
         Err(absent) => absent,
     };
-    let problem = format!("the server lists no tool {}", shown(name.as_ref()));
+    let problem = format!("the server has no tool {}", shown(name.as_ref()));
     let hint = match absent.similar.filter(|similar| filter.allows(similar)) {
         Some(similar) => format!("did you mean {}?", shown(similar.as_ref())),
         None => "mcpjoin list shows its tools".into(),

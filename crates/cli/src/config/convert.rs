@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::called;
-use super::dialect::{Dialect, Format, Key, Row, Transport, Type};
+use super::dialect::{Dialect, Key, Row, Transport, Type};
 use super::entry::{Definition, Setting};
 use super::files::{self, Configuration};
 use super::parsed_file::{Entry, Input};
@@ -27,16 +27,16 @@ use rendering::Value;
 
 /// The settings that a dialect may not be able to express, by their keys.
 const LOSSES: [(&[Key], &str); 10] = [
-    (&[Key::AllowedTools, Key::DisabledTools], "what binds its tools"),
+    (&[Key::AllowedTools, Key::DisabledTools], "the tool filter"),
     (&[Key::Description], "the description"),
-    (&[Key::TimeoutMs, Key::TimeoutSec], "the time limit of a request"),
-    (&[Key::OpeningMs, Key::OpeningSec], "the time limit of the opening"),
-    (&[Key::Disabled, Key::Enabled], "that it is disabled"),
-    (&[Key::Ca], "which authorities are trusted"),
-    (&[Key::ClientSecret], "the secret of its client"),
-    (&[Key::CallbackPort, Key::RedirectUri], "the way back from its login"),
-    (&[Key::Scopes], "the scopes of its login"),
-    (&[Key::OauthOff], "that no login is to be used"),
+    (&[Key::TimeoutMs, Key::TimeoutSec], "the request timeout"),
+    (&[Key::OpeningMs, Key::OpeningSec], "the start-up timeout"),
+    (&[Key::Disabled, Key::Enabled], "the state disabled"),
+    (&[Key::Ca], "the list of trusted authorities"),
+    (&[Key::ClientSecret], "the client secret"),
+    (&[Key::CallbackPort, Key::RedirectUri], "the redirect URI of the login"),
+    (&[Key::Scopes], "the scopes of the login"),
+    (&[Key::OauthOff], "the disabled login"),
 ];
 
 /// A configuration in another dialect.
@@ -96,11 +96,11 @@ pub(crate) fn convert(
         inputs.extend(configuration.parsed.inputs.iter().map(input));
     }
     if let Some(name) = names.iter().find(|name| written.iter().all(|(written, _)| written != *name)) {
-        let hint = "mcpjoin servers shows the entries that there are";
+        let hint = "mcpjoin servers lists the entries";
         return Err(source::failure(format!("there is no entry {} to convert", called(name)), hint));
     }
     if !inputs.is_empty() && to != Dialect::VsCodeJson {
-        left.push("inputs are of VS Code alone: set their values in variables".into());
+        left.push("only VS Code has inputs: set their values in variables".into());
         inputs.clear();
     }
     let entries = written.len();
@@ -141,7 +141,7 @@ impl Configuration {
         let mut definition = self.definition(entry)?;
         let transport = definition.transport;
         if let Some(url) = definition.text(Key::Url).filter(|_| transport.is_socket() && !to.is_complete()) {
-            let text = format!("{} has no servers over {}", to.name(), transport.name());
+            let text = format!("{} does not support servers over {}", to.name(), transport.name());
             return Err(Problem::new(url.at, text));
         }
         if let Some(to_set) = references {
@@ -150,7 +150,11 @@ impl Configuration {
         }
         let mut lost = |what: &str| {
             let place = self.source.place(entry.at);
-            left.push(format!("{place}: {what} of {} has no place in {}", called(&entry.name), to.name()));
+            left.push(format!(
+                "{place}: {what} of {} has no equivalent in {}",
+                called(&entry.name),
+                to.name()
+            ));
         };
         left_out(&definition, to, &mut lost);
         spell(&mut definition, self.dialect, to, &mut lost);
@@ -178,7 +182,7 @@ fn left_out(definition: &Definition, to: Dialect, lost: &mut dyn FnMut(&str)) {
     }
     let has_sse = format.types.iter().any(|(_, kind)| *kind == Type::Is(Transport::Sse));
     if definition.transport == Transport::Sse && !has_sse {
-        lost("that it is HTTP+SSE");
+        lost("the transport HTTP+SSE");
     }
 }
 
@@ -265,7 +269,7 @@ fn spelling(piece: Piece<'_>, to: Dialect, lost: &mut dyn FnMut(&str)) -> String
             reference(name)
         }
         (Piece::Editor(name), _) => {
-            lost(&format!("what {} stands for", shown(reference(name).as_ref())));
+            lost(&format!("the value of {}", shown(reference(name).as_ref())));
             reference(name)
         }
         (Piece::File(path), Dialect::OpencodeJson) => format!("{{file:{path}}}"),
@@ -286,10 +290,11 @@ struct Written<'a> {
 impl Written<'_> {
     /// The members of a table of the entry.
     fn table<'a>(&self, rows: impl IntoIterator<Item = &'a Row>) -> Value {
-        let Format { unwritten, respelled, .. } = self.to.format();
+        let format = self.to.format();
         let mut members = Vec::new();
-        for (key, spellings) in rows.into_iter().filter(|(key, _)| !unwritten.contains(key)) {
-            let respelled = respelled.iter().find(|(known, _)| known == key).map(|(_, spelling)| *spelling);
+        for (key, spellings) in rows.into_iter().filter(|(key, _)| !format.leaves_out(*key)) {
+            let respelled =
+                format.respelled.iter().find(|(known, _)| known == key).map(|(_, spelling)| *spelling);
             let mut name = respelled.or_else(|| spellings.first().copied()).unwrap_or_default();
             if (*key, self.to, self.definition.transport) == (Key::Url, Dialect::GeminiJson, Transport::Http)
             {

@@ -88,6 +88,8 @@ pub(super) enum Key {
     HeaderVars,
     /// The variable with the bearer token.
     BearerVar,
+    /// The bearer token.
+    Bearer,
     Oauth,
     OauthOff,
     CallbackPort,
@@ -124,8 +126,8 @@ pub(super) struct Format {
     pub(super) types: &'static [(&'static str, Type)],
     /// The spellings of `type` in a message.
     pub(super) types_named: &'static str,
-    /// The members that are read and not written.
-    pub(super) unwritten: &'static [Key],
+    /// The members that are read and not written, in groups.
+    pub(super) unwritten: &'static [&'static [Key]],
     /// The spellings to write that are not the first ones of their rows.
     pub(super) respelled: &'static [(Key, &'static str)],
 }
@@ -137,8 +139,11 @@ const SERVER: Rows = &[
     (Key::Env, &["env"]),
     (Key::Cwd, &["cwd"]),
     (Key::EnvFile, &["envFile", "env_file"]),
-    (Key::Url, &["url", "httpUrl", "serverUrl", "baseUrl"]),
+    (Key::Url, &["url", "httpUrl", "serverUrl", "baseUrl", "server_url", "base_url"]),
     (Key::Headers, &["headers"]),
+    // Of mcporter (<https://github.com/steipete/mcporter>).
+    (Key::BearerVar, &["bearerTokenEnv", "bearer_token_env"]),
+    (Key::Bearer, &["bearerToken", "bearer_token"]),
     // Our own, named like our options.
     (Key::Pin, &["pin"]),
     (Key::Ca, &["ca"]),
@@ -146,12 +151,15 @@ const SERVER: Rows = &[
     (Key::IdentityFile, &["key"]),
     (Key::Oauth, &["oauth"]),
 ];
-/// The other members. Gemini CLI has `includeTools` and `excludeTools`.
+/// The other members. Gemini CLI has `includeTools` and `excludeTools`, mcporter `blockedTools`.
 const LIMITS: Rows = &[
     (Key::Description, &["description"]),
     (Key::TimeoutMs, &["timeoutMs", "timeout_ms"]),
     (Key::AllowedTools, &["allowedTools", "allowed_tools", "includeTools"]),
-    (Key::DisabledTools, &["disabledTools", "disabled_tools", "excludeTools"]),
+    (
+        Key::DisabledTools,
+        &["disabledTools", "disabled_tools", "excludeTools", "blockedTools", "blocked_tools"],
+    ),
     (Key::Tools, &["tools"]),
     (Key::Disabled, &["disabled"]),
     (Key::Enabled, &["enabled"]),
@@ -241,36 +249,23 @@ const MCP_SERVERS: Format = Format {
         "alwaysAllow",
         "autoApprove",
         "watchPaths",
+        // How long mcporter keeps a server running, and its log.
+        "lifecycle",
+        "logging",
+        "clientName",
+        "client_name",
+        "tokenCacheDir",
+        "token_cache_dir",
+        "auth",
     ],
     types: TYPES,
     types_named: TYPES_NAMED,
-    unwritten: &[Key::Enabled],
+    unwritten: &[&[Key::Enabled], OF_MCPORTER],
     respelled: &[],
 };
 
-const VS_CODE: Format = Format {
-    unwritten: &[
-        Key::Pin,
-        Key::Ca,
-        Key::Cert,
-        Key::IdentityFile,
-        Key::OauthOff,
-        Key::ClientSecret,
-        Key::CallbackPort,
-        Key::RedirectUri,
-        Key::Scopes,
-        Key::Description,
-        Key::TimeoutMs,
-        Key::AllowedTools,
-        Key::DisabledTools,
-        Key::Disabled,
-        Key::Enabled,
-    ],
-    ..MCP_SERVERS
-};
-
 /// The members that are of mcpjoin, or of other programs than the one of the dialect.
-const OF_OTHERS: [Key; 9] = [
+const OF_OTHERS: &[Key] = &[
     Key::Pin,
     Key::Ca,
     Key::Cert,
@@ -281,6 +276,15 @@ const OF_OTHERS: [Key; 9] = [
     Key::RedirectUri,
     Key::Scopes,
 ];
+/// The members of mcporter, which `headers` and `oauth` express for every program.
+const OF_MCPORTER: &[Key] = &[Key::BearerVar, Key::Bearer];
+/// The members that are no settings of the connection.
+const OF_LIMITS: &[Key] = &[Key::Description, Key::TimeoutMs, Key::AllowedTools];
+
+const VS_CODE: Format = Format {
+    unwritten: &[OF_OTHERS, OF_MCPORTER, OF_LIMITS, &[Key::DisabledTools, Key::Disabled, Key::Enabled]],
+    ..MCP_SERVERS
+};
 
 const CURSOR: Format = Format { unwritten: VS_CODE.unwritten, ..MCP_SERVERS };
 
@@ -299,59 +303,22 @@ const GEMINI: Format = Format {
             (Key::Enabled, &["enabled"]),
         ],
     ],
-    unwritten: &{
-        let [a, b, c, d, e, f, g, h, i] = OF_OTHERS;
-        [a, b, c, d, e, f, g, h, i, Key::Type, Key::EnvFile, Key::Disabled, Key::Enabled]
-    },
+    unwritten: &[OF_OTHERS, OF_MCPORTER, &[Key::Type, Key::EnvFile, Key::Disabled, Key::Enabled]],
     ..MCP_SERVERS
 };
 
 const ZED: Format = Format {
-    unwritten: &{
-        let [a, b, c, d, e, f, g, h, i] = OF_OTHERS;
-        [
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            i,
-            Key::Type,
-            Key::EnvFile,
-            Key::Description,
-            Key::TimeoutMs,
-            Key::AllowedTools,
-            Key::DisabledTools,
-            Key::Disabled,
-        ]
-    },
+    unwritten: &[
+        OF_OTHERS,
+        OF_MCPORTER,
+        OF_LIMITS,
+        &[Key::Type, Key::EnvFile, Key::DisabledTools, Key::Disabled],
+    ],
     ..MCP_SERVERS
 };
 
 const WINDSURF: Format = Format {
-    unwritten: &{
-        let [a, b, c, d, e, f, g, h, i] = OF_OTHERS;
-        [
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            i,
-            Key::Type,
-            Key::EnvFile,
-            Key::Description,
-            Key::TimeoutMs,
-            Key::AllowedTools,
-            Key::Enabled,
-        ]
-    },
+    unwritten: &[OF_OTHERS, OF_MCPORTER, OF_LIMITS, &[Key::Type, Key::EnvFile, Key::Enabled]],
     respelled: &[(Key::Url, "serverUrl")],
     ..MCP_SERVERS
 };
@@ -362,7 +329,7 @@ const SERVERS_TOML: Format = Format {
     ignored: &[],
     types: TYPES,
     types_named: TYPES_NAMED,
-    unwritten: &[Key::Disabled],
+    unwritten: &[&[Key::Disabled], OF_MCPORTER],
     respelled: &[
         (Key::EnvFile, "env_file"),
         (Key::TimeoutMs, "timeout_ms"),
@@ -377,7 +344,7 @@ const OF_OPENCODE: Format = Format {
     ignored: &[],
     types: &[("local", Type::Is(Transport::Stdio)), ("remote", Type::Is(Transport::Http))],
     types_named: "local or remote",
-    unwritten: &[Key::AllowedTools, Key::DisabledTools],
+    unwritten: &[&[Key::AllowedTools, Key::DisabledTools]],
     respelled: &[(Key::Scopes, "scope")],
 };
 
@@ -387,7 +354,7 @@ const OF_CODEX: Format = Format {
     ignored: &[],
     types: &[],
     types_named: "",
-    unwritten: &[Key::OauthOff, Key::ClientSecret, Key::OpeningMs],
+    unwritten: &[&[Key::OauthOff, Key::ClientSecret, Key::OpeningMs]],
     respelled: &[
         (Key::ClientId, "client_id"),
         (Key::CallbackPort, "callback_port"),
@@ -473,7 +440,12 @@ impl Format {
     pub(super) fn writes(&self, key: Key) -> bool {
         let groups = self.members.iter().chain(self.transport.unwrap_or_default()).chain([&OAUTH]);
         let is_known = groups.copied().flatten().any(|(known, _)| *known == key);
-        (is_known || key == Key::OauthOff) && !self.unwritten.contains(&key)
+        (is_known || key == Key::OauthOff) && !self.leaves_out(key)
+    }
+
+    /// Whether the key is read and not written.
+    pub(super) fn leaves_out(&self, key: Key) -> bool {
+        self.unwritten.iter().copied().flatten().any(|known| *known == key)
     }
 
     /// The members of `oauth` that are not members of the entry.

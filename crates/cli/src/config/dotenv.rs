@@ -39,7 +39,7 @@ fn parse(text: &str) -> Result<Vec<Variable>, (usize, String)> {
         };
         let name = name.trim_end();
         if !variables::is_name(name) {
-            return Err((place, "what stands before the = is the name of no variable".into()));
+            return Err((place, "the text before the = is not a valid name of a variable".into()));
         }
         let value = value_of(value.trim_start())
             .map_err(|why| (place, format!("the value of {} {why}", called(name))))?;
@@ -54,9 +54,9 @@ fn value_of(text: &str) -> Result<String, &'static str> {
         let end = text.find('#').unwrap_or(text.len());
         return Ok(text[..end].trim_end().to_owned());
     };
-    let (value, rest) = text[1..].split_once(quote).ok_or("has a quote that is not closed on its line")?;
+    let (value, rest) = text[1..].split_once(quote).ok_or("has an unclosed quote")?;
     if !(rest.trim().is_empty() || rest.trim_start().starts_with('#')) {
-        return Err("goes on behind its closing quote");
+        return Err("continues after its closing quote");
     }
     Ok(if quote == '"' { value.replace("\\n", "\n").replace("\\r", "\r") } else { value.to_owned() })
 }
@@ -90,10 +90,10 @@ mod tests {
     fn r85_a_line_that_is_none_is_told_without_its_value() {
         for (text, line, told) in [
             ("A=1\nhunter2", 2, "this is not NAME=value"),
-            ("\n\nA B=hunter2", 3, "the name of no variable"),
-            ("=hunter2", 1, "the name of no variable"),
-            ("A='hunter2", 1, "the value of A has a quote that is not closed"),
-            ("A=\"hunter2\" hunter2", 1, "the value of A goes on behind"),
+            ("\n\nA B=hunter2", 3, "is not a valid name of a variable"),
+            ("=hunter2", 1, "is not a valid name of a variable"),
+            ("A='hunter2", 1, "the value of A has an unclosed quote"),
+            ("A=\"hunter2\" hunter2", 1, "the value of A continues after"),
         ] {
             let (place, why) = parse(text).unwrap_err();
             assert!(place == line && why.contains(told) && !why.contains("hunter2"), "{place}: {why}");

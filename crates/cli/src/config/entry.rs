@@ -146,6 +146,7 @@ impl<'a> KnownMembers<'a> {
 const NOT_OF_A_PROGRAM: &[Key] = &[
     Key::Url,
     Key::BearerVar,
+    Key::Bearer,
     Key::Headers,
     Key::HeaderVars,
     Key::Oauth,
@@ -230,7 +231,7 @@ impl Reader {
                 Err(Problem::new(at, format!("type is missing: {types_named}")))
             }
             (None, Some(_), Some(url)) => {
-                Err(Problem::new(url.at, "there are both command and url: leave out one of them"))
+                Err(Problem::new(url.at, "both command and url are set: leave out one of them"))
             }
             (None, Some(_), None) => Ok(Type::Is(Transport::Stdio)),
             (None, None, Some(_)) if self.dialect.is_common() => Ok(Type::ByUrl),
@@ -254,7 +255,7 @@ impl Reader {
         } else {
             vec![command.node.text("command").map_err(|mut problem| {
                 if self.dialect.is_common() {
-                    problem.text.push_str("; its arguments stand in args");
+                    problem.text.push_str("; its arguments belong in args");
                 }
                 problem
             })?]
@@ -290,6 +291,13 @@ impl Reader {
         if let Some(bearer) = given.get(Key::BearerVar) {
             self.header("Authorization".into(), of_variable("Bearer ", bearer.text()?)?)?;
         }
+        if let Some(bearer) = given.get(Key::Bearer) {
+            let token = bearer.text()?;
+            self.header(
+                "Authorization".into(),
+                Text { text: format!("Bearer {}", token.text), at: token.at },
+            )?;
+        }
         self.scopes(given.get(Key::Scopes))?;
         self.login(given.get(Key::Oauth))
     }
@@ -324,8 +332,8 @@ impl Reader {
         self.scopes(given.get(Key::Scopes))?;
         self.oauth_text(Key::RedirectUri, "redirectUri", given.get(Key::RedirectUri))?;
         self.read.warnings.extend(given.get(Key::MetadataUrl).map(|member| {
-            let text = "oauth.authServerMetadataUrl is not used: the server itself says which authorization server it \
-                        has (mcpjoin auth explain shows how)";
+            let text = "oauth.authServerMetadataUrl is not used: mcpjoin asks the server for its \
+                authorization server (mcpjoin auth explain shows how)";
             Problem::new(member.at, text)
         }));
         self.read.warnings.extend(given.unknown(&[]).into_iter().map(|problem| {
@@ -377,10 +385,10 @@ impl Reader {
         }
         let [pin, ca, cert, key] = sides.map(|key| given.get(key));
         if let (Some(_), Some(ca)) = (pin, ca) {
-            return Err(Problem::new(ca.at, "there are both pin and ca: leave out one of them"));
+            return Err(Problem::new(ca.at, "both pin and ca are set: leave out one of them"));
         }
         if let (Some(one), None) | (None, Some(one)) = (cert, key) {
-            return Err(Problem::new(one.at, "cert and key go together, and one of them is missing"));
+            return Err(Problem::new(one.at, "cert and key belong together, and one of them is missing"));
         }
         sides.into_iter().try_for_each(|key| self.text(key, given).map(drop))
     }
@@ -399,7 +407,7 @@ impl Reader {
                 self.texts(Key::AllowedTools, Some(member))?;
             }
             Some(member) => {
-                let text = "tools is not used: it is no list of names";
+                let text = "tools is not used: it is not a list of names";
                 self.read.warnings.push(Problem::new(member.at, text));
             }
             None => {}
@@ -434,7 +442,7 @@ impl Reader {
         let found = self.read.settings.iter().filter(|setting| {
             matches!(setting.key, Key::Env | Key::Url | Key::Headers) && has_bare_name(&setting.text.text)
         });
-        let text = "a $NAME in it is passed on as it stands: ${NAME} would stand for the variable";
+        let text = "a $NAME in it is passed on unchanged: ${NAME} is replaced by the variable";
         self.read.warnings.extend(found.map(|setting| Problem::new(setting.text.at, text)));
     }
 
@@ -484,8 +492,8 @@ fn explained(dialect: Dialect, mut unknown: Problem) -> Problem {
         unknown.text.push_str(": it belongs above the first [[servers]]");
     } else if dialect.is_common() && unknown.text.starts_with("timeout ") {
         unknown.text =
-            "timeout is not used, because its unit differs from program to program: --timeout sets one, or \
-                        timeoutMs in a file that mcpjoin alone reads"
+            "timeout is not used, because its unit differs between programs: use --timeout, or timeoutMs \
+             in a file that only mcpjoin reads"
                 .into();
     }
     unknown
@@ -505,7 +513,8 @@ fn http_address(url: &Member, any: bool) -> Result<Text, Problem> {
     let text = url.text()?;
     let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     if let Some("sse+http" | "sse+https") = scheme.as_deref() {
-        let problem = format!("{} must begin with http:// or https://; for HTTP+SSE, type is sse", url.name);
+        let problem =
+            format!("{} must begin with http:// or https://; for HTTP+SSE set type to sse", url.name);
         return Err(Problem::new(text.at, problem));
     }
     // A variable may hold the whole address.
@@ -536,7 +545,7 @@ fn pairs(
     for pair in member.node.members(&member.name)? {
         let name = &pair.name;
         if name.is_empty() || !is_name(name) {
-            return Err(Problem::new(pair.at, format!("{} has a name that cannot be one", member.name)));
+            return Err(Problem::new(pair.at, format!("{} has an invalid name", member.name)));
         }
         if !known.insert(key(name)) {
             return Err(Problem::new(pair.at, format!("{} is given twice", called(name))));
@@ -575,5 +584,13 @@ fn of_variable(before: &str, name: Text) -> Result<Text, Problem> {
 }
 
 fn variable_name(name: Text) -> Result<Text, Problem> {
-    if is_name(&name.text) { Ok(name) } else { Err(Problem::new(name.at, "this is the name of no variable")) }
+    if is_name(&name.text) {
+        Ok(name)
+    } else {
+        Err(Problem::new(
+            name.at,
+            "this is not a valid name of a \
+        variable",
+        ))
+    }
 }

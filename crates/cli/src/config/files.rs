@@ -143,7 +143,7 @@ impl Configuration {
         let read = match syntax(&source) {
             Syntax::Json => parsed_file::of_json(&source, here.as_deref()),
             Syntax::Toml => parsed_file::of_toml(&source),
-            Syntax::Yaml => Err(Problem::new(0, "this is YAML, which is not read: JSON and TOML are")
+            Syntax::Yaml => Err(Problem::new(0, "YAML is not supported: use JSON or TOML")
                 .hint("write the entry as JSON, or type the server's command or address")),
         };
         match read {
@@ -162,9 +162,8 @@ impl Configuration {
         let lines: Vec<String> =
             same.iter().take(MAX_NAMES).map(|entry| self.source.line(entry.at).to_string()).collect();
         let (count, name, lines) = (same.len(), called(name), lines.join(", "));
-        let text =
-            format!("{count} entries are called {name}, in lines {lines}: which one is meant is not clear");
-        Some(Problem::new(second.at, text).hint("leave one of them, or give each a name of its own"))
+        let text = format!("{count} entries are called {name}, in lines {lines}: the name is ambiguous");
+        Some(Problem::new(second.at, text).hint("keep one of them, or give each its own name"))
     }
 
     /// The definition of an entry, whose name no other entry has.
@@ -178,7 +177,7 @@ impl Configuration {
             return;
         }
         if self.source.writable_by_all() {
-            ui.warning(&format!("anybody may write to {}: chmod o-w it", self.source.name()));
+            ui.warning(&format!("all users can write to {}: chmod o-w it", self.source.name()));
         }
         if let Some(problem) = trust::problem().filter(|_| self.asks()) {
             ui.warning(problem);

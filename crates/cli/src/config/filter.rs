@@ -51,13 +51,13 @@ impl ToolFilter {
         }
         let message = format!("the configuration does not allow the tool {}", shown(tool.as_ref()));
         Err(Failure::new("E_NOT_ALLOWED", Exit::Usage, Phase::Usage, message)
-            .hint("look at allowed_tools and disabled_tools of this entry"))
+            .hint("see allowed_tools and disabled_tools of this entry"))
     }
 }
 
 /// Parses a pattern. An invalid one is refused, since a pattern that never matches would disable nothing.
 fn pattern(text: &Text) -> Result<Pattern, Problem> {
-    let bad = |why: &str| Problem::new(text.at, format!("this pattern of tools is not usable: {why}"));
+    let bad = |why: &str| Problem::new(text.at, format!("this tool pattern is invalid: {why}"));
     if text.text.len() > MAX_PATTERN_BYTES {
         return Err(bad("it is longer than the limit of 256 bytes"));
     }
@@ -65,7 +65,7 @@ fn pattern(text: &Text) -> Result<Pattern, Problem> {
         return Err(bad("it is empty"));
     }
     if text.text.contains(['{', '}']) {
-        return Err(bad("braces have no meaning in it: write a pattern for each"));
+        return Err(bad("braces have no meaning in it: write a separate pattern for each alternative"));
     }
     Pattern::new(&text.text).map_err(|error| bad(error.msg))
 }

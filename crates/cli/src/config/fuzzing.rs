@@ -145,7 +145,7 @@ fn variable(name: &str) -> Option<OsString> {
 fn text(path: &Path) -> Result<String, String> {
     let path = path.to_string_lossy();
     if path.contains("absent") {
-        return Err("it is not there".into());
+        return Err("it does not exist".into());
     }
     Ok(format!("LD_PRELOAD={ELSEWHERE}\nREGION={ELSEWHERE}{path}\n"))
 }

@@ -140,8 +140,8 @@ pub(super) fn without_directory(definition: &Definition, launch: &Launch) -> Opt
         return None;
     };
     let problem = || {
-        let text = format!("cwd is no directory: {}", shown(written.text.as_ref()));
-        Problem::new(written.at, text).hint("make the directory, mend cwd, or name another one with --cwd")
+        let text = format!("cwd is not a directory: {}", shown(written.text.as_ref()));
+        Problem::new(written.at, text).hint("create the directory, correct cwd, or use --cwd")
     };
     (!cwd.is_dir()).then(problem)
 }
@@ -150,11 +150,10 @@ pub(super) fn without_directory(definition: &Definition, launch: &Launch) -> Opt
 pub(super) fn without_trust(definition: &Definition) -> Option<Problem> {
     let says_whom = definition.has(Key::Pin) || definition.has(Key::Ca);
     let url = definition.text(Key::Url).filter(|_| definition.transport == Transport::Quic && !says_whom)?;
-    Some(
-        Problem::new(url.at, "nothing says whom to take for this server: pin or ca is missing").hint(
-            "pin is the server's key as it prints it (sha256:HEX), ca a file whose authorities have signed its certificate",
-        ),
-    )
+    Some(Problem::new(url.at, "the server's identity is unknown: pin or ca is missing").hint(
+        "pin is the server's key (sha256:HEX, from its output); ca is a file with the authorities that \
+             signed its certificate",
+    ))
 }
 
 /// The variables of the `envFile`; none where there is no such file.
@@ -166,7 +165,7 @@ pub(super) fn variables(
     let path = names.path(Path::new(&Expansion::new(names).expand(file)?));
     dotenv::read(&path, &names.texts).map_err(|why| {
         Problem::new(file.at, format!("the file of variables cannot be used: {why}"))
-            .hint("mend envFile, or that file")
+            .hint("correct envFile, or fix the file")
     })
 }
 
@@ -226,7 +225,7 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
     secrets.extend(secret::values(&[OsString::from(&address)]));
     let host = secret::host(&address).filter(|host| secret::host(&url.text) == Some(host));
     let kept = host.map(str::to_owned);
-    let wrong = |problem| Problem::new(url.at, format!("url is none that can be used: {problem}"));
+    let wrong = |problem| Problem::new(url.at, format!("url is invalid: {problem}"));
     let destination = match definition.transport {
         Transport::Stdio | Transport::Http | Transport::Sse => {
             let mut address = Http::parse(&address).map_err(wrong)?;
@@ -304,7 +303,7 @@ impl Launch {
 }
 
 fn unicode(expansion: &mut Expansion<'_>, text: &Text, what: &str) -> Result<String, Problem> {
-    let not_unicode = |_| Problem::new(text.at, format!("{what} holds a variable that is not Unicode"));
+    let not_unicode = |_| Problem::new(text.at, format!("{what} contains a variable that is not Unicode"));
     expansion.expand(text)?.into_string().map_err(not_unicode)
 }
 

@@ -236,7 +236,7 @@ impl Members {
             match old {
                 Some(old) if *old == member.stored() => {}
                 Some(_) if member.storage == Storage::Elsewhere => {
-                    lines.push(format!("{called} has another value"));
+                    lines.push(format!("{called} has a different value"));
                 }
                 None if member.storage == Storage::Elsewhere => lines.push(format!("{called} is new")),
                 None => lines.push(format!("{called} is new: {words}")),
@@ -250,7 +250,7 @@ impl Members {
             }
         }
         let gone = before.iter().filter(|old| !self.has(&old.what, &old.name));
-        lines.extend(gone.map(|old| format!("{} is gone", called(&old.what, &old.name))));
+        lines.extend(gone.map(|old| format!("{} was removed", called(&old.what, &old.name))));
         lines
     }
 }

@@ -96,11 +96,11 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Reso
         return match (&connect.configured.config, connect.configured.mcp_config.is_empty()) {
             (None, true) => Ok(Resolved::AsTyped { no_entry: None }),
             (Some(file), _) => Err(Failure::usage(
-                format!("--config {} is for an entry, and none is named", shown(file.as_os_str())),
+                format!("--config {} is for an entry, but no entry is named", shown(file.as_os_str())),
                 "name an entry, or leave out --config",
             )),
             (None, false) => Err(Failure::usage(
-                "--mcp-config is for an entry, and none is named",
+                "--mcp-config is for an entry, but no entry is named",
                 "name an entry, or leave out --mcp-config",
             )),
         };
@@ -123,7 +123,7 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Reso
     let launch = configuration.launch(ui, entry, connect)?;
     if named.or_program && is_program(&named.name) {
         ui.note(&format!(
-            "{} is an entry of {} and a program, too: the entry is used (-- {0} is the program)",
+            "{} is both an entry of {} and a program: the entry is used (-- {0} is the program)",
             called(&named.name),
             configuration.source.name(),
         ));
@@ -140,7 +140,7 @@ fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
         return None;
     }
     let file = file_of_entry(name, configured)?;
-    let problem = format!("{} is an entry of {file}, and no program with arguments", called(name));
+    let problem = format!("{} is an entry of {file}, and takes no arguments", called(name));
     Some(Failure::usage(problem, format!("leave out {}", words_shown(args))))
 }
 
@@ -213,7 +213,7 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<NoEntry, Failure> {
     if is_program || named.or_program && meant.is_none() {
         // Where there is no such program either, the failure says both.
         if chosen && is_program {
-            ui.note(&format!("{no_entry}: it is taken for a program"));
+            ui.note(&format!("{no_entry}: it is used as a program"));
         }
         return Ok(NoEntry { said: no_entry, searched: files.names() });
     }
@@ -248,7 +248,7 @@ fn searched(files: &Files) -> String {
         count => format!("{count} configuration files"),
     };
     match (read, broken) {
-        (0, 0) => "there is no configuration with an entry of that name".into(),
+        (0, 0) => "no configuration contains an entry of that name".into(),
         (1, 0) => {
             let file = files.configurations().next().map(|one| one.source.name()).unwrap_or_default();
             format!("no entry of that name in {file}")
@@ -276,7 +276,7 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
             let definition = Definition::read(configuration.dialect, &entry.node);
             if let Some(at) = definition.ok().and_then(|definition| definition.disabled) {
                 let place = configuration.source.place(at);
-                ui.note(&format!("{place}: {} is disabled, and left out", called(&entry.name)));
+                ui.note(&format!("{place}: {} is disabled and skipped", called(&entry.name)));
                 continue;
             }
             targets.push(Target::Entry(Named {
@@ -293,7 +293,7 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
         return Err(Failure::usage(problem, "name a server, or a configuration: --config FILE"));
     }
     if targets.is_empty() {
-        let problem = format!("there is no entry in {} that could be used", files.join(" or "));
+        let problem = format!("{} contains no usable entry", files.join(" or "));
         return Err(source::failure(problem, "name another file with --config FILE"));
     }
     Ok(targets)
@@ -310,7 +310,7 @@ impl Configuration {
         let definition = Definition::read(self.dialect, &entry.node).map_err(fail)?;
         self.print(ui, &definition.warnings);
         if let Some(at) = definition.disabled {
-            ui.note(&format!("{}: {name} is disabled, and used because it is named", self.source.place(at)));
+            ui.note(&format!("{}: {name} is disabled, but used because it is named", self.source.place(at)));
         }
         let names = self.names_of_process();
         let mut launch = launch::launch(&definition, &names).map_err(fail)?;

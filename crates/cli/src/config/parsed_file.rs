@@ -95,7 +95,7 @@ pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, 
         (servers, inputs) = (find(within, &["servers"])?.unwrap_or(holder), find(within, &["inputs"])?);
     }
     let Value::Table(members) = &servers.node.value else {
-        let text = format!("{} must be an object: a name and what it starts", servers.name);
+        let text = format!("{} must be an object of names and entries", servers.name);
         return Err(Problem::new(servers.node.at, text));
     };
     // Gemini CLI has other settings under `mcp`.
@@ -104,17 +104,20 @@ pub(super) fn of_json(source: &Source, here: Option<&Path>) -> Result<(Dialect, 
         members.iter().any(|member| matches!(member.node.value, Value::Table(_)))
     };
     for (other, _) in holders.filter(|(other, _)| holds_tables(other)) {
-        let text = format!("{} is not read, because {} is there", other.name, holder.name);
+        let text = format!("{} is ignored, because {} is present", other.name, holder.name);
         parsed.warnings.push(Problem::new(other.at, text));
     }
     for member in members {
         let name = called(&member.name);
         if let Some(first) = local.iter().find(|first| first.name == member.name) {
             let line = source.line(first.at);
-            let text = format!("{name} is not read, because this folder has one of that name in line {line}");
+            let text = format!(
+                "{name} is ignored, because this folder has an entry of that name in line \
+                {line}"
+            );
             parsed.warnings.push(Problem::new(member.at, text));
         } else if servers.name == ZED_SERVERS && is_extension(&member.node) {
-            let text = format!("{name} is left out: an extension of Zed starts it");
+            let text = format!("{name} is skipped: a Zed extension starts it");
             parsed.warnings.push(Problem::new(member.at, text));
         } else {
             parsed.entries.push(member.clone());
@@ -183,7 +186,7 @@ pub(super) fn of_toml(source: &Source) -> Result<(Dialect, ParsedFile), Problem>
         (Some(servers), codex) => {
             let mut parsed = of_tables(&root, servers)?;
             parsed.warnings.extend(codex.map(|codex| {
-                let text = format!("{CODEX_SERVERS} is not read, because [[{TOML_SERVERS}]] is there");
+                let text = format!("{CODEX_SERVERS} is ignored, because [[{TOML_SERVERS}]] is present");
                 Problem::new(codex.at, text)
             }));
             Ok((Dialect::ServersToml, parsed))

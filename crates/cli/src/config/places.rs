@@ -87,7 +87,7 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<C
         + usize::from(configured.config.is_some())
         + usize::from(!configured.mcp_config.is_empty());
     if named > 1 {
-        let hint = "leave out all but one of --config, --mcp-config and FILE#";
+        let hint = "use only one of --config, --mcp-config and FILE#";
         return Err(Failure::usage("the file is named twice", hint));
     }
     if let Some(file) = file.map(PathBuf::from).or_else(|| configured.config.clone()) {

@@ -100,7 +100,7 @@ impl Configuration {
             let members = Members::of(&definition, &self.names_of_process());
             let lines = members.lines().ok_or_else(|| TOO_LONG.to_owned())?;
             let here = self.here.as_ref().and_then(|(folder, file)| Some((folder.to_str()?, file)));
-            let (folder, file) = here.ok_or("the path of its folder is no line of text")?;
+            let (folder, file) = here.ok_or("the path of its folder contains a line break")?;
             Ok((lines, Trusted::new(folder, file, &entry.name, members.stored())))
         });
         Trustable { place: self.source.place(entry.at), name: entry.name.clone(), definition }
@@ -118,16 +118,19 @@ pub(crate) fn page(definitions: &[&Untrusted]) -> String {
         page.push(format!("  {name} of {place}: {first}"));
         page.extend(rest.iter().map(|line| format!("    {line}")));
         if let Some(changes) = changes {
-            page.push("    it is not what you have trusted:".into());
+            page.push("    it differs from the definition that you trusted:".into());
             page.extend(changes.iter().map(|line| format!("      {line}")));
         }
     }
     if let Some(list) = definitions.iter().find_map(|one| one.outdated.as_ref()) {
         let list = path_shown(list);
-        page.push(format!("  The folders in {list} count no more: each definition is trusted as it is"));
+        page.push(format!(
+            "  The folders in {list} no longer count: each definition is trusted in its \
+            current form"
+        ));
     }
     page.join("\n")
 }
 
 /// The reason why the user is not asked about a definition.
-pub(crate) const TOO_LONG: &str = "it is too long to be shown whole (4 KiB or 50 lines)";
+pub(crate) const TOO_LONG: &str = "it is too long to be shown in full (4 KiB or 50 lines)";

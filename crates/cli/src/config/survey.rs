@@ -119,7 +119,7 @@ impl Configuration {
         }
         let mut warnings: Vec<String> = self.parsed.warnings.iter().map(say).collect();
         if self.source.writable_by_all() {
-            warnings.insert(0, format!("anybody may write to {}: chmod o-w it", self.source.name()));
+            warnings.insert(0, format!("all users can write to {}: chmod o-w it", self.source.name()));
         }
         if let Some(problem) = trust::problem().filter(|_| self.asks()) {
             warnings.insert(0, problem.to_owned());

@@ -219,6 +219,28 @@ fn web(headers: &[(&str, &str)]) -> Destination {
 }
 
 #[test]
+fn the_members_of_mcporter_are_read() {
+    let text = r#"{"mcpServers": {
+        "var": {"baseUrl": "https://host/mcp", "bearerTokenEnv": "SET", "lifecycle": "keep-alive", "auth": "oauth"},
+        "token": {"server_url": "https://host/mcp", "bearer_token": "hunter2", "headers": {"A": "b"}},
+        "twice": {"url": "https://host/mcp", "bearerToken": "x", "headers": {"authorization": "y"}},
+        "program": {"command": "npx", "bearerToken": "x", "blockedTools": ["rm"], "logging": {"daemon": {}}}}}"#;
+    let configuration = read("mcporter.json", text).unwrap();
+    let variable = started(&configuration, "var");
+    assert_eq!(variable.destination, web(&[("Authorization", "Bearer set!")]));
+    assert_eq!(warnings(&configuration, "var"), [""; 0]);
+    let token = started(&configuration, "token");
+    assert_eq!(token.destination, web(&[("A", "b"), ("Authorization", "Bearer hunter2")]));
+    assert!(definition(&configuration, "twice").unwrap_err().contains("Authorization is given twice"));
+    let program = started(&configuration, "program");
+    assert_eq!(program.destination, self::program(&[], &[]));
+    let tools = definition(&configuration, "program").unwrap().tools;
+    assert!(!tools.allows("rm") && tools.allows("ls"));
+    let unused = warnings(&configuration, "program");
+    assert!(unused.len() == 1 && unused[0].contains("bearerToken"), "{unused:?}");
+}
+
+#[test]
 fn r85_entries_of_vs_code_with_their_inputs() {
     for text in [VSCODE.to_owned(), format!("{{\"mcp\": {VSCODE}}}")] {
         let configuration = read("mcp.json", &text).unwrap();
@@ -259,7 +281,7 @@ fn r85_entries_of_opencode() {
     for (name, told) in [
         ("wrong", "opencode.json:8:23: type must be local or remote"),
         ("none", "opencode.json:9:42: command is empty"),
-        ("text", "opencode.json:10:42: command must be a list of strings, and is a string"),
+        ("text", "opencode.json:10:42: command must be a list of strings, but is a string"),
     ] {
         assert_eq!(definition(&configuration, name).unwrap_err(), told);
     }
@@ -280,7 +302,7 @@ fn r85_entries_of_codex() {
     assert_eq!(launch.destination, web(&[("A", "b"), ("X-Set", "set!"), ("Authorization", "Bearer set!")]));
     assert!(launch.secrets.contains(&"set!".into()));
     assert!(definition(&configuration, "the web").unwrap().disabled.is_some());
-    let told = "config.toml:21:24: this is the name of no variable";
+    let told = "config.toml:21:24: this is not a valid name of a variable";
     assert_eq!(definition(&configuration, "wrong").unwrap_err(), told);
 }
 
@@ -330,35 +352,35 @@ fn f30_one_bad_entry_never_hides_the_others() {
     assert_eq!(
         told,
         [
-            "a.json:2:14: an entry must be an object, and is a number",
+            "a.json:2:14: an entry must be an object, but is a number",
             "a.json:3:15: needs either \"command\" or \"url\"",
-            "a.json:4:24: command must be a string, and is a number; its arguments stand in args",
-            "a.json:5:21: command must be a string, and is a list; its arguments stand in args",
+            "a.json:4:24: command must be a string, but is a number; its arguments belong in args",
+            "a.json:5:21: command must be a string, but is a list; its arguments belong in args",
             "a.json:6:22: command is empty",
-            "a.json:7:26: there are both command and url: leave out one of them",
+            "a.json:7:26: both command and url are set: leave out one of them",
             "a.json:8:18: type must be stdio, http, sse, quic, tcp or unix",
-            "a.json:9:28: type must be a string, and is a number",
+            "a.json:9:28: type must be a string, but is a number",
             "a.json:10:20: url must begin with http://, https://, quic://, tcp:// or unix:",
             "a.json:11:15: needs \"url\"",
-            "a.json:12:34: args must be a list of strings, and is a string",
-            "a.json:13:39: each of args must be a string, and is a number",
-            "a.json:14:41: env.PORT must be a string, and is a number",
-            "a.json:15:33: env must be an object, and is a list",
-            "a.json:16:35: env has a name that cannot be one",
+            "a.json:12:34: args must be a list of strings, but is a string",
+            "a.json:13:39: each of args must be a string, but is a number",
+            "a.json:14:41: env.PORT must be a string, but is a number",
+            "a.json:15:33: env must be an object, but is a list",
+            "a.json:16:35: env has an invalid name",
             "a.json:17:27: command is given twice",
             "a.json:18:47: allowed_tools and allowedTools are the same",
             "a.json:19:49: A is given twice",
-            "a.json:20:48: this pattern of tools is not usable: invalid range pattern",
-            "a.json:21:48: this pattern of tools is not usable: braces have no meaning in it: write a pattern \
-             for each",
-            "a.json:22:39: timeoutMs must be from 1 on and at most a day",
+            "a.json:20:48: this tool pattern is invalid: invalid range pattern",
+            "a.json:21:48: this tool pattern is invalid: braces have no meaning in it: write a separate \
+             pattern for each alternative",
+            "a.json:22:39: timeoutMs must be at least 1 and at most one day",
             "a.json:23:40: timeoutMs must be a whole number",
-            "a.json:24:35: enabled must be true or false, and is a string",
-            "a.json:25:32: cwd must be a string, and is a number",
-            "a.json:26:49: headers.A must be a string, and is a number",
-            "a.json:27:43: headers has a name that cannot be one",
+            "a.json:24:35: enabled must be true or false, but is a string",
+            "a.json:25:32: cwd must be a string, but is a number",
+            "a.json:26:49: headers.A must be a string, but is a number",
+            "a.json:27:43: headers has an invalid name",
             "a.json:28:61: a-b is given twice",
-            "a.json:29:22: url must begin with http:// or https://; for HTTP+SSE, type is sse",
+            "a.json:29:22: url must begin with http:// or https://; for HTTP+SSE set type to sse",
         ]
     );
 
@@ -372,14 +394,14 @@ fn f30_one_bad_entry_never_hides_the_others() {
         warnings(&configuration, "good"),
         [
             "a.toml:7:1: an entry has no name",
-            "a.toml:10:8: name must be a string, and is a number",
+            "a.toml:10:8: name must be a string, but is a number",
             "a.toml:12:8: an entry has an empty name",
         ]
     );
     for (name, told) in [
         ("no transport", "a.toml:1:1: transport is missing: transport = { type = \"stdio\", command = ... }"),
         ("kind", "a.toml:6:22: type must be stdio, http, sse, quic, tcp or unix"),
-        ("date", "a.toml:15:25: command must be a string, and is a date; its arguments stand in args"),
+        ("date", "a.toml:15:25: command must be a string, but is a date; its arguments belong in args"),
     ] {
         assert_eq!(definition(&configuration, name).unwrap_err(), told);
     }
@@ -420,10 +442,10 @@ fn f30_what_is_not_known_is_told_with_its_line() {
     assert_eq!(
         warnings(&configuration, "a"),
         [
-            "a.json:3:1: commnad is not known and not used; did you mean command?",
-            "a.json:4:1: timeout is not used, because its unit differs from program to program: --timeout sets one, or \
-             timeoutMs in a file that mcpjoin alone reads",
-            "a.json:5:1: zzz is not known and not used",
+            "a.json:3:1: commnad is unknown and not used; did you mean command?",
+            "a.json:4:1: timeout is not used, because its unit differs between programs: use --timeout, or timeoutMs in a file \
+             that only mcpjoin reads",
+            "a.json:5:1: zzz is unknown and not used",
         ]
     );
     let text = "concurency_limit = 3\ntimeout_secs = 0\nretry_max = \"x\"\n[[servers]]\nname = \"a\"\n\
@@ -432,12 +454,12 @@ fn f30_what_is_not_known_is_told_with_its_line() {
     assert_eq!(
         warnings(&configuration, "a"),
         [
-            "a.toml:2:16: timeout_secs must be from 1 on and at most a day",
-            "a.toml:3:13: retry_max must be a number, and is a string",
-            "a.toml:1:1: concurency_limit is not known and not used; did you mean concurrency_limit?",
-            "a.toml:6:30: shell is not known and not used",
-            "a.toml:7:1: daemon_ttl is not known and not used: it belongs above the first [[servers]]",
-            "a.toml:8:1: allowed_tool is not known and not used; did you mean allowed_tools?",
+            "a.toml:2:16: timeout_secs must be at least 1 and at most one day",
+            "a.toml:3:13: retry_max must be a number, but is a string",
+            "a.toml:1:1: concurency_limit is unknown and not used; did you mean concurrency_limit?",
+            "a.toml:6:30: shell is unknown and not used",
+            "a.toml:7:1: daemon_ttl is unknown and not used: it belongs above the first [[servers]]",
+            "a.toml:8:1: allowed_tool is unknown and not used; did you mean allowed_tools?",
         ]
     );
     for limit in ["0", "65", "-1", "99999999999999999999"] {
@@ -449,7 +471,7 @@ fn f30_what_is_not_known_is_told_with_its_line() {
     }
     let text = "timeout_secs = \"x\"\n[[servers]]\nname = \"a\"\ntransport = { command = \"a\" }\n";
     let told = warnings(&read("a.toml", text).unwrap(), "a");
-    assert_eq!(told, ["a.toml:1:16: timeout_secs must be a number, and is a string"]);
+    assert_eq!(told, ["a.toml:1:16: timeout_secs must be a number, but is a string"]);
 }
 
 #[test]
@@ -460,24 +482,20 @@ fn i172_a_file_that_cannot_be_used_says_where() {
         ("a.json", "", "a.json:1:1: this must be an object with mcpServers"),
         ("a.json", "[]", "a.json:1:1: this must be an object with mcpServers"),
         ("a.json", "{}", "a.json:1:1: no \"mcpServers\" key"),
-        ("a.json", "{\n\"servers\": 1}", "a.json:2:12: servers must be an object: a name and what it starts"),
+        ("a.json", "{\n\"servers\": 1}", "a.json:2:12: servers must be an object of names and entries"),
         (
             "a.json",
             "{\n\"mcpserver\": {}}",
             "a.json:2:1: no \"mcpServers\" key; did you mean \"mcpServers\" instead of \"mcpserver\"?",
         ),
-        (
-            "a.json",
-            "{\"mcpServers\": []}",
-            "a.json:1:16: mcpServers must be an object: a name and what it starts",
-        ),
+        ("a.json", "{\"mcpServers\": []}", "a.json:1:16: mcpServers must be an object of names and entries"),
         ("a.json", "{\"mcpServers\": {},\n \"mcpServers\": {}}", "a.json:2:2: mcpServers is given twice"),
         ("a.json", "{\r\n  \"mcpServers\": {\r\n    \"a\": }}", "a.json:3:10: invalid JSON: "),
         ("a.json", "{\"mcpServers\": {\"a\": {\"command\": \"\\u12\"}}}", "a.json:1:35: invalid JSON: "),
         ("a.json", &deep, "a.json:1:"),
         ("a.toml", "", "a.toml:1:1: there is no [[servers]] and no [mcp_servers.NAME]"),
         ("a.toml", "servers = 1", "a.toml:1:1: servers must be an array of tables: [[servers]]"),
-        ("a.toml", "mcp_servers = 1", "a.toml:1:15: mcp_servers must be an object, and is a number"),
+        ("a.toml", "mcp_servers = 1", "a.toml:1:15: mcp_servers must be an object, but is a number"),
         ("a.toml", "[[servers]]\nname = \n", "a.toml:2:8: invalid TOML: "),
         ("a.toml", "[[servers]]\nname = \"a\"\nname = \"b\"\n", "a.toml:3:1: invalid TOML: duplicate key"),
         ("a.toml", &deep_toml, "a.toml:1:"),
@@ -581,8 +599,8 @@ fn r85_entries_of_servers_that_listen_without_http() {
     let Destination::Remote(Remote { ca, .. }) = to("https") else { panic!("it is reached over HTTP") };
     assert_eq!(ca, Some("/work/set!.pem".into()));
     for (name, told) in [
-        ("both", "9:3: there are both pin and ca: leave out one of them"),
-        ("half", "11:3: cert and key go together, and one of them is missing"),
+        ("both", "9:3: both pin and ca are set: leave out one of them"),
+        ("half", "11:3: cert and key belong together, and one of them is missing"),
         ("other", "16:34: url must begin with quic://"),
         ("over", "17:33: url must begin with http:// or https://"),
     ] {
@@ -590,8 +608,8 @@ fn r85_entries_of_servers_that_listen_without_http() {
     }
     for (name, told) in [
         ("hash", "13:10: pin: write sha256: and 64 hexadecimal digits"),
-        ("path", "14:17: url is none that can be used: write quic://host:port"),
-        ("user", "15:17: url is none that can be used: write tcp://host:port"),
+        ("path", "14:17: url is invalid: write quic://host:port"),
+        ("user", "15:17: url is invalid: write tcp://host:port"),
     ] {
         let names = configuration.names(|_| None, PathBuf::from("/work"));
         let problem = launch(&definition(&configuration, name).unwrap(), &names).map(|_| ()).unwrap_err();
@@ -656,7 +674,7 @@ fn r85_variables_of_a_file_and_of_ours_reach_a_child() {
     let launch = started(&configuration, "a");
     assert_eq!(launch.destination, program(&[], &[("SET", "set!"), ("OTHER", "own")]));
     assert!(launch.secrets.contains(&"set!".into()));
-    let told = "config.toml:7:13: this is the name of no variable";
+    let told = "config.toml:7:13: this is not a valid name of a variable";
     assert_eq!(definition(&configuration, "b").unwrap_err(), told);
     let told = "config.toml:10:13: each of env_vars must have a name";
     assert_eq!(definition(&configuration, "c").unwrap_err(), told);
@@ -678,7 +696,7 @@ fn a_name_that_nobody_would_read_is_cut_and_its_length_told() {
     // Control characters in a file of another user are escaped.
     let text = "{\"mcpServers\": {\"a\": {\"command\": \"a\", \"\\u001b[2J\": 1}}}";
     let told = warnings(&read("a.json", text).unwrap(), "a");
-    assert_eq!(told, ["a.json:1:39: '\\u{1b}[2J' is not known and not used"]);
+    assert_eq!(told, ["a.json:1:39: '\\u{1b}[2J' is unknown and not used"]);
 }
 
 #[test]
@@ -763,11 +781,11 @@ fn the_filters_of_other_programs_bind() {
     }
     assert_eq!(
         warnings(&configuration, "odd"),
-        ["settings.json:6:33: tools is not used: it is no list of names"]
+        ["settings.json:6:33: tools is not used: it is not a list of names"]
     );
     assert_eq!(
         warnings(&configuration, "google"),
-        ["settings.json:7:36: authProviderType is not known and not used"]
+        ["settings.json:7:36: authProviderType is unknown and not used"]
     );
 }
 
@@ -778,7 +796,7 @@ fn a_variable_without_braces_is_warned_about() {
         "gemini": {"command": "x", "args": ["$HOME/x"], "env": {"A": "$DB_URL", "B": "pa$$w0rd", "C": "${SET}", "D": "$5"}},
         "web": {"url": "https://host/$TENANT/mcp", "headers": {"Authorization": "Bearer $TOKEN"}}}}"#;
     let configuration = read("settings.json", text).unwrap();
-    let said = "a $NAME in it is passed on as it stands: ${NAME} would stand for the variable";
+    let said = "a $NAME in it is passed on unchanged: ${NAME} is replaced by the variable";
     assert_eq!(warnings(&configuration, "gemini"), [format!("settings.json:2:70: {said}")]);
     assert_eq!(
         warnings(&configuration, "web"),
@@ -804,7 +822,7 @@ fn zed_writes_the_program_as_an_object_and_leaves_extensions_to_itself() {
     assert_eq!(names, ["old", "new", "bad"]);
     assert_eq!(
         warnings(&configuration, "old"),
-        ["settings.json:4:9: extension is left out: an extension of Zed starts it"]
+        ["settings.json:4:9: extension is skipped: a Zed extension starts it"]
     );
     assert_eq!(
         definition(&configuration, "bad").unwrap_err(),
@@ -833,7 +851,7 @@ fn what_claude_code_keeps_for_this_folder_comes_before_what_it_keeps_for_all() {
     assert_eq!(program.program, OsString::from("local"));
     assert_eq!(
         warnings(&configuration, "user"),
-        [".claude.json:1:17: both is not read, because this folder has one of that name in line 4"]
+        [".claude.json:1:17: both is ignored, because this folder has an entry of that name in line 4"]
     );
     let alone = format!(r#"{{"projects": {{"{here}": {{"mcpServers": {{"a": {{"command": "x"}}}}}}}}}}"#);
     assert_eq!(read(".claude.json", &alone).unwrap().parsed.entries.len(), 1);
@@ -845,7 +863,7 @@ fn yaml_is_called_what_it_is() {
     for name in ["continue.yaml", "goose.yml"] {
         assert_eq!(
             read(name, "mcpServers:\n  - name: x\n").unwrap_err(),
-            format!("{name}:1:1: this is YAML, which is not read: JSON and TOML are")
+            format!("{name}:1:1: YAML is not supported: use JSON or TOML")
         );
     }
 }

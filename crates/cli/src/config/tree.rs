@@ -174,7 +174,7 @@ impl Node {
     }
 
     fn not(&self, name: &str, wanted: &str) -> Problem {
-        Problem::new(self.at, format!("{name} must be {wanted}, and is {}", self.kind()))
+        Problem::new(self.at, format!("{name} must be {wanted}, but is {}", self.kind()))
     }
 
     pub(super) fn text(&self, name: &str) -> Result<Text, Problem> {
@@ -230,14 +230,14 @@ impl Node {
         let seconds = number.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         seconds
             .filter(|time| !time.is_zero() && *time <= MAX_TIMEOUT)
-            .ok_or_else(|| Problem::new(self.at, format!("{name} must be above 0 and at most a day")))
+            .ok_or_else(|| Problem::new(self.at, format!("{name} must be above 0 and at most one day")))
     }
 
     /// A time in units of `unit` milliseconds: above 0 and at most a day, as on the command line.
     pub(super) fn time(&self, name: &str, unit: u64) -> Result<Duration, Problem> {
         let time = self.whole(name)?.checked_mul(unit).map(Duration::from_millis);
         time.filter(|time| !time.is_zero() && *time <= MAX_TIMEOUT)
-            .ok_or_else(|| Problem::new(self.at, format!("{name} must be from 1 on and at most a day")))
+            .ok_or_else(|| Problem::new(self.at, format!("{name} must be at least 1 and at most one day")))
     }
 }
 
@@ -272,7 +272,7 @@ pub(super) fn unknown<'a>(
         !known.contains(&name) && !ignored.contains(&name)
     });
     unknown.enumerate().map(move |(place, member)| {
-        let mut text = format!("{} is not known and not used", called(&member.name));
+        let mut text = format!("{} is unknown and not used", called(&member.name));
         if place < MAX_SUGGESTIONS
             && let Some(meant) = similar(&member.name, known.iter().copied())
         {
@@ -291,10 +291,15 @@ pub(crate) fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     if word.len() > MAX_COMPARED_BYTES {
         return None;
     }
+    // Otherwise a short word is like every long one that has its letters.
+    let is_comparable = |known: &str| {
+        let (short, long) = if known.len() < word.len() { (known, word) } else { (word, known) };
+        2 * short.len() >= long.len() || long.to_lowercase().starts_with(&short.to_lowercase())
+    };
     let alike = |known: &'a str| (strsim::jaro(&word.to_lowercase(), &known.to_lowercase()), known);
     known
         .into_iter()
-        .filter(|known| known.len() <= MAX_COMPARED_BYTES)
+        .filter(|known| known.len() <= MAX_COMPARED_BYTES && is_comparable(known))
         .map(alike)
         .filter(|(alike, _)| *alike > MIN_SIMILARITY)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))

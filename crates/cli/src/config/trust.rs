@@ -161,7 +161,7 @@ fn change(change: impl FnOnce(&mut Vec<Trusted>)) -> io::Result<PathBuf> {
     change(&mut list);
     let text = serde_json::to_string_pretty(&List { format: FORMAT, trusted: list })?;
     if text.len() > MAX_LIST_BYTES {
-        let problem = "it would be above the limit of 1 MiB: take something back (mcpjoin servers untrust)";
+        let problem = "it would exceed the limit of 1 MiB: withdraw trust with mcpjoin servers untrust";
         return Err(io::Error::other(problem));
     }
     let beside = path.with_extension(format!("{}.new", std::process::id()));
@@ -195,7 +195,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 
 fn unusable(path: &Path, why: &str) -> String {
     let name = crate::target::path_shown(path);
-    format!("the list of what you trust, {name}, cannot be used: {why}")
+    format!("the list of trusted entries, {name}, cannot be used: {why}")
 }
 
 /// Checks that the user alone can write to the folder of the list.
@@ -216,7 +216,7 @@ fn safe(path: &Path) -> Result<(), String> {
         }
         if found.mode() & WRITABLE_BY_OTHERS != 0 {
             let why =
-                format!("others may write to its folder, {name}, which is of the user {owner} (chmod go-w)");
+                format!("other users can write to its folder, {name}, which belongs to {owner} (chmod go-w)");
             return Err(unusable(path, &why));
         }
     }
@@ -239,7 +239,7 @@ fn read(path: &Path) -> Result<Vec<Trusted>, String> {
             return Err(unusable("it belongs to another user".into()));
         }
         if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-            return Err(unusable("others may write to it (chmod 600)".into()));
+            return Err(unusable("other users can write to it (chmod 600)".into()));
         }
     }
     let text = found::read(path, MAX_LIST_BYTES as u64).map_err(|error| unusable(error.to_string()))?;
@@ -247,7 +247,7 @@ fn read(path: &Path) -> Result<Vec<Trusted>, String> {
     let list: List = serde_json::from_slice(&text)
         .map_err(|error| unusable(format!("line {}, column {}", error.line(), error.column())))?;
     if list.format != FORMAT {
-        return Err(unusable(format!("its format is {}, and {FORMAT} is known", list.format)));
+        return Err(unusable(format!("its format is {}, but mcpjoin supports {FORMAT}", list.format)));
     }
     Ok(list.trusted)
 }
@@ -265,7 +265,7 @@ fn lock(path: &Path) -> io::Result<File> {
         match try_lock(path)? {
             Some(file) => return Ok(file),
             None if Instant::now() >= until => {
-                let problem = format!("another process holds {}", crate::target::path_shown(path));
+                let problem = format!("another process has locked {}", crate::target::path_shown(path));
                 return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
             }
             None => thread::sleep(LOCK_INTERVAL),

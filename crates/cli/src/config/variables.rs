@@ -120,7 +120,7 @@ impl<'a> Expansion<'a> {
                 Piece::Broken(written) => return Err(broken(written, text)),
             };
             self.left = self.left.checked_sub(value.len()).ok_or_else(|| {
-                Problem::new(text.at, "with its variables this entry is above the limit of 16 MiB")
+                Problem::new(text.at, "with its variables this entry exceeds the limit of 16 MiB")
             })?;
             out.push(&value);
             if let Some(name) = variable.filter(|name| !self.used.iter().any(|(known, _)| known == name)) {
@@ -158,7 +158,7 @@ impl<'a> Expansion<'a> {
             Err(what) => {
                 let name = crate::target::path_shown(&path);
                 Err(Problem::new(text.at, format!("the file {name} cannot be used: {what}"))
-                    .hint("mend {file:PATH}, or the file"))
+                    .hint("correct {file:PATH}, or fix the file"))
             }
         }
     }
@@ -173,8 +173,8 @@ impl<'a> Expansion<'a> {
     /// The value of an input, and the name of its variable.
     fn input(&self, id: &str, text: &Text) -> Result<(OsString, Option<String>), Problem> {
         let Some(input) = self.names.inputs.iter().find(|input| input.id == id) else {
-            return Err(Problem::new(text.at, "an input is named that the file does not have")
-                .hint("add it to inputs, or mend its id"));
+            return Err(Problem::new(text.at, "the file has no such input")
+                .hint("add it to inputs, or correct its id"));
         };
         let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let variable = format!("{INPUT_PREFIX}{}", id.chars().map(letter).collect::<String>());
@@ -196,10 +196,10 @@ impl<'a> Expansion<'a> {
 fn broken(written: &str, text: &Text) -> Problem {
     let opening = OPENINGS[1..].iter().find(|opening| written.starts_with(**opening));
     let problem = match opening.filter(|_| !written.contains('}')) {
-        Some(opening) => format!("after {opening} a }} is missing"),
-        None => "this is no variable: ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} are".into(),
+        Some(opening) => format!("a }} is missing after {opening}"),
+        None => "this is not a variable: use ${NAME}, ${NAME:-default}, ${env:NAME} or {env:NAME}".into(),
     };
-    Problem::new(text.at, problem).hint("write $${ for a ${ that is meant as it is")
+    Problem::new(text.at, problem).hint("write $${ for a literal ${")
 }
 
 /// Reads the text of a small file. Fails with the reason.
@@ -344,18 +344,18 @@ mod tests {
             ("${B}", "the variable B is not set"),
             ("{env:B}", "the variable B is not set"),
             ("${env:B}", "the variable B is not set"),
-            ("${", "after ${ a } is missing"),
-            ("{env:A", "after {env: a } is missing"),
-            ("${}", "this is no variable"),
-            ("${input:key}", "an input is named that the file does not have"),
+            ("${", "a } is missing after ${"),
+            ("{env:A", "a } is missing after {env:"),
+            ("${}", "this is not a variable"),
+            ("${input:key}", "the file has no such input"),
             (
                 "${input:api-key}",
                 "the input api-key (The key) has no value: MCPJOIN_INPUT_API_KEY is not set",
             ),
             ("{input:A}${input}", "the variable input is not set"),
-            ("${A%x}", "this is no variable"),
-            ("{env:A:-x}", "this is no variable"),
-            ("${B:-${A}}", "this is no variable"),
+            ("${A%x}", "this is not a variable"),
+            ("{env:A:-x}", "this is not a variable"),
+            ("${B:-${A}}", "this is not a variable"),
         ] {
             assert!(expand(text).unwrap_err().starts_with(told), "{text}: {:?}", expand(text));
         }

@@ -209,8 +209,8 @@ impl Access {
         }
         if failure.id == "E_TLS" && self.0.extra_ca.is_some() {
             return failure.hint(format!(
-                "--ca was read, and has neither the server's certificate nor that of whoever signed it: mcpjoin doctor{} {} \
-                 shows what is wrong",
+                "--ca was read, but contains neither the server's certificate nor its authority: mcpjoin \
+                 doctor{} {} shows the fault",
                 self.0.options, self.0.named
             ));
         }
@@ -231,20 +231,21 @@ impl Access {
         let line = self.line(missing.as_deref().unwrap_or_default());
         match &self.0.source {
             Source::Header => Some(format!(
-                "the Authorization header is not accepted: give another one, or leave it out and log in: {line}"
+                "the server rejects the Authorization header: use another one, or leave it out and log in: \
+                 {line}"
             )),
-            Source::Off if self.0.oauth.off => Some(format!("say who you are: {OWN_TOKEN}")),
-            Source::Off => Some(format!("leave out --no-auth, or say who you are: {OWN_TOKEN}")),
+            Source::Off if self.0.oauth.off => Some(format!("send a token: {OWN_TOKEN}")),
+            Source::Off => Some(format!("leave out --no-auth, or send a token: {OWN_TOKEN}")),
             Source::NoFolder => Some(format!(
-                "say who you are: {OWN_TOKEN}; or name a folder for logins in MCPJOIN_AUTH_DIR, and then: {line}"
+                "send a token: {OWN_TOKEN}; or set MCPJOIN_AUTH_DIR to a folder for logins, and then: {line}"
             )),
             Source::Stored(_) if refusal.is_some_and(Refusal::wants_something_else) => None,
             Source::Stored(_) if missing.is_some() => Some(line),
             Source::Stored(_) if refusal.is_some_and(Refusal::shows_no_oauth) => Some(format!(
-                "no sign of OAuth: this server probably wants an API key or a token: {OWN_TOKEN}, or the header that its \
-                 documentation names; if it has logins: {line}"
+                "no sign of OAuth: this server probably requires an API key or a token: {OWN_TOKEN}, or \
+                 the header in its documentation; if it has logins: {line}"
             )),
-            Source::Stored(_) => Some(format!("{line} (with a token of your own: {OWN_TOKEN})")),
+            Source::Stored(_) => Some(format!("{line} (with your own token: {OWN_TOKEN})")),
         }
     }
 
@@ -264,12 +265,11 @@ impl Access {
         match kind {
             TransportErrorKind::Untrusted => {
                 format!(
-                    "--ca FILE trusts one more authority, once you know whose it is; {explain} shows every step"
+                    "--ca FILE trusts another authority, after you have checked whose it is; {explain} \
+                     shows every step"
                 )
             }
-            _ => format!(
-                "does it run, and can it be reached from here? then do the same again; {explain} shows every step"
-            ),
+            _ => format!("check that it runs and is reachable, then try again; {explain} shows every step"),
         }
     }
 
@@ -285,7 +285,7 @@ impl Access {
             self.outage_hint(*kind)
         } else {
             let refusal = lock(&self.0.refusal).clone();
-            self.hint(refusal.as_ref()).unwrap_or_else(|| format!("say who you are: {OWN_TOKEN}"))
+            self.hint(refusal.as_ref()).unwrap_or_else(|| format!("send a token: {OWN_TOKEN}"))
         };
         CredentialsError::new(self.0.ui.hidden(&format!("{message}; try: {hint}"))).of(*kind)
     }
@@ -405,7 +405,7 @@ impl Credentials for Access {
             AfterChallenge::Fail(_) if lock(&self.0.sent).is_none() && !has_clients => AfterChallenge::GiveUp,
             AfterChallenge::Fail(error) => AfterChallenge::Fail(self.failed(error)),
             AfterChallenge::GiveUp if has_clients => {
-                let text = format!("the server answered {status}, and does not let us in");
+                let text = format!("the server answered {status}: access is not permitted");
                 AfterChallenge::Fail(self.failed(CredentialsError::new(text)))
             }
             after => after,

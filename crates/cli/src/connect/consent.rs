@@ -83,7 +83,7 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
         ));
     }
     let refused = |why: &str| {
-        let problem = format!("the entry lies in {name} and is not trusted{why}");
+        let problem = format!("the entry is in {name} and is not trusted{why}");
         let hint = format!("mcpjoin servers trust {name}, or name the file: --config FILE");
         let mut failure = Failure::usage(problem, hint);
         failure.id = "E_NOT_TRUSTED";
@@ -92,7 +92,7 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
     if is_too_long {
         let bound = format!("({} KiB or {MAX_QUESTION_LINES} lines)", MAX_QUESTION_BYTES >> 10);
         return Err(refused(&match definitions.len() {
-            1 => format!(": what has changed of it is too long to be shown {bound}"),
+            1 => format!(": its changes are too long to be shown {bound}"),
             count => {
                 format!(": {count} entries are too long to be shown together {bound}; name one of them")
             }
@@ -109,14 +109,14 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
             let trusted: Option<Vec<_>> = definitions.iter().map(|one| one.definition.clone()).collect();
             let stored = match trusted {
                 Some(trusted) => config::trust(&trusted).map(drop).map_err(|error| error.to_string()),
-                None => Err("the path of its folder is no line of text".into()),
+                None => Err("the path of its folder contains a line break".into()),
             };
             stored.map_err(|problem| {
-                let problem = format!("what lies in {name} cannot be trusted: {problem}");
-                Failure::usage(problem, "name the file with --config FILE")
+                let problem = format!("the entries in {name} cannot be trusted: {problem}");
+                Failure::usage(problem, "use the file with --config FILE")
             })
         }
         Some(_) => Err(refused("")),
-        None => Err(refused(", and there is no terminal to ask on")),
+        None => Err(refused(", and there is no terminal for the question")),
     }
 }

@@ -40,7 +40,7 @@ pub(crate) use plan::{Plan, limits};
 pub(crate) use session::{Session, with_session};
 pub(crate) use several::{ServerOutput, Work, lost, with_each, with_each_server};
 pub(crate) use signals::{Signals, Stop};
-pub(crate) use trace::stamp;
+pub(crate) use trace::{stamp, without_secrets};
 
 /// How long the supervisor of the child may take to report after everything was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -313,10 +313,9 @@ fn survivors(child: &ChildHandle) -> Vec<String> {
     let Some(report) = child.report() else { return Vec::new() };
     let left = report.survivors.iter().map(|left| {
         let name = visible::line(&left.name);
-        format!("process {} ({name}), which the server has started, is still there", left.pid)
+        format!("process {} ({name}), which the server started, is still running", left.pid)
     });
     // On other systems the processes can never be listed.
     let blind = cfg!(target_os = "linux") && !report.complete;
-    left.chain(blind.then(|| "/proc cannot be read: what the server has started may still be there".into()))
-        .collect()
+    left.chain(blind.then(|| "/proc cannot be read: processes of the server may still run".into())).collect()
 }

@@ -28,7 +28,7 @@ use crate::ui::Ui;
 pub(super) const MAX_CERTIFICATES_BYTES: u64 = 4 << 20;
 /// The largest file of headers: servers accept no more than that in one request.
 const MAX_HEADERS_BYTES: u64 = 64 << 10;
-const HEADER_FORM: &str = "--header 'Name: value', or --header @FILE with one in each line";
+const HEADER_FORM: &str = "use --header 'Name: value', or --header @FILE with one header per line";
 const CA_FORM: &str = "--ca FILE, where FILE is in PEM";
 
 /// What connects over HTTP, the authorization, and the values that are secrets. A typed header replaces the header of the same
@@ -78,8 +78,9 @@ pub(super) fn quic(quic: &Quic, connect: &Connect) -> Result<QuicConnect, Failur
         }
         (None, None) => {
             return Err(Failure::usage(
-                format!("nothing says whom to take for {quic}"),
-                "--pin sha256:HEX, the server's key as it prints it, or --ca FILE, whose authorities have signed its certificate; in an entry, pin or ca",
+                format!("the identity of {quic} is unknown"),
+                "--pin sha256:HEX, the server's key from its output, or --ca FILE with the authorities \
+                 that signed its certificate; in an entry, pin or ca",
             ));
         }
     };
@@ -96,9 +97,9 @@ pub(super) fn quic(quic: &Quic, connect: &Connect) -> Result<QuicConnect, Failur
 /// The failure of settings that make no HTTP client.
 pub(crate) fn refused(error: &HttpSetupError) -> Failure {
     let hint = match error {
-        HttpSetupError::Header { .. } => "leave that header out, or mend it",
+        HttpSetupError::Header { .. } => "remove or correct that header",
         HttpSetupError::Certificate(_) => CA_FORM,
-        HttpSetupError::Client(_) => "look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
+        HttpSetupError::Client(_) => "check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
         _ => "http://host:port/path",
     };
     Failure::usage(error.to_string(), hint)
@@ -106,7 +107,11 @@ pub(crate) fn refused(error: &HttpSetupError) -> Failure {
 
 /// The failure of a certificate or key of ours that cannot be used.
 pub(crate) fn unusable(error: &CertificateError) -> Failure {
-    Failure::usage(error.to_string(), "--cert FILE --key FILE, both in PEM, the key readable for you alone")
+    Failure::usage(
+        error.to_string(),
+        "use --cert FILE --key FILE, both in PEM, the key readable only by \
+        you (chmod 600)",
+    )
 }
 
 /// The folder of certificates for Orchestra: `named`, or the one that Orchestra's own programs use. It need not exist.
@@ -114,9 +119,9 @@ pub(crate) fn certificates_folder(named: Option<&str>) -> Result<PathBuf, Failur
     let folder = Certificates::directory_named(named.unwrap_or_default())
         .map_err(|error| Failure::usage(error.to_string(), "--certs-dir DIR"))?;
     if folder.exists() && !folder.is_dir() {
-        let problem = format!("{} is a file, and no folder of certificates", shown(folder.as_os_str()));
+        let problem = format!("{} is a file, not a folder of certificates", shown(folder.as_os_str()));
         return Err(Failure::new("E_CERTIFICATE", Exit::Usage, Phase::Usage, problem)
-            .hint("--certs-dir DIR names the folder in which ca.crt and the others lie"));
+            .hint("--certs-dir DIR is the folder with ca.crt and the other certificates"));
     }
     Ok(folder)
 }
@@ -156,7 +161,7 @@ pub(crate) fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, String> 
 /// [`read_file`] of an open file.
 pub(crate) fn bounded(from: impl Read, max_bytes: u64) -> Result<Vec<u8>, String> {
     let bytes = found::bounded(from, max_bytes).map_err(|error| error.to_string())?;
-    bytes.ok_or_else(|| format!("it has more than the {max_bytes} bytes that are read"))
+    bytes.ok_or_else(|| format!("it exceeds the limit of {max_bytes} bytes"))
 }
 
 /// Names and values of `--header`, in the order in which they are given.
@@ -206,7 +211,7 @@ mod tests {
     fn a_file_of_certificates_has_4_mib_at_most() {
         assert_eq!(certificates("--ca", &Zeros::new("certificates", 4_194_304).0).unwrap().len(), 4_194_304);
         let failure = certificates("--ca", &Zeros::new("certificates", 4_194_305).0).unwrap_err();
-        let words = "it has more than the 4194304 bytes that are read";
+        let words = "it exceeds the limit of 4194304 bytes";
         assert!(failure.message.ends_with(words), "{}", failure.message);
     }
 
@@ -214,7 +219,7 @@ mod tests {
     #[test]
     fn what_has_no_end_is_read_up_to_the_bound() {
         let refused = read_file(Path::new("/dev/zero"), 8).unwrap_err();
-        assert!(refused.contains("more than the 8 bytes"), "{refused}");
+        assert!(refused.contains("the limit of 8 bytes"), "{refused}");
         assert_eq!(read_file(Path::new("/dev/null"), 8), Ok(Vec::new()));
         assert!(read_file(Path::new("/nowhere/at/all"), 8).unwrap_err().contains("No such file"));
     }
@@ -243,7 +248,7 @@ mod tests {
             headers(&[format!("@{}", file.0.display()).into()]).unwrap_err().message
         };
         assert!(why(65_536).starts_with("line 1 of "), "{}", why(65_536));
-        assert!(why(65_537).ends_with("it has more than the 65536 bytes that are read"), "{}", why(65_537));
+        assert!(why(65_537).ends_with("it exceeds the limit of 65536 bytes"), "{}", why(65_537));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Plan {
         if !leads_nowhere(&self.endpoint, first).await || leads_nowhere(&plan.endpoint, second).await {
             return self;
         }
-        ui.note(&format!("{} is no MCP server: {} is used", self.shown, plan.shown));
+        ui.note(&format!("{} is not an MCP server: {} is used", self.shown, plan.shown));
         plan
     }
 
@@ -103,7 +103,10 @@ impl Plan {
                     return Err(Failure::closed(&error.cause, Phase::Initialize));
                 }
                 Err(_) => {
-                    ui.detail("the legacy era, which it spoke the last time, does not work: asking again");
+                    ui.detail(
+                        "the older protocol (initialize), which the server used the last time, \
+                        fails: probing again",
+                    );
                 }
             }
             // Two processes of one server may disturb each other, and only the later one is watched at the end.
@@ -197,8 +200,8 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         }
         Destination::Remote(remote) => {
             if remote.address.sse && era(&connect) == Some(Era::Modern) {
-                let problem = format!("{shown} is HTTP+SSE of 2024-11-05, which has no modern era");
-                let hint = "leave out --era and --protocol-version, or give the http:// address without sse+";
+                let problem = format!("{shown} is HTTP+SSE of 2024-11-05, which only has the older protocol");
+                let hint = "leave out --era and --protocol-version, or use the http:// address without sse+";
                 return Err(Failure::usage(problem, hint));
             }
             if connect.ca.is_none() {
@@ -280,9 +283,9 @@ fn typed(target: &Target, connect: &mut Connect) -> Result<Launch, Failure> {
             let kept = Some(name.into_owned());
             Launch { kept, ..Launch::new(command(program.clone(), args.clone()), shown) }
         }
-        Target::Demo => {
-            let program = command(own_program()?, vec!["serve".into(), "demo".into()]);
-            Launch::new(program, "mcpjoin serve demo".into())
+        Target::Demo(demo) => {
+            let shown = format!("mcpjoin {}", words_shown(&demo.arguments()));
+            Launch::new(command(own_program()?, demo.arguments()), shown)
         }
         // Our own bridge to an orchestrator, which is an MCP server on standard input and output.
         Target::Orchestrator(Quic(address)) => {
@@ -400,12 +403,12 @@ fn regular(path: &Path) -> Result<PathBuf, Failure> {
     let max_bytes = network::MAX_CERTIFICATES_BYTES;
     match found::read(path, max_bytes) {
         Ok(Some(_)) => Ok(path.to_owned()),
-        Ok(None) => Err(format!("it has more than the {max_bytes} bytes that are read")),
+        Ok(None) => Err(format!("it exceeds the limit of {max_bytes} bytes")),
         Err(error) => Err(error.to_string()),
     }
     .map_err(|why| {
-        let problem = format!("{}, which the entry names, cannot be read: {why}", shown(path.as_os_str()));
-        Failure::usage(problem, "name a file in PEM with `ca`, `cert` and `key` of the entry")
+        let problem = format!("the entry's file {} cannot be read: {why}", shown(path.as_os_str()));
+        Failure::usage(problem, "set `ca`, `cert` and `key` of the entry to PEM files")
     })
 }
 
@@ -415,7 +418,7 @@ fn asking(target: &Target, shown: &str) -> String {
     const MAX_CHARS: usize = 70;
     let shown = match target {
         Target::Entry(named) if named.name != shown => format!("{} ({shown})", named.name),
-        Target::Demo => "demo:".into(),
+        Target::Demo(demo) => demo.word().into(),
         _ => shown.to_owned(),
     };
     visible::cut_chars(&shown, MAX_CHARS)
@@ -448,7 +451,7 @@ fn trace(ui: &Ui, connect: &Connect) -> Result<Option<Trace>, Failure> {
     let open = |path: &PathBuf| {
         Trace::to(path, ui).map_err(|error| {
             let problem = format!("the trace {} cannot be written: {error}", shown(path.as_ref()));
-            Failure::usage(problem, "--trace FILE, where FILE can be made")
+            Failure::usage(problem, "--trace FILE, where FILE can be created")
         })
     };
     connect.trace.as_ref().map(open).transpose()
@@ -463,7 +466,7 @@ fn client(ui: &Ui, connect: &Connect, limits: Limits) -> Result<(ClientBuilder, 
         && era != asked
     {
         return Err(Failure::usage(
-            "--era and --protocol-version ask for different eras",
+            "--era and --protocol-version contradict each other",
             "leave out one of them",
         ));
     }
@@ -494,7 +497,7 @@ fn variables(words: &[OsString]) -> Result<Vec<(OsString, OsString)>, Failure> {
         }
         let missing = || {
             let name = shown(&name);
-            let problem = format!("-e {name}: there is no such variable to pass on");
+            let problem = format!("-e {name}: this variable does not exist");
             Failure::usage(problem, format!("-e {name}=VALUE"))
         };
         let value = value.or_else(|| std::env::var_os(&name)).ok_or_else(missing)?;

@@ -77,8 +77,8 @@ async fn open(
         RunEvent::Started { run } if *run > 1 => shown.note("the server runs again, in a new session"),
         RunEvent::Ended { end, next } => {
             let next = match next {
-                Some(pause) => format!("starting it again in {} ms", pause.as_millis()),
-                None => "it is not started again".into(),
+                Some(pause) => format!("restarting it in {} ms", pause.as_millis()),
+                None => "it is not restarted".into(),
             };
             shown.warning(&format!("{end}; {next}"));
         }

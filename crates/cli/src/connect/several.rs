@@ -76,8 +76,8 @@ impl<T> ServerOutput<T> {
 
 /// The failure of a server without an outcome.
 pub(crate) fn lost() -> Failure {
-    Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way")
-        .hint("this is a fault of mcpjoin: tell its authors")
+    Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server could not be checked")
+        .hint("this is a bug in mcpjoin: report it to its authors")
 }
 
 /// Takes the outcome of the work with a server.

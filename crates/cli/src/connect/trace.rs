@@ -145,7 +145,7 @@ impl Trace {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 drop(state);
-                self.shared.ui.warning("the end of the trace is missing: it is written too slowly");
+                self.shared.ui.warning("the end of the trace is missing: writing is too slow");
                 return;
             }
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -176,7 +176,7 @@ impl Shared {
                 break;
             }
             if left_out > 0 {
-                self.ui.warning(&format!("the trace lacks {left_out} lines: it is written too slowly"));
+                self.ui.warning(&format!("the trace lacks {left_out} lines: writing is too slow"));
             }
             self.lock().bytes -= lines.iter().map(|line| line.bytes.len()).sum::<usize>();
         }
@@ -231,7 +231,7 @@ impl Line {
 
 /// The message with `***` for each secret in its strings, numbers and literals; `None` where a secret contains the punctuation
 /// of JSON, so that replacing it would make the message invalid.
-fn without_secrets<'a>(
+pub(crate) fn without_secrets<'a>(
     message: &'a Raw,
     hide: impl for<'t> Fn(&'t str) -> Cow<'t, str>,
 ) -> Option<Cow<'a, str>> {

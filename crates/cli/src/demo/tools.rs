@@ -10,40 +10,16 @@ use mcpjoin::proto::types::{
     AudioContent, CallToolResult, Content, EmbeddedResource, ImageContent, LoggingLevel, ResourceLink,
     TextResourceContents, Tool, ToolAnnotations,
 };
-use mcpjoin::server::{Context, HandlerError, Json, NoArguments, ServerBuilder};
+use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::sleep;
 
 use super::{PAUSE, PICTURE, SOUND, read_only};
 
-#[derive(Deserialize, JsonSchema)]
-struct Echo {
-    /// The text to return
-    message: String,
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Add {
-    /// The first number
-    a: f64,
-    /// The second number
-    b: f64,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Sum {
-    /// The sum of both
-    sum: f64,
-}
-
 /// Adds the tools for content, log messages and progress.
 pub(super) fn add(server: ServerBuilder) -> ServerBuilder {
     let server = server
-        .tool(read_only("echo", "Returns the message"), async |echo: Echo, _| echo.message)
-        .tool(read_only("add", "Adds two numbers, as a structured result"), async |numbers: Add, _| {
-            Json(Sum { sum: numbers.a + numbers.b })
-        })
         .tool(
             read_only("test_simple_text", "Gives a text"),
             async |_: NoArguments, _| "This is a simple text response for testing.",

@@ -15,22 +15,21 @@ use crate::config::NoEntry;
 use crate::exit::Exit;
 use crate::target::{path_shown, shown};
 
-const SEE_STDERR: &str =
-    "run the command by itself in a terminal; -v shows everything that it writes to standard error";
-const INSTALL: &str = "install the program, add its folder to PATH, or give its path";
-const MAYBE_DONE: &str = "the server may have done it or not: look before you try again";
-const TRY_AGAIN: &str = "try again; -v shows what the server says";
-const TELL: &str = "this is a fault of the server: tell its authors";
+const SEE_STDERR: &str = "run the command by itself in a terminal; -v shows its standard error";
+const INSTALL: &str = "install the program, add its folder to PATH, or use its path";
+const MAYBE_DONE: &str = "the request may have been executed: check before you try again";
+const TRY_AGAIN: &str = "try again; -v shows the server's standard error";
+const TELL: &str = "this is a bug in the server: report it to its authors";
 const RAISE_LIMIT: &str = "raise the limit with --max-message-size";
-const CHECK_HOST: &str = "check the name of the host";
-const MEND_FILE: &str = "mend the file, or name another one";
-const NOT_LISTENING: &str = "does a server listen there, and may you reach it?";
-const ADDRESS_TAKEN: &str = "is the address free, and may you use it? port 0 takes any that is free";
+const CHECK_HOST: &str = "check the host name";
+const MEND_FILE: &str = "fix the file, or use another one";
+const NOT_LISTENING: &str = "check that a server listens there, and that you can reach it";
+const ADDRESS_TAKEN: &str = "check that the address is free and permitted; port 0 uses any free port";
 const TCP_FORM: &str = "tcp://host:port, with an IPv6 address in brackets";
 const QUIC_FORM: &str = "quic://host:port, with an IPv6 address in brackets";
-const WEB_SERVER: &str = "that is a web server: write http:// in place of tcp://";
+const WEB_SERVER: &str = "this is a web server: use http:// instead of tcp://";
 const STDOUT_IS_FOR_MESSAGES: &str =
-    "a server may write nothing but messages to its standard output: see what this command prints";
+    "a server may write only messages to its standard output: check the output of this command";
 /// The message of our bridge where it did not reach the orchestrator: its address stands before this text, the reason after it.
 const NO_ORCHESTRATOR: &str = ": the orchestrator was not reached within ";
 
@@ -38,30 +37,31 @@ impl Failure {
     /// The program of the server could not be started.
     pub(crate) fn spawn(error: &SpawnError) -> Self {
         let (id, hint) = match &error.kind {
-            SpawnErrorKind::NotFound { .. } if is_address(&error.command) => (
-                "E_SPAWN_NOT_FOUND",
-                "where an address is meant, write https://, http:// or tcp:// before it",
-            ),
-            SpawnErrorKind::NotFound { searched } if searched.is_empty() => {
-                ("E_SPAWN_NOT_FOUND", "check the path; it counts from the server's working directory (--cwd)")
+            SpawnErrorKind::NotFound { .. } if is_address(&error.command) => {
+                ("E_SPAWN_NOT_FOUND", "for an address, write https://, http:// or tcp:// before it")
             }
+            SpawnErrorKind::NotFound { searched } if searched.is_empty() => (
+                "E_SPAWN_NOT_FOUND",
+                "check the path; relative paths start at the server's working \
+                    directory (--cwd)",
+            ),
             SpawnErrorKind::NotFound { .. } => ("E_SPAWN_NOT_FOUND", INSTALL),
             SpawnErrorKind::NotExecutable { .. } if is_configuration(&error.command) => (
                 "E_SPAWN_NOT_EXECUTABLE",
-                "a configuration is named with --config FILE, and an entry of it with FILE#NAME",
+                "for a configuration use --config FILE, for one of its entries FILE#NAME",
             ),
             SpawnErrorKind::NotExecutable { .. } => {
-                ("E_SPAWN_NOT_EXECUTABLE", "chmod +x the file, or name its interpreter first")
+                ("E_SPAWN_NOT_EXECUTABLE", "chmod +x the file, or put its interpreter before it")
             }
             SpawnErrorKind::NoInterpreter { .. } => (
                 "E_SPAWN_NO_INTERPRETER",
-                "install the interpreter in the file's first line, or name another one first",
+                "install the interpreter of the file's first line, or put another one before the file",
             ),
-            SpawnErrorKind::IsDirectory { .. } => ("E_SPAWN_DIRECTORY", "name a program inside it"),
+            SpawnErrorKind::IsDirectory { .. } => ("E_SPAWN_DIRECTORY", "use a program in this directory"),
             SpawnErrorKind::WorkingDirectory { .. } => {
-                ("E_SPAWN_CWD", "give --cwd a directory that exists and may be entered")
+                ("E_SPAWN_CWD", "use --cwd with a directory that exists and can be entered")
             }
-            _ => ("E_SPAWN", "look at the limits of this system (ulimit -a) and at the command's arguments"),
+            _ => ("E_SPAWN", "check the limits of this system (ulimit -a) and the command's arguments"),
         };
         let mut failure = Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint);
         if let SpawnErrorKind::NotFound { searched } = &error.kind
@@ -86,7 +86,7 @@ impl Failure {
             self.message = format!("{}, and no program on PATH", no_entry.said);
             self.seen.searched.splice(0..0, no_entry.searched.iter().cloned());
             if self.hint == INSTALL {
-                self.hint = format!("name an entry (mcpjoin servers shows them), {INSTALL}");
+                self.hint = format!("use an entry (mcpjoin servers lists them), {INSTALL}");
             }
         }
         self
@@ -99,7 +99,8 @@ impl Failure {
             SocketErrorKind::Resolve(_) => ("E_RESOLVE", CHECK_HOST),
             SocketErrorKind::TimedOut { .. } | SocketErrorKind::NotAccepted { .. } => (
                 "E_CONNECT",
-                "is the server busy, or a firewall in between? --connect-timeout 30s waits longer",
+                "check that the server is not busy, and that no firewall blocks it; --connect-timeout 30s \
+                 waits longer",
             ),
             _ => ("E_CONNECT", NOT_LISTENING),
         };
@@ -114,21 +115,24 @@ impl Failure {
             QuicErrorKind::Certificate(_) => ("E_USAGE", MEND_FILE),
             QuicErrorKind::TimedOut { .. } => (
                 "E_CONNECT",
-                "does a server listen there, or is a firewall in between? QUIC goes over UDP; --connect-timeout 30s waits longer",
+                "check that a server listens there, and that no firewall blocks UDP; --connect-timeout 30s \
+                 waits longer",
             ),
             QuicErrorKind::Protocol { .. } => {
-                ("E_NO_ENDPOINT", "is it an MCP server over QUIC that listens there?")
+                ("E_NO_ENDPOINT", "check that an MCP server over QUIC listens there")
             }
             QuicErrorKind::Refused(_) => (
                 "E_TLS",
-                "--pin sha256:HEX names the server's key, which it prints; --ca FILE the authority that has signed its certificate",
+                "use --pin sha256:HEX with the server's key, from its output, or --ca FILE with the \
+                 authority that signed its certificate",
             ),
             QuicErrorKind::RefusedByPeer { .. } => (
                 "E_AUTH",
-                "say who you are with --cert FILE --key FILE: a certificate that an authority of the server has signed",
+                "use --cert FILE --key FILE, with a certificate signed by an authority that the server \
+                 trusts",
             ),
             QuicErrorKind::Unreached(_) => ("E_CONNECT", NOT_LISTENING),
-            _ => ("E_LINK", "try again; see what the server itself says about it"),
+            _ => ("E_LINK", "try again; see the server's own log"),
         };
         Self::to_connect(id, error.to_string()).hint(hint)
     }
@@ -157,11 +161,13 @@ impl Failure {
         let is_a_file = error.target.starts_with("unix:");
         let (id, hint) = match &error.kind {
             SocketErrorKind::Address(_) => ("E_USAGE", TCP_FORM),
-            SocketErrorKind::NotASocket => ("E_LISTEN", "name another file"),
-            SocketErrorKind::InUse if is_a_file => ("E_LISTEN", "end that server, or name another file"),
-            _ if is_a_file => {
-                ("E_LISTEN", "is the folder there, may you write to it, and is the path short enough?")
-            }
+            SocketErrorKind::NotASocket => ("E_LISTEN", "use another file"),
+            SocketErrorKind::InUse if is_a_file => ("E_LISTEN", "stop that server, or use another file"),
+            _ if is_a_file => (
+                "E_LISTEN",
+                "check that the folder exists and is writable, and that the path is short \
+                    enough",
+            ),
             _ => ("E_LISTEN", ADDRESS_TAKEN),
         };
         Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
@@ -189,7 +195,7 @@ impl Failure {
         }
         if matches!(self.id, "E_NOT_MCP" | "E_SILENT") {
             return self
-                .hint("is it an MCP server that listens there? a slow start takes --connect-timeout 2m");
+                .hint("check that an MCP server listens there; for a slow start use --connect-timeout 2m");
         }
         self.over_a_socket()
     }
@@ -204,17 +210,17 @@ impl Failure {
                 if self.seen.garbage.as_deref().is_some_and(is_of_the_web) {
                     WEB_SERVER
                 } else {
-                    "see what the server itself says about it; is it an MCP server, without TLS or HTTP, that listens there?"
+                    "see the server's own log; check that an MCP server without TLS or HTTP listens there"
                 }
             }
             "E_NOT_MCP" | "E_SILENT" => match self.foreign() {
                 Some("HTTP") => WEB_SERVER,
-                Some("TLS") => "that port is for TLS: write https:// in place of tcp://, if it is for HTTPS",
+                Some("TLS") => "that port expects TLS: for HTTPS use https:// instead of tcp://",
                 Some("SSH") => "check the port; a server behind SSH is a command: -- ssh host command",
                 Some(_) => "check the host and the port",
-                None => "is it an MCP server, without TLS or HTTP, that listens there?",
+                None => "check that an MCP server without TLS or HTTP listens there",
             },
-            "E_STALLED" => "the server has stopped reading: see what it waits for",
+            "E_STALLED" => "the server has stopped reading: see its own log",
             _ => return self,
         };
         self.hint(hint)
@@ -223,7 +229,7 @@ impl Failure {
     /// The protocol of another kind of server, by the first bytes that it sent.
     fn foreign(&mut self) -> Option<&'static str> {
         let protocol = foreign_protocol(self.seen.garbage.as_deref()?.as_bytes())?;
-        self.message = format!("what listens there speaks {protocol}, and is no MCP server");
+        self.message = format!("the server speaks {protocol}, and not MCP");
         Some(protocol)
     }
 
@@ -233,7 +239,7 @@ impl Failure {
             CloseCause::Opening(failure) => Self::opening(failure, phase),
             CloseCause::Link(end) => Self::link(end, phase),
             CloseCause::Stalled { .. } => Self::new("E_STALLED", Exit::Connection, phase, cause.to_string())
-                .hint("the server has stopped reading its standard input: see what it waits for"),
+                .hint("the server has stopped reading its standard input; -v shows its standard error"),
             _ => Self::new("E_CLOSED", Exit::Connection, phase, cause.to_string()).hint(TRY_AGAIN),
         }
     }
@@ -250,9 +256,9 @@ impl Failure {
         // The beginning of other protocols may look like text of another encoding.
         let garbage = garbage.filter(|first| foreign_protocol(first).is_none());
         if let Some(encoding) = garbage.and_then(|first| Encoding::of(first)) {
-            known.message = format!("what the server writes is {encoding}, and messages are plain UTF-8");
+            known.message = format!("the output of the server is {encoding}, but messages must be UTF-8");
             known.id = "E_ENCODING";
-            return known.hint("have the server write UTF-8, without a byte order mark");
+            return known.hint("let the server write UTF-8, without a byte order mark");
         }
         known
     }
@@ -271,7 +277,7 @@ impl Failure {
             NegotiationFailure::UnsupportedVersion { .. } => new(
                 "E_VERSION",
                 Phase::Initialize,
-                "leave out --protocol-version, or ask for one that the server speaks",
+                "leave out --protocol-version, or use one that the server supports",
             ),
             NegotiationFailure::NoCommonVersion { .. } => {
                 new("E_VERSION", Phase::Probe, "leave out --protocol-version and --era, or update the server")
@@ -279,7 +285,7 @@ impl Failure {
             NegotiationFailure::Echo { method } => new(
                 "E_NOT_MCP",
                 of(method),
-                "is this command an MCP server on standard input and output? run it by itself in a terminal, and see what it prints",
+                "check that this command is an MCP server over stdio: run it by itself in a terminal",
             ),
             NegotiationFailure::UnknownResponse { method, .. } => new("E_BAD_REPLY", of(method), TELL),
             NegotiationFailure::Refused { method, error } => {
@@ -295,21 +301,22 @@ impl Failure {
             NegotiationFailure::TimedOut { method, garbage: None, .. } => new(
                 "E_SILENT",
                 of(method),
-                "is this command an MCP server on standard input and output? a slow start takes --connect-timeout 2m",
+                "check that this command is an MCP server over stdio; for a slow start use \
+                 --connect-timeout 2m",
             ),
             NegotiationFailure::TimedOut { method, after, garbage: Some(garbage) } => {
                 let mut failure = new("E_NOT_MCP", of(method), STDOUT_IS_FOR_MESSAGES).garbage(garbage);
                 // The garbage has its own row.
                 let bare =
                     NegotiationFailure::TimedOut { method: method.clone(), after: *after, garbage: None };
-                failure.message = format!("{bare}, but lines that are no messages");
+                failure.message = format!("{bare}, but received lines that are not messages");
                 failure
             }
             NegotiationFailure::Garbage { lines, first } => {
                 let mut failure = new("E_NOT_MCP", phase, STDOUT_IS_FOR_MESSAGES).garbage(first);
                 failure.message = match lines {
-                    1 => "a line came that is no message".to_owned(),
-                    lines => format!("{lines} lines came that are no messages"),
+                    1 => "received a line that is not a message".to_owned(),
+                    lines => format!("received {lines} lines that are not messages"),
                 };
                 failure
             }
@@ -361,25 +368,27 @@ impl Failure {
         }
         let (message, hint) = match (kind, exit) {
             (_, Some(ProcessExit::Code(126 | 127))) => (
-                "the server ended at once",
-                "exit codes 126 and 127 mean that a command inside this one was not found or may not be run: check its words and PATH",
+                "the server exited at once",
+                "exit codes 126 and 127 mean that a command in this one was not found or may not be run: \
+                 check the command and PATH",
             ),
             (_, Some(ProcessExit::Signal(9))) => (
                 "the server was killed",
-                "signal 9 without anybody's doing means that memory ran out: look at the system's log",
+                "signal 9 usually means that the system ran out of memory: see the system's log",
             ),
             (TransportEndKind::EndOfStream, None) => (
                 "the server closed its standard output",
-                "a server must keep it open for as long as it is one; -v shows what it writes to standard error",
+                "a server must keep it open until it exits; -v shows its standard error",
             ),
             _ if matches!(phase, Phase::Probe | Phase::Initialize | Phase::Spawn) => {
-                ("the server ended before it could be talked to", SEE_STDERR)
+                ("the server exited before the session was open", SEE_STDERR)
             }
             (_, Some(ProcessExit::Code(0))) => (
-                "the server ended by itself, as if all were done, before it had answered",
-                "its main function may return too soon, or something that it calls exits with 0; -v shows what it writes to standard error",
+                "the server exited with success before it responded",
+                "its main function may return too early, or a function exits with 0; -v shows its standard \
+                 error",
             ),
-            _ => ("the server ended in the middle of the conversation", SEE_STDERR),
+            _ => ("the server exited during the session", SEE_STDERR),
         };
         Self::new("E_SERVER_EXITED", Exit::Connection, phase, message).hint(hint)
     }
@@ -390,9 +399,10 @@ impl Failure {
         let (id, exit, what, hint) = match error.kind {
             TransportErrorKind::Unreachable => {
                 let hint = if says("through the proxy ") {
-                    "is that the proxy to use? NO_PROXY names the hosts that are reached without one"
+                    "check that this is the right proxy; NO_PROXY lists the hosts that are reached without \
+                     one"
                 } else if says("does not speak TLS on that port") {
-                    "write http:// in place of https://, if the server encrypts nothing; or name the port for HTTPS"
+                    "use http:// instead of https:// for a server without TLS, or the port for HTTPS"
                 } else {
                     NOT_LISTENING
                 };
@@ -403,39 +413,42 @@ impl Failure {
                 Exit::Connection,
                 "no trusted connection",
                 if says("self-signed") {
-                    "--ca FILE with exactly this certificate trusts it, once you know that it is the server's own; mcpjoin doctor shows more"
+                    "--ca FILE with exactly this certificate trusts it, after you have checked that it \
+                     belongs to the server; mcpjoin doctor shows more"
                 } else if says("not trusted here") {
-                    "--ca FILE trusts one more authority, for servers inside a company for example"
+                    "--ca FILE trusts another authority, for example of your company"
                 } else {
-                    "the server needs another certificate, or the URL another name: mcpjoin doctor says which"
+                    "the server needs another certificate, or the URL another name: mcpjoin doctor shows \
+                     which"
                 },
             ),
             TransportErrorKind::Unauthorized => (
                 "E_AUTH",
                 Exit::Authorization,
                 "authorization required",
-                "say who you are: --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted",
+                "send a token with --header 'Authorization: Bearer ...' or --header @FILE; if you did, the \
+                 server rejects it",
             ),
             TransportErrorKind::Foreign => (
                 "E_NO_ENDPOINT",
                 Exit::Connection,
                 "the URL answers, but not as an MCP server",
-                "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
+                "check the path: usually /mcp, or /sse for the HTTP+SSE of 2024-11-05",
             ),
             _ => {
                 let hint = match phase {
                     Phase::Call => MAYBE_DONE,
-                    _ if says("go round in a circle") => {
-                        "try https:// in place of http://, and the path with and without a / at its end; then look at the rules of the proxy before the server"
+                    _ if says("which form a loop") => {
+                        "try https:// instead of http://, and the path with and without a / at its end; \
+                         then check the rules of the proxy"
                     }
                     // A server that speaks TLS alone closes the connection on an unencrypted request.
-                    _ if says(" http://") && says("broke before a response came") => {
-                        "write https:// in place of http://, if that port is for HTTPS; otherwise see what the server itself says about it"
+                    _ if says(" http://") && says("was lost before a response") => {
+                        "use https:// instead of http:// if the port is for HTTPS; otherwise see the \
+                         server's own log"
                     }
                     _ if error.retryable => TRY_AGAIN,
-                    _ => {
-                        "the same will fail again: check the address, and see what the server itself says about it"
-                    }
+                    _ => "a retry will fail, too: check the address, and see the server's own log",
                 };
                 ("E_LINK", Exit::Connection, "the connection failed", hint)
             }
@@ -456,8 +469,9 @@ impl Failure {
                 "E_NEEDS_INPUT",
                 Exit::ServerError,
                 match asked {
-                    Method::CreateMessage => "run the command of --sampler by itself: it gets the request on standard input",
-                    _ => "change what --answer says, or leave it out and answer on the terminal",
+                    Method::CreateMessage => "run the command of --sampler by itself: it reads the request \
+                        from standard input",
+                    _ => "change the answers of --answer, or leave it out and answer on the terminal",
                 },
             ),
             ClientError::UnknownTask { error: remote, .. } => new(
@@ -469,10 +483,11 @@ impl Failure {
             ClientError::TaskCancelled { .. } => new(
                 "E_TASK_CANCELLED",
                 Exit::ServerError,
-                "begin it again; -v shows what the server says about it",
+                "start it again; -v shows the server's standard error",
             ),
             ClientError::TaskTimedOut { .. } => {
-                new("E_TIMEOUT", Exit::Connection, "ask for less: the server keeps the task no longer")
+                new("E_TIMEOUT", Exit::Connection, "request less: the server keeps the task only for this \
+                    time")
             }
             _ => Self::bad_reply(error.to_string(), phase),
         }
@@ -490,9 +505,9 @@ impl Failure {
             CallError::Remote(object) => Self::remote(object, phase),
             CallError::TimedOut { total, .. } => {
                 let hint = if *total {
-                    "ask for less: no call may take longer in all"
+                    "request less: this is the time limit of a call"
                 } else {
-                    "give it more time with --timeout 5m; -v shows what the server says meanwhile"
+                    "allow more time with --timeout 5m; -v shows the server's standard error"
                 };
                 new("E_TIMEOUT", Exit::Connection, hint)
             }
@@ -504,16 +519,19 @@ impl Failure {
                 Self::broken(error, phase)
             }
             CallError::Lost(error) => {
-                Self::new("E_LOST", Exit::Connection, phase, format!("no answer came: {error}"))
+                Self::new("E_LOST", Exit::Connection, phase, format!("no response: {error}"))
                     .hint(again(phase))
             }
             // The limit is ours, and no fault of the server.
             CallError::ResponseTooLarge { .. } => new("E_TOO_LARGE", Exit::Connection, RAISE_LIMIT),
             CallError::InvalidResponse { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),
             CallError::Refused(CallRefused::TooLarge { .. }) => new("E_TOO_LARGE", Exit::Usage, RAISE_LIMIT),
-            CallError::Refused(CallRefused::Undeclared { .. } | CallRefused::NotInVersion { .. }) => {
-                new("E_NOT_OFFERED", Exit::ServerError, "mcpjoin list shows what this server offers")
-            }
+            CallError::Refused(CallRefused::Undeclared { .. } | CallRefused::NotInVersion { .. }) => new(
+                "E_NOT_OFFERED",
+                Exit::ServerError,
+                "mcpjoin list shows the server's tools, resources \
+                    and prompts",
+            ),
             CallError::Refused(CallRefused::Closed | CallRefused::NotOpen) => {
                 new("E_CLOSED", Exit::Connection, TRY_AGAIN)
             }
@@ -530,19 +548,19 @@ impl Failure {
             && why.contains(NO_ORCHESTRATOR)
         {
             return Self::new("E_CONNECT", Exit::Connection, phase, why.to_owned())
-                .hint("does an orchestrator listen there? mcpjoin doctor orchestra://HOST:PORT finds out");
+                .hint("check that an orchestrator listens there: mcpjoin doctor orchestra://HOST:PORT");
         }
         let hint = match (error.code, phase) {
             (code::INVALID_PARAMS, Phase::Call) => {
-                "mcpjoin list shows the tools; list --json shows what each takes"
+                "mcpjoin list shows the tools, and mcpjoin tool NAME their parameters"
             }
             (code::INVALID_PARAMS | code::RESOURCE_NOT_FOUND, Phase::Read) => {
-                "mcpjoin list shows the resources and the templates that URIs are made from"
+                "mcpjoin list shows the resources and the URI templates"
             }
             (code::INVALID_PARAMS, Phase::Prompt | Phase::Complete) => {
-                "mcpjoin list --json shows the prompts, what each takes, and the resource templates"
+                "mcpjoin list --json shows the prompts with their arguments, and the resource templates"
             }
-            (code::METHOD_NOT_FOUND, _) => "mcpjoin list shows what this server offers",
+            (code::METHOD_NOT_FOUND, _) => "mcpjoin list shows the server's tools, resources and prompts",
             (code::MISSING_REQUIRED_CLIENT_CAPABILITY, _) => {
                 let required = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
                 let needs =
@@ -556,7 +574,7 @@ impl Failure {
                 .find(|(capability, _)| needs(capability));
                 answered_by(asked.map_or("", |(_, method)| method))
             }
-            _ => "-v shows what the server says about it",
+            _ => "-v shows the server's standard error",
         };
         Self::new("E_SERVER_ERROR", Exit::ServerError, phase, error.to_string())
             .hint(hint)
@@ -570,9 +588,9 @@ fn answered_by(method: &str) -> &'static str {
         "elicitation/create" => {
             "the server asks the user something: answer on a terminal, or with --answer FILE (--no-input declines)"
         }
-        "sampling/createMessage" => "the server asks a language model: --sampler COMMAND answers for one",
-        "roots/list" => "the server asks which folders it may use: --root DIR names one",
-        _ => "the server asks its client for something that mcpjoin does not do",
+        "sampling/createMessage" => "the server asks a language model: --sampler COMMAND answers",
+        "roots/list" => "the server asks for the folders that it may use: --root DIR names one",
+        _ => "the server sends a request that mcpjoin does not support",
     }
 }
 
@@ -587,18 +605,18 @@ fn advice(error: &ErrorObject) -> &'static str {
     match kind.as_ref().and_then(|kind| kind.to_string_value()).as_deref() {
         None => "try another --era or --protocol-version",
         Some("tooManyServers") => {
-            "come again when another client has left, or raise the limit of that bridge with --max-sessions"
+            "try again when another client has disconnected, or raise the limit of that bridge with \
+             --max-sessions"
         }
         Some("tooManyStarts") => {
-            "come again in some seconds: that bridge starts only so many servers a second for one client"
+            "try again in some seconds: that bridge limits the servers that it starts per second for one \
+             client"
         }
         Some("tooManyRequests") => {
-            "come again in some seconds: the policy of that bridge limits the requests of its clients"
+            "try again in some seconds: the policy of that bridge limits the requests of its clients"
         }
-        Some("closed") => "come again when that bridge runs again",
-        Some(_) => {
-            "look at the server behind that bridge: the bridge itself says on its standard error what is wrong with it"
-        }
+        Some("closed") => "try again when that bridge runs again",
+        Some(_) => "check the server behind that bridge: the bridge reports the fault on its standard error",
     }
 }
 

@@ -22,7 +22,7 @@ const MAX_LINE_CHARS: usize = 400;
 
 /// The hint for a program that exited early and did not get all of our variables.
 pub(crate) const WITHHELD: &str =
-    "it did not get all of your variables: -e NAME passes one on, --inherit-env all of them";
+    "the program did not get all of your variables: -e NAME passes one on, --inherit-env all of them";
 
 /// What the command was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,8 +126,8 @@ impl Failure {
 
     /// The system refuses a resource to this program.
     pub(crate) fn system(phase: Phase, error: &std::io::Error) -> Self {
-        Self::new("E_SYSTEM", Exit::Connection, phase, format!("this system refuses: {error}"))
-            .hint("look at its limits (ulimit -a)")
+        Self::new("E_SYSTEM", Exit::Connection, phase, format!("the system refuses: {error}"))
+            .hint("check its limits (ulimit -a)")
     }
 
     #[must_use]

@@ -26,7 +26,7 @@ fn plain(failure: &Failure) -> String {
 #[test]
 fn a_failure_is_one_block() {
     let expected = "\
-error: the server ended before it could be talked to (E_SERVER_EXITED)
+error: the server exited before the session was open (E_SERVER_EXITED)
   doing    probe
   command  sh -c 'exit 7'
   after    12 ms
@@ -34,7 +34,7 @@ error: the server ended before it could be talked to (E_SERVER_EXITED)
   stderr   one
            fatal: \\u{1b}[31mno key\\u{1b}[0m
   stdout   Hello\\u{a}
-  try      run the command by itself in a terminal; -v shows everything that it writes to standard error";
+  try      run the command by itself in a terminal; -v shows its standard error";
     assert_eq!(plain(&died()), expected);
 }
 

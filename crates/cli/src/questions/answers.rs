@@ -119,7 +119,9 @@ fn fill_in(mut values: Members<Raw>, params: ElicitFormParams) -> Result<(Elicit
     let unknown: Unknown = unknown.collect();
     form.check(&content).map_err(|problem| {
         match unknown.iter().find_map(|(name, similar)| similar.as_ref().map(|similar| (name, similar))) {
-            Some((name, similar)) => format!("{problem}; is {} meant to be {}?", short(name), short(similar)),
+            Some((name, similar)) => {
+                format!("{problem}; did you mean {} instead of {}?", short(name), short(similar))
+            }
             None => problem,
         }
     })?;
@@ -181,7 +183,11 @@ mod tests {
     fn an_answer_that_does_not_fit_says_why() {
         for (option, asked, why) in [
             ("{}", FORM, "name: missing, violates required"),
-            (r#"{"nmae":"Ada"}"#, FORM, "name: missing, violates required; is nmae meant to be name?"),
+            (
+                r#"{"nmae":"Ada"}"#,
+                FORM,
+                "name: missing, violates required; did you mean nmae instead of name?",
+            ),
             (r#"["accept"]"#, FORM, "name: missing, violates required"),
             (r#"{"name":"A"}"#, FORM, r#"name: "A" violates minLength: 2"#),
             (r#"{"name":"Ada","age":100}"#, FORM, "age: 100 violates maximum: 99"),

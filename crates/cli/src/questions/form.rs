@@ -300,9 +300,9 @@ impl Kind {
 fn chosen<'a>(choices: &'a [Choice], word: &str) -> Result<&'a Choice, String> {
     let numbered = word.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     let is_named = |choice: &&Choice| choice.value == word || choice.title.as_deref() == Some(word);
-    numbered
-        .or_else(|| choices.iter().find(is_named))
-        .ok_or_else(|| format!("{} is none of them: type a number from 1 to {}", short(word), choices.len()))
+    numbered.or_else(|| choices.iter().find(is_named)).ok_or_else(|| {
+        format!("{} is not one of them: type a number from 1 to {}", short(word), choices.len())
+    })
 }
 
 /// `, 1 to 20 characters`
@@ -327,7 +327,7 @@ fn check_range<N: std::fmt::Display + PartialOrd + Copy>(
         (None, Some(max)) => ("most", max),
         (None, None) => return Ok(()),
     };
-    Err(format!("{what} {number}{unit}, and at {side} {limit} is allowed"))
+    Err(format!("{what} {number}{unit}, but at {side} {limit} is allowed"))
 }
 
 fn check_format(format: &StringFormat, text: &str) -> Result<(), String> {

@@ -62,7 +62,7 @@ impl Answering {
         let source = match (&options.answer, options.no_input) {
             (Some(answer), _) => {
                 let answers = Answers::read(answer).map_err(|problem| {
-                    let hint = r#"--answer '{"FIELD": "VALUE"}', or a file of that, or of a list of answers"#;
+                    let hint = r#"use --answer '{"FIELD": "VALUE"}', or a file with that, or with a list of answers"#;
                     Failure::usage(format!("--answer: {problem}"), hint)
                 })?;
                 Some(Source::Answers(Mutex::new(answers)))
@@ -132,16 +132,17 @@ impl Asker {
         match &self.source {
             Source::Terminal(turn) => {
                 let _turn = turn.lock().await;
-                if self.ui.is_edited() {
-                    self.unasked(&params, "cancelled", "it is asked only while a call runs");
-                    return Ok(ElicitResult::cancel());
-                }
+                let _asked =
+                    self.ui.asked(|| format!("{} asks a question: press Enter to see it", self.server)).await;
                 keyboard::discard();
                 let mut user = User(&self.ui);
                 match params {
                     ElicitParams::Form(form) => Ok(terminal::form(&mut user, &self.server, form).await),
                     ElicitParams::Url(page) => Ok(terminal::page(&mut user, &self.server, &page).await),
-                    _ => Err(ErrorObject::invalid_params("this mode of elicitation is not known here")),
+                    _ => Err(ErrorObject::invalid_params(
+                        "mcpjoin does not support this mode of \
+                        elicitation",
+                    )),
                 }
             }
             Source::Answers(answers) => {
@@ -154,7 +155,7 @@ impl Asker {
                     self.ui.say(&format!("{} asks you to open {}", self.server, page.url));
                 }
                 let (result, unknown) = answer.to(params).map_err(|problem| {
-                    self.ui.warning(&format!("--answer does not fit what {} asks: {problem}", self.server));
+                    self.ui.warning(&format!("--answer does not fit the form of {}: {problem}", self.server));
                     ErrorObject::internal(format!("the client has no valid answer: {problem}"))
                 })?;
                 for (name, similar) in unknown {
@@ -166,7 +167,7 @@ impl Asker {
                 Ok(result)
             }
             Source::Nobody => {
-                self.unasked(&params, "declined", "--no-input; --answer FILE answers it");
+                self.unasked(&params, "declined", "--no-input is set; --answer FILE answers it");
                 Ok(ElicitResult::decline())
             }
         }

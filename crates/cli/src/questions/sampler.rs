@@ -63,7 +63,7 @@ fn result(output: &ProgramOutput) -> Result<CreateMessageResult, String> {
     match output.report.exit {
         Some(ProcessExit::Code(0)) => {}
         Some(exit) => return Err(format!("it ended with {exit}{}", stderr(output))),
-        None => return Err(format!("how it ended is unknown{}", stderr(output))),
+        None => return Err(format!("its exit status is unknown{}", stderr(output))),
     }
     if output.stdout.len() >= MAX_OUTPUT_BYTES {
         return Err(format!("it printed more than {} KiB", MAX_OUTPUT_BYTES >> 10));
@@ -91,7 +91,7 @@ fn result(output: &ProgramOutput) -> Result<CreateMessageResult, String> {
     };
     members.push(("content", content));
     let result = Raw::parse(crate::object::write(members)).map_err(|error| error.to_string())?;
-    result.decode().map_err(|error| format!("what it printed is no result of sampling: {error}"))
+    result.decode().map_err(|error| format!("its output is not a sampling result: {error}"))
 }
 
 /// The end of its standard error.

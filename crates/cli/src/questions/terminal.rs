@@ -64,7 +64,8 @@ pub(super) async fn form(person: &mut impl Person, server: &str, params: ElicitF
     };
     if !form.fields.is_empty() {
         intro.push_str(
-            "\n(Enter takes what is in brackets; :skip leaves a field out, :decline refuses, :cancel stops)",
+            "\n(Enter accepts the value in brackets; :skip leaves out a field, :decline refuses, :cancel \
+             stops)",
         );
     }
     person.show(&intro);
@@ -126,7 +127,7 @@ pub(super) async fn page(person: &mut impl Person, server: &str, params: &Elicit
         Ok(page) => page,
         Err(problem) => {
             let url = indented(&params.url);
-            person.show(&format!("{intro}\n{url}\ndeclined, as mcpjoin does not open this: {problem}"));
+            person.show(&format!("{intro}\n{url}\ndeclined: mcpjoin does not open this URL: {problem}"));
             return ElicitResult::decline();
         }
     };
@@ -137,7 +138,7 @@ pub(super) async fn page(person: &mut impl Person, server: &str, params: &Elicit
     match answer.to_ascii_lowercase().as_str() {
         "y" | "yes" => {
             if let Err(error) = person.open(&page) {
-                person.show(&format!("no browser could be started ({error}): open the address yourself"));
+                person.show(&format!("no browser could be started ({error}): open the URL yourself"));
             }
             ElicitResult::new(ElicitAction::Accept)
         }

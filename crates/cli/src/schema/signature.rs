@@ -2,6 +2,7 @@
 
 use mcpjoin::proto::Walk;
 
+use super::kind::Notation;
 use super::{MAX_STEPS, MAX_VALUES, Node, Schema, View, named};
 use crate::visible;
 
@@ -25,6 +26,37 @@ impl Schema {
         let mut signature = Signature { schema: self, walk: Walk::new(MAX_STEPS), left: MAX_CHARS };
         let view = self.view(&self.root, &mut signature.walk);
         visible::cut_chars(&signature.members(&view, 0), MAX_CHARS)
+    }
+}
+
+impl<'a> Notation<'a> for Signature<'a> {
+    const OR: &'static str = " | ";
+    const DEPTH: usize = MAX_SIGNATURE_DEPTH;
+
+    fn schema(&self) -> &'a Schema {
+        self.schema
+    }
+
+    fn walk(&mut self) -> &mut Walk {
+        &mut self.walk
+    }
+
+    fn values(&self, view: &View<'a>) -> Vec<String> {
+        let values = view.values();
+        let more = (values.len() > MAX_VALUES).then(|| "…".into());
+        values.iter().take(MAX_VALUES).map(|value| value.shown()).chain(more).collect()
+    }
+
+    fn of_type(&mut self, name: &str, view: &View<'a>, depth: usize) -> String {
+        match name {
+            "array" => self.array(view, depth),
+            "object" => self.object(view, depth),
+            name => named(name),
+        }
+    }
+
+    fn untyped(&self, view: &View<'a>) -> Vec<String> {
+        (!view.is_nullable()).then(|| "any".into()).into_iter().collect()
     }
 }
 
@@ -54,36 +86,6 @@ impl<'a> Signature<'a> {
             members.push(format!("[name]: {}", self.kind(&view, depth)));
         }
         members.join(", ")
-    }
-
-    fn kind(&mut self, view: &View<'a>, depth: usize) -> String {
-        let mut kinds: Vec<String> =
-            view.values().iter().take(MAX_VALUES).map(|value| value.shown()).collect();
-        if view.values().len() > MAX_VALUES {
-            kinds.push("…".into());
-        }
-        if kinds.is_empty() && depth < MAX_SIGNATURE_DEPTH {
-            for node in view.alternatives.iter().take(MAX_VALUES) {
-                let view = self.schema.view(node, &mut self.walk);
-                kinds.push(self.kind(&view, depth + 1));
-            }
-        }
-        if kinds.is_empty() {
-            for name in view.types().iter().take(MAX_VALUES) {
-                kinds.push(match name.as_str() {
-                    "array" => self.array(view, depth),
-                    "object" => self.object(view, depth),
-                    name => named(name),
-                });
-            }
-        }
-        kinds.extend(view.is_nullable().then(|| "null".into()));
-        if kinds.is_empty() {
-            kinds.push("any".into());
-        }
-        let mut seen = std::collections::HashSet::new();
-        kinds.retain(|kind| seen.insert(kind.clone()));
-        kinds.join(" | ")
     }
 
     fn object(&mut self, view: &View<'a>, depth: usize) -> String {

@@ -77,7 +77,7 @@ fn the_rules_of_a_value_are_in_its_line() {
         (r#"{"allOf":[{"type":"string"},{"maxLength":5}]}"#, "string, at most 5 characters"),
         (
             r#"{"type":"array","items":{"type":"string","enum":["a"]},"minItems":1,"maxItems":1,"uniqueItems":true}"#,
-            r#"array of strings, exactly 1 item, no item twice, each one of "a""#,
+            r#"array of strings, exactly 1 item, no duplicate items, each one of "a""#,
         ),
         (
             r#"{"type":"array","items":{"type":"array","items":{"type":"number"}}}"#,
@@ -86,7 +86,7 @@ fn the_rules_of_a_value_are_in_its_line() {
         (r#"{"type":"array","items":{"type":["string","null"]}}"#, "array of (string or null)"),
         (r#"{"type":"array"}"#, "array"),
         (r#"{}"#, "any value"),
-        (r#"{"$ref":"http://elsewhere/a.json"}"#, "as http://elsewhere/a.json says"),
+        (r#"{"$ref":"http://elsewhere/a.json"}"#, "the same as http://elsewhere/a.json"),
         (r#"{"type":"string","examples":["x"]}"#, r#"string, for example "x""#),
         (r#"{"type":"object","additionalProperties":{"type":"integer"}}"#, "object\n    <any name>  integer"),
         (
@@ -102,7 +102,7 @@ fn the_rules_of_a_value_are_in_its_line() {
     }
     let choice = r#"{"properties":{"a":{},"b":{}},"allOf":[{"anyOf":[{"required":["a"]},{"required":["b"]}]}],"if":{}}"#;
     let said = "  a  any value\n  b  any value\n  one of these is required: a, b\n  \
-                (the schema has further conditions, which --json shows)\n";
+                (the schema has further conditions: see --json)\n";
     assert_eq!(tree(choice), said);
 }
 
@@ -113,7 +113,7 @@ fn a_schema_that_contains_itself_is_shown_once() {
         "all":{"type":"array","items":{"$ref":"#/$defs/node"}}}}}}"##;
     let expected = "  node  object
     value  string
-    next  object, the same as around it
+    next  object, the same as the object around it
     all  array of objects
 ";
     assert_eq!(tree(list), expected);
@@ -155,7 +155,7 @@ fn a_hostile_schema_is_shown_within_limits() {
         assert!(schema(json).signature().chars().count() <= super::signature::MAX_CHARS + 1);
         assert!(example(json).len() < 100 * MAX_STEPS);
     }
-    assert!(tree(&wide).ends_with("  … and more, which --json shows\n"));
+    assert!(tree(&wide).ends_with("  … and more (see --json)\n"));
     assert!(tree(&deep).contains("… and more"), "{}", tree(&deep));
     let large = Raw::parse(format!("\"{}\"", "x".repeat(super::MAX_SCHEMA_BYTES))).unwrap();
     assert!(Schema::read(&large).is_none());

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use mcpjoin::proto::Walk;
 
+use super::kind::Notation;
 use super::{MAX_DEPTH, MAX_STEPS, MAX_VALUE_CHARS, MAX_VALUES, Node, Schema, View, named};
 use crate::ui::NAME;
 use crate::visible;
@@ -39,6 +40,41 @@ impl Schema {
     }
 }
 
+impl<'a> Notation<'a> for Tree<'a> {
+    const OR: &'static str = " or ";
+    const DEPTH: usize = MAX_DEPTH + 1;
+
+    fn schema(&self) -> &'a Schema {
+        self.schema
+    }
+
+    fn walk(&mut self) -> &mut Walk {
+        &mut self.walk
+    }
+
+    /// They are among the rules behind the kind.
+    fn values(&self, _: &View<'a>) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn of_type(&mut self, name: &str, view: &View<'a>, depth: usize) -> String {
+        if name == "array" { self.array(view, depth) } else { named(name) }
+    }
+
+    fn untyped(&self, view: &View<'a>) -> Vec<String> {
+        let kind_of = |node: &Node| match node {
+            Node::Leaf(raw) => format!("{:?}", raw.kind()).to_lowercase(),
+            _ => "value".into(),
+        };
+        let mut kinds: Vec<String> = view.values().into_iter().map(kind_of).collect();
+        if kinds.is_empty() && !view.is_nullable() {
+            let lost = view.lost.as_deref().map(|lost| format!("the same as {}", named(lost)));
+            kinds.push(lost.unwrap_or_else(|| "any value".into()));
+        }
+        kinds
+    }
+}
+
 impl<'a> Tree<'a> {
     /// Writes a line. Returns false where the tree has all of its lines.
     fn line(&mut self, indent: usize, text: &str) -> bool {
@@ -47,7 +83,7 @@ impl<'a> Tree<'a> {
         }
         self.lines_left -= 1;
         if self.lines_left == 0 {
-            let _ = writeln!(self.out, "{:indent$}… and more, which --json shows", "");
+            let _ = writeln!(self.out, "{:indent$}… and more (see --json)", "");
             return false;
         }
         let _ = writeln!(self.out, "{:indent$}{text}", "");
@@ -62,7 +98,7 @@ impl<'a> Tree<'a> {
         words.extend(facts(&view));
         words.extend(self.facts_of_items(&view));
         let again = view.parts.iter().any(|part| self.open.contains(&part.address()));
-        words.extend((again && has_inside(&view)).then(|| "the same as around it".into()));
+        words.extend((again && has_inside(&view)).then(|| "the same as the object around it".into()));
         if !self.line(indent, &format!("{NAME}{name}{NAME:#}  {}", words.join(", "))) {
             return;
         }
@@ -87,7 +123,7 @@ impl<'a> Tree<'a> {
             return;
         }
         if depth > MAX_DEPTH {
-            self.line(indent, "… and more, which --json shows");
+            self.line(indent, "… and more (see --json)");
             return;
         }
         let opened = self.open.len();
@@ -120,7 +156,7 @@ impl<'a> Tree<'a> {
             self.line(indent, &format!("one of these is required: {}", names.join(", ")));
         }
         if view.has(&["if", "not", "dependentRequired", "dependentSchemas", "dependencies"]) {
-            self.line(indent, "(the schema has further conditions, which --json shows)");
+            self.line(indent, "(the schema has further conditions: see --json)");
         }
         self.open.truncate(opened);
     }
@@ -152,40 +188,6 @@ impl<'a> Tree<'a> {
                 self.inside(&view, indent + 2, depth + 1);
             }
         }
-    }
-
-    /// The type in words.
-    fn kind(&mut self, view: &View<'a>, depth: usize) -> String {
-        let mut kinds: Vec<String> = Vec::new();
-        if depth <= MAX_DEPTH {
-            for node in view.alternatives.iter().take(MAX_VALUES) {
-                let view = self.schema.view(node, &mut self.walk);
-                kinds.push(self.kind(&view, depth + 1));
-            }
-        }
-        if kinds.is_empty() {
-            for name in view.types().iter().take(MAX_VALUES) {
-                kinds.push(match name.as_str() {
-                    "array" => self.array(view, depth),
-                    name => named(name),
-                });
-            }
-        }
-        if kinds.is_empty() && !view.values().is_empty() {
-            let kinds_of = |node: &Node| match node {
-                Node::Leaf(raw) => format!("{:?}", raw.kind()).to_lowercase(),
-                _ => "value".into(),
-            };
-            kinds.extend(view.values().into_iter().map(kinds_of));
-        }
-        if kinds.is_empty() && !view.is_nullable() {
-            let lost = view.lost.as_deref().map(|lost| format!("as {} says", named(lost)));
-            kinds.push(lost.unwrap_or_else(|| "any value".into()));
-        }
-        kinds.extend(view.is_nullable().then(|| "null".into()));
-        let mut seen = std::collections::HashSet::new();
-        kinds.retain(|kind| seen.insert(kind.clone()));
-        kinds.join(" or ")
     }
 
     /// An array with the type of its items.
@@ -253,7 +255,7 @@ fn facts(view: &View<'_>) -> Vec<String> {
     facts.extend(bounds(view, "minItems", "maxItems", "item"));
     facts.extend(bounds(view, "minProperties", "maxProperties", "member"));
     if view.get("uniqueItems").is_some_and(|unique| unique.is("true")) {
-        facts.push("no item twice".into());
+        facts.push("no duplicate items".into());
     }
     if let Some(default) = view.get("default") {
         facts.push(format!("default {}", default.shown()));

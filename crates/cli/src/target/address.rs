@@ -33,7 +33,7 @@ impl Http {
             Ok(_) => Ok(Self { url, sse }),
             Err(error) => Err(match error {
                 OriginError::UserInfo => {
-                    "leave the user and the password out: they would be sent where the URL leads".into()
+                    "leave out the user and the password: they would be sent to the server of the URL".into()
                 }
                 error => format!("write http://host:port/path ({error})"),
             }),
@@ -117,20 +117,18 @@ impl Socket {
 /// Checks `host:port`: the port is a number, and an IPv6 address stands in brackets. Fails with what to write.
 fn host_and_port(scheme: &str, address: &str) -> Result<String, String> {
     if address.is_empty() || address.contains(['/', '?', '#', '@']) {
-        return Err(format!(
-            "write {scheme}://host:port, with nothing before the host and nothing after the port"
-        ));
+        return Err(format!("write {scheme}://host:port, with nothing before the host or after the port"));
     }
     let wrong = |why: &str| Err(format!("write {scheme}://host:port: {why}"));
-    let Some((host, port)) = address.rsplit_once(':') else { return wrong("it has no port") };
+    let Some((host, port)) = address.rsplit_once(':') else { return wrong("the port is missing") };
     if port.parse::<u16>().is_err() {
-        return wrong("its port is no number below 65536");
+        return wrong("the port is not a number below 65536");
     }
     match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
         Some(Some(host)) if !host.is_empty() => Ok(address.to_owned()),
-        Some(_) => wrong("its brackets do not hold an address"),
-        None if host.is_empty() => wrong("it has no host"),
-        None if host.contains(':') => wrong("an IPv6 address stands in brackets"),
+        Some(_) => wrong("the brackets do not contain an IPv6 address"),
+        None if host.is_empty() => wrong("the host is missing"),
+        None if host.contains(':') => wrong("an IPv6 address must be in brackets"),
         None => Ok(address.to_owned()),
     }
 }

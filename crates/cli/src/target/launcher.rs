@@ -246,7 +246,7 @@ pub(crate) fn behind_dashes(
     let program = words_shown(command.get(..1).unwrap_or_default());
     Failure::usage(
         format!(
-            "{program} and its arguments go at the end, after --: it would take every word behind it as its own"
+            "{program} and its arguments belong at the end, after --: it takes all following words as its own"
         ),
         format!("mcpjoin {verb} {options}{operands} -- {}", words_shown(command)),
     )

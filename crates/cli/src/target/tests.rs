@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use crate::demo::Demo;
 use crate::failure::Failure;
 
 use super::{
@@ -105,8 +106,10 @@ fn r63_every_target_that_is_built() {
         ("build/server", child("build/server")),
         ("server http://a", child("server http://a")),
         ("file#name word", child("file#name word")),
-        ("demo:", Target::Demo),
-        ("DEMO:", Target::Demo),
+        ("demo:", Target::Demo(Demo::Introduction)),
+        ("DEMO:", Target::Demo(Demo::Introduction)),
+        ("demo:full", Target::Demo(Demo::Full)),
+        ("Demo:Full", Target::Demo(Demo::Full)),
         ("quic://localhost:80", Target::Quic(Quic("localhost:80".into()))),
         ("QUIC://[::1]:80", Target::Quic(Quic("[::1]:80".into()))),
         ("-- quic://h:1", child("quic://h:1")),
@@ -149,7 +152,7 @@ fn a_socket_without_an_address_is_refused_and_shows_no_password() {
         }
     }
     let misuse = refused(list("some.json#ok extra"), "some.json#ok extra");
-    assert_eq!(misuse.message, "list takes nothing after some.json#ok");
+    assert_eq!(misuse.message, "list takes no words after some.json#ok");
     assert_eq!(misuse.hint, "mcpjoin list some.json#ok");
     let invocation = call("unix:/x echo message=hi").unwrap();
     assert_eq!(invocation.target, Target::Socket(Socket::Unix("/x".into())));
@@ -174,7 +177,7 @@ fn a_server_on_the_web_has_a_url_without_a_user() {
 
 #[test]
 fn a_scheme_that_nobody_speaks_is_refused() {
-    for word in ["ftp://x", "stdio://x", "demo:x", "demo://x"] {
+    for word in ["ftp://x", "stdio://x", "demo:x", "demo://x", "demo:full:", "demo:full/"] {
         refused(list(word), word);
     }
 }
@@ -182,9 +185,9 @@ fn a_scheme_that_nobody_speaks_is_refused() {
 #[test]
 fn rule_1_words_of_ours_after_the_command_are_told() {
     for (line, told) in [
-        ("npx -y x --json", "--json is passed to npx: the options of mcpjoin stand before the command"),
-        ("npx --format=json", "--format is passed to npx: the options of mcpjoin stand before the command"),
-        ("-- npx --trace f", "--trace is passed to npx: the options of mcpjoin stand before the command"),
+        ("npx -y x --json", "--json is passed to npx: options of mcpjoin belong before the command"),
+        ("npx --format=json", "--format is passed to npx: options of mcpjoin belong before the command"),
+        ("-- npx --trace f", "--trace is passed to npx: options of mcpjoin belong before the command"),
     ] {
         assert_eq!(list(line).unwrap().notes, [told], "{line}");
     }
@@ -209,7 +212,10 @@ fn rule_2_all_words_before_the_dashes_are_operands() {
 #[test]
 fn rule_3_the_first_word_must_be_a_target() {
     let invocation = call("demo: echo message=hi").unwrap();
-    assert_eq!((invocation.target, invocation.operands), (Target::Demo, words("echo message=hi")));
+    assert_eq!(
+        (invocation.target, invocation.operands),
+        (Target::Demo(Demo::Introduction), words("echo message=hi"))
+    );
     let invocation = call("./server echo").unwrap();
     assert_eq!((invocation.target, invocation.operands), (child("./server"), words("echo")));
     // A word of no other form can only be an entry. If there is none, the message suggests the right command line.
@@ -305,7 +311,7 @@ fn rule_4_a_host_and_a_port_are_a_url_and_a_package_is_none() {
     ] {
         let failure = refused(outcome, right);
         assert_eq!(failure.hint, right);
-        assert!(failure.message.contains("is a package of npm"), "{}", failure.message);
+        assert!(failure.message.contains("is an npm package"), "{}", failure.message);
     }
     let failure = refused(with("read", None, words("test://static-text"), None), "read");
     assert_eq!(failure.hint, "mcpjoin read TARGET test://static-text");

@@ -150,7 +150,7 @@ fn g5_d68_a_server_that_floods_its_standard_error() {
         r#"read -r line; head -c 2000000 /dev/zero | tr '\0' x >&2; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'; cat >/dev/null"#,
     );
     let ran = run(["list", "--era", "legacy", "sh", "-c", &script]).exits(0);
-    assert_eq!(ran.stdout, "nothing is offered\n");
+    assert_eq!(ran.stdout, "the server has no tools, resources or prompts\n");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_sends_back_what_it_reads_is_named_by_every_verb() {
         &["validate", &address],
         &["call", &address, "x"],
     ] {
-        run(words).exits(4).says(&["(E_NOT_MCP)", "our own messages came back"]);
+        run(words).exits(4).says(&["(E_NOT_MCP)", "sends our own messages back"]);
     }
     let ran = run(["doctor", "cat"]).exits(1);
     assert!(ran.stdout.contains("(echo)"), "{}", ran.stdout);
@@ -217,7 +217,7 @@ fn an_answer_to_what_nobody_asked_is_no_silence() {
     done"#;
     for verb in ["list", "ping", "validate"] {
         let ran = run([verb, "--connect-timeout", "2s", "sh", "-c", server]).exits(4);
-        ran.says(&["(E_BAD_REPLY)", "which nobody asked"]);
+        ran.says(&["(E_BAD_REPLY)", "has the unknown id"]);
     }
 }
 
@@ -236,11 +236,11 @@ fn another_kind_of_server_is_named_by_what_it_says() {
     let begun = Instant::now();
     let ran = run(["list", "--connect-timeout", "2m", &address]).exits(4);
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    ran.says(&["what listens there speaks SSH", "received SSH-2.0-OpenSSH_9.6", "-- ssh host command"]);
+    ran.says(&["the server speaks SSH", "received SSH-2.0-OpenSSH_9.6", "-- ssh host command"]);
 }
 
 #[test]
 fn a_server_that_ends_with_0_before_it_has_answered_is_told_what_that_may_come_of() {
     let ran = call_legacy(&[], "exit 0").exits(4);
-    ran.says(&["(E_SERVER_EXITED)", "as if all were done", "exit code 0"]);
+    ran.says(&["(E_SERVER_EXITED)", "exited with success before it responded", "exit code 0"]);
 }

@@ -262,16 +262,16 @@ fn h147_h148_certificates_that_are_not_accepted_end_it_at_once_with_two_and_both
     let expired = expired(&theirs);
     let cases = [
         // First both sides use another certificate authority, then only one side does.
-        (vec!["--certs-dir", ours.name()], "but not its signature", "it refuses our certificate"),
+        (vec!["--certs-dir", ours.name()], "but not its signature", "it rejects our certificate"),
         (
             vec!["--certs-dir", theirs.name(), "--cert", &crt, "--key", &key],
-            "it refuses our certificate",
+            "it rejects our certificate",
             "but not its signature",
         ),
         (
             vec!["--certs-dir", ours.name(), "--ca", &ca, "--server-name", "nobody"],
-            "not for the name that was asked for (--server-name)",
-            "it refuses our certificate",
+            "not for the requested name (--server-name)",
+            "it rejects our certificate",
         ),
     ];
     for (words, here, there) in cases {
@@ -436,7 +436,7 @@ fn h165_when_the_orchestrator_is_gone_what_waits_is_told_so_and_the_bridge_stays
     );
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32603)));
     let message = answer["error"]["message"].as_str().unwrap();
-    assert!(message.contains("it may have been done or not"), "{message}");
+    assert!(message.contains("the request may have been executed"), "{message}");
     assert_eq!(bridge.ask(r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#)["result"], json!({}));
     bridge.finish().exits(0);
     backend.open.send_replace(true);

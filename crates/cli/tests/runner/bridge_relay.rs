@@ -281,7 +281,7 @@ fn converse(talk: &mut Talk) {
 
 #[test]
 fn a_server_that_is_a_program_is_bridged_to_standard_input_and_output() {
-    let mut talk = Talk::open(&["bridge", "demo:"]);
+    let mut talk = Talk::open(&["bridge", "demo:full"]);
     converse(&mut talk);
     assert_eq!(servers(&talk.running.mark), 1);
     let ran = talk.finish().exits(0);
@@ -323,7 +323,7 @@ async fn visit(client: &Client) {
 #[test]
 fn a_client_and_a_server_of_different_eras_are_joined() {
     for (ours, theirs) in [(Era::Modern, "legacy"), (Era::Legacy, "modern")] {
-        let bridge = Bridge::at(&["--era", theirs, "--listen", "http://127.0.0.1:0/mcp", "demo:"], 1);
+        let bridge = Bridge::at(&["--era", theirs, "--listen", "http://127.0.0.1:0/mcp", "demo:full"], 1);
         within(async {
             let client = client(&bridge.addresses[0], ours).await;
             visit(&client).await;
@@ -331,14 +331,14 @@ fn a_client_and_a_server_of_different_eras_are_joined() {
         });
         assert_eq!(bridge.ends("TERM", 143).stderr, "");
     }
-    let mut talk = Talk::open(&["bridge", "--era", "modern", "demo:"]);
+    let mut talk = Talk::open(&["bridge", "--era", "modern", "demo:full"]);
     converse(&mut talk);
     talk.finish().exits(0);
 }
 
 #[test]
 fn a_server_that_is_a_program_is_bridged_to_http_for_both_eras_and_each_session_has_its_own() {
-    let bridge = Bridge::before("http://127.0.0.1:0/mcp", &["demo:"]);
+    let bridge = Bridge::before("http://127.0.0.1:0/mcp", &["demo:full"]);
     assert_eq!(bridge.before, [""; 0]);
     let url = &bridge.addresses[0];
     assert_eq!(servers(bridge.mark()), 0, "nothing is started before it is needed");
@@ -363,7 +363,7 @@ fn a_server_that_is_a_program_is_bridged_to_http_for_both_eras_and_each_session_
 
 #[test]
 fn old_clients_are_served_beside_at_a_path_of_their_own() {
-    let bridge = Bridge::before("sse+http://127.0.0.1:0/events", &["demo:"]);
+    let bridge = Bridge::before("sse+http://127.0.0.1:0/events", &["demo:full"]);
     let url = &bridge.addresses[0];
     assert!(url.starts_with("sse+http://127.0.0.1:") && url.ends_with("/events"), "{url}");
     assert_eq!(line(&format!("call {url} echo message=hi")).exits(0).stdout, "hi\n");
@@ -387,7 +387,7 @@ fn every_address_is_served_at_once_whatever_its_kind() {
             "tcp://127.0.0.1:0",
             "--listen",
             "http://[::1]:0/mcp",
-            "demo:",
+            "demo:full",
         ],
         3,
     );
@@ -399,13 +399,13 @@ fn every_address_is_served_at_once_whatever_its_kind() {
     }
     assert_eq!(
         bridge.says_of("connection 1 to the server is there"),
-        "connection 1 to the server is there: mcpjoin serve demo"
+        "connection 1 to the server is there: mcpjoin serve demo --full"
     );
     bridge.says_of("connection 1 to the server is over");
     bridge.ends("TERM", 143);
     assert!(!path.exists());
     // Over QUIC, the printed address has the pin of the bridge's key.
-    let mut bridge = Bridge::before("quic://127.0.0.1:0", &["demo:"]);
+    let mut bridge = Bridge::before("quic://127.0.0.1:0", &["demo:full"]);
     let known = bridge.says_of("the key changes with every start; clients use: mcpjoin list ");
     let words = known.split("mcpjoin list ").nth(1).unwrap();
     assert_eq!(line(&format!("call {words} echo message=hi")).exits(0).stdout, "hi\n");
@@ -457,13 +457,13 @@ fn a_server_that_does_not_stay_is_given_up_and_both_sides_are_told() {
         (answer["error"]["data"]["gateway"] == "givenUp").then_some(answer)
     });
     let said = refused["error"]["message"].as_str().unwrap();
-    assert!(said.contains("given up after 5 starts") && said.contains("exit code 7"), "{said}");
+    assert!(said.contains("no longer restarted after 5 starts") && said.contains("exit code 7"), "{said}");
     talk.finish().exits(0).says(&["(exit code 7); it is given up"]);
 }
 
 #[test]
 fn i170_what_is_in_progress_at_the_end_of_input_is_finished_and_a_signal_leaves_nothing() {
-    let mut talk = Talk::open(&["bridge", "demo:"]);
+    let mut talk = Talk::open(&["bridge", "demo:full"]);
     let id = talk.begin("tools/call", json!({ "name": "test_tool_with_logging", "arguments": {} }));
     drop(talk.running.child.stdin.take());
     let (answer, _) = talk.answer(id);
@@ -532,7 +532,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
     let port = taken.local_addr().unwrap();
     for scheme in ["http", "sse+http", "tcp"] {
         let ran = line(&format!("bridge --listen {scheme}://{port} demo:")).exits(2);
-        ran.says(&["(E_LISTEN)", "is the address free"]);
+        ran.says(&["(E_LISTEN)", "check that the address is free"]);
     }
     for (words, told) in [
         ("", "no server is named"),
@@ -544,7 +544,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
         ("--listen tcp://127.0.0.1:0 --allow-host h demo:", "--allow-host is for clients over HTTP"),
         ("--listen orchestra://127.0.0.1:0 --allow-host h demo:", "--allow-host is for clients of MCP"),
         ("--listen orchestra://127.0.0.1:0 --max-sessions 1 demo:", "--max-sessions is for clients of MCP"),
-        ("--listen tcp://127.0.0.1:0 --client-ca x demo:", "--client-ca is for clients over QUIC"),
+        ("--listen tcp://127.0.0.1:0 --client-ca x demo:", "--client-ca is for clients over QUIC or HTTPS"),
         ("--listen http://127.0.0.1:0/ --allow-origin * demo:", "--allow-origin"),
         ("--listen http://127.0.0.1:0/ --allow-host http://h demo:", "--allow-host"),
         ("--listen http://127.0.0.1:0/ --max-sessions 0 demo:", "--max-sessions"),
@@ -593,7 +593,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
         ("--cert x --key y demo:", "--cert is for a server over QUIC"),
         ("-H A:b demo:", "--header is for a server over HTTP"),
         ("--clients-ca x --orchestrator-addr localhost:1", "cannot be used with"),
-        ("http://127.0.0.1:1/mcp http://127.0.0.1:2/mcp", "takes nothing after"),
+        ("http://127.0.0.1:1/mcp http://127.0.0.1:2/mcp", "takes no words after"),
     ] {
         let words: Vec<&str> = std::iter::once("bridge").chain(words.split_whitespace()).collect();
         let ran = run(&words).exits(2);
@@ -609,7 +609,7 @@ fn whoever_can_reach_it_is_named_once_where_everybody_can() {
         (&["--listen", "quic://0.0.0.0:0"], "there is no authentication"),
         (&["--listen", "quic://127.0.0.1:0"], ""),
     ] {
-        let bridge = Bridge::at(&[words, &["demo:"]].concat(), words.len() / 2);
+        let bridge = Bridge::at(&[words, &["demo:full"]].concat(), words.len() / 2);
         match told {
             "" => assert!(bridge.before.is_empty(), "{:?}", bridge.before),
             told => {
@@ -627,7 +627,7 @@ fn whoever_can_reach_it_is_named_once_where_everybody_can() {
 #[test]
 fn what_the_configuration_does_not_allow_is_in_no_list_and_cannot_be_called() {
     let entry = json!({ "mcpServers": { "ours": {
-        "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"], "disabled_tools": ["add", "test_*"],
+        "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo", "--full"], "disabled_tools": ["add", "test_*"],
     } } })
     .to_string();
     let mut talk = Talk::open(&["bridge", "--mcp-config", &entry, "ours"]);
@@ -642,7 +642,7 @@ fn what_the_configuration_does_not_allow_is_in_no_list_and_cannot_be_called() {
 
 #[test]
 fn a_message_that_is_too_large_is_refused_with_the_reason_and_the_conversation_goes_on() {
-    let mut talk = Talk::open(&["bridge", "demo:"]);
+    let mut talk = Talk::open(&["bridge", "demo:full"]);
     // 100 MiB, written by hand, because a JSON library would take too long for them.
     let piece = vec![b'x'; 1 << 20];
     let stdin = talk.running.child.stdin.as_mut().unwrap();
@@ -659,7 +659,7 @@ fn a_message_that_is_too_large_is_refused_with_the_reason_and_the_conversation_g
     assert_eq!(taken["result"]["content"][0]["text"], "hi");
     talk.finish().exits(0).says(&["10485760 bytes", "--max-message-size raises the limit"]);
     // The limit is that of both sides: it also applies to the server's responses.
-    let mut talk = Talk::open(&["bridge", "--max-message-size", "4KiB", "demo:"]);
+    let mut talk = Talk::open(&["bridge", "--max-message-size", "4KiB", "demo:full"]);
     let refused = talk.ask("tools/list", json!({}));
     let said = refused["error"].to_string();
     assert!(said.contains("4096") && said.contains("tooLarge"), "{refused}");
@@ -697,7 +697,7 @@ fn who_may_come_over_http_and_for_how_long_is_what_the_options_say() {
             "https://app.example.com",
             "--session-idle",
             "200ms",
-            "demo:",
+            "demo:full",
         ],
         1,
     );
@@ -749,7 +749,7 @@ fn clients_that_are_refused_for_the_same_again_and_again_are_one_failure() {
     assert!(answer.contains("2025-11-25"), "{answer}");
     for _ in 0..3 {
         let (_, answer) = opened();
-        assert!(answer.contains("no server left for one more client"), "{answer}");
+        assert!(answer.contains("no server is free for another client"), "{answer}");
     }
     let said = bridge.ends("TERM", 143).stderr;
     assert_eq!(said.matches("(E_REFUSED)").count(), 1, "{said}");
@@ -854,7 +854,7 @@ fn over_http_it_asks_for_a_token_and_says_where_one_is_to_be_had() {
         "read",
         "--auth-scope",
         "write",
-        "demo:",
+        "demo:full",
     ];
     let mut bridge = Bridge::at(&words, 1);
     let [warning] = &bridge.before[..] else { panic!("{:?}", bridge.before) };
@@ -888,7 +888,7 @@ fn over_quic_it_is_who_its_certificate_says_and_lets_in_whom_the_authorities_hav
     let (ca, cert, key) = (path("ca.pem"), path("client.pem"), path("client.key"));
     let (shown, its_key) = (path("server.pem"), path("server.key"));
     let words = ["--listen", "quic://127.0.0.1:0", "--cert", &shown, "--key", &its_key, "--client-ca", &ca];
-    let bridge = Bridge::at(&[&words[..], &["demo:"]].concat(), 1);
+    let bridge = Bridge::at(&[&words[..], &["demo:full"]].concat(), 1);
     let address = bridge.addresses[0].as_str();
     let call = ["echo", "message=hi"];
     let known = ["call", "--ca", &ca, "--cert", &cert, "--key", &key, address];
@@ -901,7 +901,7 @@ fn over_quic_it_is_who_its_certificate_says_and_lets_in_whom_the_authorities_hav
 fn what_crosses_to_the_server_is_written_down_with_the_number_of_the_connection() {
     let trace = scratch("relay-trace");
     let bridge =
-        Bridge::at(&["--trace", trace.to_str().unwrap(), "--listen", "tcp://127.0.0.1:0", "demo:"], 1);
+        Bridge::at(&["--trace", trace.to_str().unwrap(), "--listen", "tcp://127.0.0.1:0", "demo:full"], 1);
     for _ in 0..2 {
         line(&format!("call --era legacy {} echo message=hi", bridge.addresses[0])).exits(0);
     }

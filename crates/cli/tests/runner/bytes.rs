@@ -54,7 +54,7 @@ struct Served {
 impl Served {
     /// A server that has received nothing yet.
     fn fresh() -> Self {
-        let mut serve = command(["serve", "demo"]);
+        let mut serve = command(["serve", "demo", "--full"]);
         serve.stdin(Stdio::piped());
         let mut running = start(serve);
         let stdin = running.child.stdin.take();
@@ -377,7 +377,7 @@ fn e96_a_thousand_calls_in_flight_at_the_end_of_the_input_are_all_answered() {
 fn e92_a_client_that_reads_late_gets_everything_and_the_server_holds_little_meanwhile() {
     // Each request has a few dozen bytes, and its response some kilobytes.
     const CALLS: u32 = 8_000;
-    let mut serve = command(["serve", "demo"]);
+    let mut serve = command(["serve", "demo", "--full"]);
     serve.stdin(Stdio::piped());
     let mut running = start(serve);
     let mut stdin = running.child.stdin.take().unwrap();

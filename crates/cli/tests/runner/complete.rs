@@ -7,15 +7,15 @@ use super::support::{answering, ask_legacy, line, run};
 #[test]
 fn proposals_stand_one_a_line() {
     for era in ["legacy", "modern"] {
-        let ran = line(&format!("complete --era {era} demo: prompt:test_prompt_with_arguments arg1=he"));
+        let ran = line(&format!("complete --era {era} demo:full prompt:test_prompt_with_arguments arg1=he"));
         let ran = ran.exits(0);
         assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("hello\nhelp\n", ""));
-        let words = format!("complete --era {era} demo: test://template/{{id}}/data id=10");
+        let words = format!("complete --era {era} demo:full test://template/{{id}}/data id=10");
         assert_eq!(line(&words).exits(0).stdout, "10\n100\n");
     }
-    let all = line("complete demo: resource:test://template/{id}/data id").exits(0);
+    let all = line("complete demo:full resource:test://template/{id}/data id").exits(0);
     assert_eq!(all.stdout.lines().count(), 100);
-    let none = line("complete demo: test://template/{id}/data id=x").exits(0);
+    let none = line("complete demo:full test://template/{id}/data id=x").exits(0);
     assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "no proposals\n"));
 }
 

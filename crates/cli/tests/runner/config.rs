@@ -100,7 +100,7 @@ fn servers(entries: &str) -> String {
 
 /// An entry that starts the demo server, with more members.
 fn demo(name: &str, more: &str) -> String {
-    format!(r#""{name}": {{"command": "{BINARY}", "args": ["serve", "demo"]{more}}}"#)
+    format!(r#""{name}": {{"command": "{BINARY}", "args": ["serve", "demo", "--full"]{more}}}"#)
 }
 
 /// An entry that runs a shell command.
@@ -112,7 +112,7 @@ fn shell(name: &str, script: &str, more: &str) -> String {
 fn toml(name: &str, more: &str) -> String {
     format!(
         "[[servers]]\nname = \"{name}\"\n\
-         transport = {{ type = \"stdio\", command = \"{BINARY}\", args = [\"serve\", \"demo\"] }}\n{more}\n"
+         transport = {{ type = \"stdio\", command = \"{BINARY}\", args = [\"serve\", \"demo\", \"--full\"] }}\n{more}\n"
     )
 }
 
@@ -241,7 +241,7 @@ fn f24_filters_bind_lists_and_calls_alike() {
         assert_eq!(ran.stdout, "");
     }
     for words in ["list bad", "call bad echo message=hi"] {
-        folder.line(words).exits(2).says(&["server bad: this pattern of tools is not usable", "(E_CONFIG)"]);
+        folder.line(words).exits(2).says(&["server bad: this tool pattern is invalid", "(E_CONFIG)"]);
     }
 }
 
@@ -360,7 +360,7 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
     );
     let ran = folder.line("call good echo message=hi").exits(0);
     assert_eq!(ran.stdout, "hi\n");
-    ran.says(&["warning: .mcp.json:8:", "comand is not known and not used; did you mean command?"]);
+    ran.says(&["warning: .mcp.json:8:", "comand is unknown and not used; did you mean command?"]);
     for (name, told) in [
         ("web", &["(E_CONNECT)", "http://127.0.0.1:1/mcp"][..]),
         ("old", &["(E_CONFIG)", ".mcp.json:2:31: server old: url must begin with http:// or https://"]),
@@ -374,7 +374,13 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
                 "try      set",
             ],
         ),
-        ("twice", &["(E_CONFIG)", ".mcp.json:7:1: 2 entries are called twice, in lines 6, 7: which one"]),
+        (
+            "twice",
+            &[
+                "(E_CONFIG)",
+                ".mcp.json:7:1: 2 entries are called twice, in lines 6, 7: the name is ambiguous",
+            ],
+        ),
         ("godo", &["(E_NO_ENTRY)", "did you mean good?"]),
         (
             "nothing-like-it",
@@ -393,7 +399,7 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
         folder
             .line(words)
             .exits(4)
-            .says(&["no entry of that name in .mcp.json, and no program", "name an entry (mcpjoin servers"]);
+            .says(&["no entry of that name in .mcp.json, and no program", "use an entry (mcpjoin servers"]);
     }
     let ran = folder.line("list nothing-like-it argument").exits(4);
     assert!(!ran.stderr.contains("entry"), "{}", ran.stderr);
@@ -461,7 +467,7 @@ fn f31_the_file_that_was_named_is_the_one_and_the_order_is_as_documented() {
     folder
         .line("call a x")
         .exits(2)
-        .says(&["there is no configuration", "mcpjoin call a x -- COMMAND [ARG]..."]);
+        .says(&["no configuration contains", "mcpjoin call a x -- COMMAND [ARG]..."]);
 }
 
 #[test]
@@ -471,9 +477,9 @@ fn rule_4_an_entry_goes_before_a_program_and_that_is_said() {
     folder
         .line("list sh")
         .exits(0)
-        .says(&["sh is an entry of .mcp.json and a program, too", "-- sh is the program"]);
+        .says(&["sh is both an entry of .mcp.json and a program", "-- sh is the program"]);
     let ran = folder.line("list none-such-program").exits(0);
-    assert!(!ran.stderr.contains("too: the entry"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("the entry is used"), "{}", ran.stderr);
     // With further words, or after `--`, the word is the program.
     for words in [
         &["list", "sh", "-c", "echo program >&2; exit 1"][..],
@@ -485,7 +491,7 @@ fn rule_4_an_entry_goes_before_a_program_and_that_is_said() {
     folder
         .line("list -c .mcp.json false")
         .exits(4)
-        .says(&["false: no entry of that name in .mcp.json: it is taken for a program"]);
+        .says(&["false: no entry of that name in .mcp.json: it is used as a program"]);
     // A word that is no entry is a program, and the file is not mentioned.
     let ran = folder.run(&["list", "false"]).exits(4);
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
@@ -506,7 +512,7 @@ fn what_an_unasked_file_runs_is_said_before_it_runs() {
     let said =
         ran.stderr.find("a of .mcp.json:1:17: sh -c 'echo started >&2; exit 1', in /, with LD_PRELOAD set");
     assert!(said.unwrap() < ran.stderr.find("server: started").unwrap(), "{}", ran.stderr);
-    ran.says(&["a is disabled, and used because it is named"]);
+    ran.says(&["a is disabled, but used because it is named"]);
     // A file that the user chose is named only on request.
     let ran = folder.line("list -c .mcp.json a").exits(4);
     assert!(!ran.stderr.contains("a of .mcp.json"), "{}", ran.stderr);
@@ -551,7 +557,7 @@ fn i172_files_of_every_kind_end_with_a_clear_message() {
     folder
         .line("list -c open.json a")
         .exits(4)
-        .says(&["warning: anybody may write to open.json", "was-used"]);
+        .says(&["warning: all users can write to open.json", "was-used"]);
 
     // The number of warnings about unknown keys is limited.
     let many: Vec<String> = (0..1000).map(|key| format!("\"k{key}\": 1")).collect();

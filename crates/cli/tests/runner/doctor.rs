@@ -29,7 +29,11 @@ fn r72_a_healthy_server_is_told_in_a_line_for_each_phase() {
 fn both_eras_of_a_server_are_examined() {
     let ran = line("doctor -v --era legacy demo:").exits(0);
     assert!(ran.stdout.contains("protocol 2025-11-25\n"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("not run: the legacy era was asked for"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("not run: the older protocol was requested (--era legacy)"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
@@ -38,8 +42,8 @@ fn f22_a_fault_is_told_in_full_and_in_the_exit_code() {
     let ran = run(["doctor", "sh", "-c", script]).exits(1);
     // The fault comes first, then what to do, then the evidence and the phases.
     let parts = [
-        "fault: the server ended: exit code 7, before it could be talked to (died)\n",
-        "  means    it exited with an error; its standard error says why\n",
+        "fault: the server ended: exit code 7, before the session was open (died)\n",
+        "  means    it exited with an error; see stderr\n",
         "  try      fix the error shown in stderr\n",
         "  ended    exit code 7\n",
         "  stderr   no \\u{1b}[31mkey\n",
@@ -158,7 +162,7 @@ fn a_wrong_path_is_told_with_the_right_one() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
     let wrong = url.replace("/mcp", "/wrong");
     let ran = run(["doctor", "-H", "X-Key: hunter2hunter2", &wrong]).exits(1);
-    for part in ["(wrong-path)", "404 Not Found", &format!("try      write {url}: ")] {
+    for part in ["(wrong-path)", "404 Not Found", &format!("try      use {url}: ")] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
     }
     assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
@@ -225,7 +229,11 @@ fn a_proxy_that_stands_before_the_server_is_named() {
         // One fault gives one finding. The advice is to correct the credentials that are set, not to add some.
         assert!(document.get("surroundings").is_none(), "{document}");
         let advice = finding["advice"].as_str().unwrap();
-        assert_eq!(advice.starts_with("mend user and password"), id == "proxy-authorization", "{document}");
+        assert_eq!(
+            advice.starts_with("correct user and password"),
+            id == "proxy-authorization",
+            "{document}"
+        );
         assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
     }
 }
@@ -258,9 +266,9 @@ fn what_is_typed_wrongly_is_no_fault_of_a_server() {
     std::fs::write(&junk, "junk\n").unwrap();
     let junk = junk.to_str().unwrap();
     for (words, said) in [
-        (&["--ca", junk, "https://127.0.0.1:1/mcp"][..], "no certificate in the PEM"),
-        (&["tcp://127.0.0.1"], "it has no port"),
-        (&["tcp://127.0.0.1:99999"], "no number below 65536"),
+        (&["--ca", junk, "https://127.0.0.1:1/mcp"][..], "PEM text contains no certificate"),
+        (&["tcp://127.0.0.1"], "the port is missing"),
+        (&["tcp://127.0.0.1:99999"], "not a number below 65536"),
     ] {
         // The exit code is the same as for other verbs.
         let mut codes = Vec::new();
@@ -282,8 +290,8 @@ fn an_answer_of_the_proxys_own_is_told_from_one_of_the_server() {
         "HTTP/1.1 404 Not Found\r\nServer: nginx\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
     );
     for (proxy, id, meaning, advice) in [
-        (&squid, "proxy-answered", "the proxy's own (squid/5.7, ", "NO_PROXY"),
-        (&passes, "wrong-path", "may be the proxy's own", "look for the path"),
+        (&squid, "proxy-answered", "from the proxy (squid/5.7, ", "NO_PROXY"),
+        (&passes, "wrong-path", "may be from the proxy", "find the path"),
     ] {
         let mut doctor = command(["doctor", "--json", "http://server.invalid/mcp"]);
         for name in ["HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"] {
@@ -311,7 +319,7 @@ fn where_nothing_shows_oauth_a_key_is_advised_first() {
         let places = ["no sign of OAuth", "Authorization: Bearer", &login].map(|part| says.find(part));
         assert!(places.iter().all(Option::is_some), "{says}");
         assert!(places[2] > places[0] && places[2] > places[1], "{says}");
-        assert!(says.contains("this server probably wants an API key or a token"), "{says}");
+        assert!(says.contains("this server probably requires an API key or a token"), "{says}");
         assert!(!says.contains("can log in"), "{says}");
     }
     let document = run(["auth", "explain", "--json", &url]).exits(1).json();

@@ -131,11 +131,11 @@ fn r72_without_a_target_every_server_of_the_configuration_is_examined() {
         ".mcp.json            4 entries (mcp-servers)",
         "mcpjoin-demo 0.1.0, protocol 2026-07-28, ",
         "off                - not run: disabled",
-        "unset              - not run: the entry cannot be used",
-        "demo               - not run: another entry of that name comes first",
+        "unset              - not run: the entry is unusable",
+        "demo               - not run: an earlier entry has the same name",
         ".codex/config.toml:1:",
         "unset: .mcp.json:4:45: the variable MCPJOIN_NOT_SET is not set (entry-variable-missing)",
-        "fault 3 of 3: dies: the server ended: exit code 3, before it could be talked to (died)",
+        "fault 3 of 3: dies: the server ended: exit code 3, before the session was open (died)",
         "  stderr   no key ***",
         "\ndies  ",
     ] {
@@ -154,12 +154,12 @@ fn r72_without_a_target_every_server_of_the_configuration_is_examined() {
     assert_eq!(servers[0]["report"]["healthy"], true);
     assert_eq!(servers[0]["path"], ".mcp.json:2");
     assert_eq!(ids(&servers[1]["report"]["findings"]), ["died"]);
-    assert_eq!(servers[2]["notRun"], "the entry cannot be used");
+    assert_eq!(servers[2]["notRun"], "the entry is unusable");
     // Arguments inside `command` are not part of the program's name.
     let typed = r#"{"mcpServers": {"line": {"command": "npx -y pkg"}}}"#;
     let ran = doctor(&folder, &["--mcp-config", typed]).exits(1);
     assert!(
-        ran.stdout.contains("line runs a program called 'npx -y pkg' (entry-command-line)"),
+        ran.stdout.contains("line has the whole command 'npx -y pkg' as its program (entry-command-line)"),
         "{}",
         ran.stdout
     );
@@ -180,7 +180,7 @@ fn r85_nothing_of_a_folder_that_is_not_trusted_is_run() {
     let ran = doctor(&folder, &[]).exits(0);
     for part in [
         "a                  - not run: not trusted",
-        "nothing of .mcp.json was run: you have not trusted it as it is (mcpjoin servers trust ",
+        "nothing of .mcp.json was started: you have not trusted the current definition (mcpjoin servers trust ",
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }
@@ -224,7 +224,7 @@ fn a_target_that_your_login_shell_finds_is_told_where_it_is() {
         "fault 1 of 2: cannot start my-tool: no such program",
         "fault 2 of 2: my-tool is found by your login shell",
         "(not-found-here)",
-        "try      it is installed: the next fault says where",
+        "try      it is installed: the next fault shows its path",
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }
@@ -266,9 +266,9 @@ fn the_login_shell_is_run_unless_that_is_forbidden() {
     let (ran, _) = run(&["--environment", "--json", "--no-shell"]);
     let document = ran.json();
     let paths = document["paths"].as_array().unwrap();
-    assert_eq!(paths[1]["details"]["unknown"][0], "no shell was run, as asked");
+    assert_eq!(paths[1]["details"]["unknown"][0], "no shell was run (--no-shell)");
     assert!(document["checks"].as_array().unwrap().iter().any(|check| {
-        check["check"] == "path-here" && check["why"] == "PATH of your login shell is not known"
+        check["check"] == "path-here" && check["why"] == "the PATH of your login shell is unknown"
     }));
     let (ran, _) = run(&["--environment", "-v"]);
     let command = format!("{} -ilc 'command printf \"%s=%s=%s\" MARKER \"$PATH\" MARKER'", shell.display());
@@ -308,14 +308,14 @@ fn each_configuration_is_diagnosed_with_its_advice() {
             ".cursor/mcp.json",
             "{\"mcpServers\": {".to_owned(),
             "config-unreadable",
-            "fix the file there",
+            "fix the file at this place",
         ),
         (
             "TOML that is cut off",
             "../.codex/config.toml",
             "[mcp_servers.bad\n".to_owned(),
             "config-unreadable",
-            "fix the file there",
+            "fix the file at this place",
         ),
         (
             "arguments in the command",

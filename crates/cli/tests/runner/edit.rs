@@ -29,7 +29,7 @@ fn an_entry_is_written_into_the_file_with_a_copy_of_the_old_one_and_removed_agai
         "pkg",
     ];
     let ran = folder.run(&add).exits(0);
-    assert_eq!(ran.stdout, "added: b in .mcp.json (as it was: .mcp.json.mcpjoin-backup)\n");
+    assert_eq!(ran.stdout, "added: b in .mcp.json (backup: .mcp.json.mcpjoin-backup)\n");
     assert!(!ran.stderr.contains("hunter"), "{}", ran.stderr);
     let ran = ran.says(&["+     \"b\": {\n", "set API_KEY, or write the values with --values"]);
     assert!(!ran.stderr.contains("- "), "{}", ran.stderr);
@@ -49,7 +49,7 @@ fn an_entry_is_written_into_the_file_with_a_copy_of_the_old_one_and_removed_agai
     folder
         .run(&add)
         .exits(2)
-        .says(&["b is an entry of .mcp.json already", "try      mcpjoin servers remove b"]);
+        .says(&["b is already an entry of .mcp.json", "try      mcpjoin servers remove b"]);
     let json = folder.run(&["servers", "remove", "--json", "-y", "b"]).exits(0).json();
     assert_eq!((&json["entry"], &json["file"]), (&"b".into(), &".mcp.json".into()));
     // Blanks and the last comma aside.
@@ -58,7 +58,7 @@ fn an_entry_is_written_into_the_file_with_a_copy_of_the_old_one_and_removed_agai
     // The secret of an entry that goes is not shown.
     let ran = folder.run(&["servers", "remove", "a"]).exits(2);
     assert!(!ran.stderr.contains("hunter2") && ran.stderr.contains("KEY"), "{}", ran.stderr);
-    ran.says(&["nothing was written: there is no terminal to ask on", "--yes writes the file"]);
+    ran.says(&["nothing was written: there is no terminal for the question", "--yes writes the file"]);
     folder.run(&["servers", "remove", "-y", "nobody"]).exits(2).says(&["there is no entry nobody"]);
 }
 
@@ -155,9 +155,7 @@ fn the_timeout_of_gemini_is_used_and_that_of_others_explained() {
     folder.file(".mcp.json", entry.replace("\"a\"", "\"b\""));
     let shown = folder.run(&["servers", "b"]).exits(0).stdout;
     assert!(
-        shown.contains(
-            "timeout is not used, because its unit differs from program to program: --timeout sets one"
-        ),
+        shown.contains("timeout is not used, because its unit differs between programs: use --timeout"),
         "{shown}"
     );
 }

@@ -16,7 +16,7 @@ fn r85_entries_without_http_are_used_like_any_other_and_their_filters_hold() {
     let folder = Folder::new("entries-listening");
     let (tcp_server, tcp) = Demo::on("tcp://127.0.0.1:0");
     // Over QUIC it also prints its pin.
-    let mut running = start(command(["serve", "demo", "--listen", "quic://127.0.0.1:0"]));
+    let mut running = start(command(["serve", "demo", "--full", "--listen", "quic://127.0.0.1:0"]));
     let mut stderr = BufReader::new(running.child.stderr.take().unwrap()).lines();
     let quic = stderr.next().unwrap().unwrap().replace("listening on ", "");
     let known = stderr.next().unwrap().unwrap();
@@ -45,7 +45,7 @@ fn r85_entries_without_http_are_used_like_any_other_and_their_filters_hold() {
     folder
         .run(&["list", "nobody"])
         .exits(2)
-        .says(&[".mcp.json:4:19: server nobody: nothing says whom to take"]);
+        .says(&[".mcp.json:4:19: server nobody: the server's identity is unknown"]);
     folder.run(&["ping", "-q", "--pin", pin, "nobody"]).exits(0);
     folder.run(&["list", "gone"]).exits(2).says(&["no-such-file.pem"]);
     // All entries together: a fault in some does not hide the others.
@@ -73,7 +73,7 @@ fn r85_variables_come_from_a_file_and_those_of_codex_pass_a_clean_environment() 
               "file": {{"command": "sh", "args": ["-c", {}], "envFile": "../.env", "env": {{"OTHER": "of the entry"}}}},
               "gone": {{"command": "sh",
                 "envFile": "${{workspaceFolder}}/no.env"}},
-              "good": {{"command": "{BINARY}", "args": ["serve", "demo"]}}
+              "good": {{"command": "{BINARY}", "args": ["serve", "demo", "--full"]}}
             }}}}"#,
             serde_json::Value::from(script)
         ),
@@ -179,7 +179,7 @@ fn programs_start_no_more_at_once_than_there_are_processors() {
 #[test]
 fn rule_1_options_stand_behind_the_name_of_an_entry_and_words_do_not() {
     let folder = Folder::new("entries-behind");
-    let entry = format!(r#""command": "{BINARY}", "args": ["serve", "demo"]"#);
+    let entry = format!(r#""command": "{BINARY}", "args": ["serve", "demo", "--full"]"#);
     folder.file("c.json", format!(r#"{{"mcpServers": {{"d": {{{entry}}}, "sh": {{{entry}}}}}}}"#));
     let path = folder.path().join("here/c.json");
     let path = path.to_str().unwrap();

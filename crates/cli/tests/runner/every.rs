@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 
 use super::config::Folder;
 use super::support::start;
+use super::terminal::typed;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
@@ -37,7 +38,7 @@ fn every_server_of_the_configuration_has_a_line_and_a_dead_one_hides_none() {
     assert!(dead.ends_with(&["why-it-died"]), "{}", ran.stdout);
     // The block of the failure is for those who ask for it.
     assert!(!ran.stderr.contains("E_SERVER_EXITED"), "{}", ran.stderr);
-    ran.says(&["off is disabled, and left out", "mcpjoin doctor NAME"]);
+    ran.says(&["off is disabled and skipped", "mcpjoin doctor NAME"]);
     folder.run(&["list", "-v"]).exits(4).says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)"]);
     folder.run(&["list", "--watch", "demo:"]).exits(2).says(&["one server is named", "mcpjoin list --watch"]);
     folder.run(&["list", "--watch", "--json"]).exits(2);
@@ -58,6 +59,29 @@ fn watching_repeats_the_lines_until_a_signal() {
 }
 
 #[test]
+fn watching_redraws_a_terminal_from_its_top() {
+    /// To the first place, and everything behind it away.
+    const CLEARED: &str = "\u{1b}[H\u{1b}[2J";
+    let folder = configured("every-redraw");
+    // The second round is waited for, and then ended.
+    let steps = r#"[["again in", ""], ["again in", "^C"]]"#;
+    let mut command = typed("steps", steps, &["list", "--watch=10ms"]);
+    folder.place(&mut command);
+    command.env("NO_COLOR", "1");
+    let told = start(command).finish().exits(0).json();
+    assert_eq!((&told["exit"], &told["restored"]), (&130.into(), &true.into()), "{told}");
+    let shown = told["shown"].as_str().unwrap();
+    let mut rounds = shown.split(CLEARED);
+    assert!(rounds.next().is_some_and(|before| !before.contains("again in")), "{shown:?}");
+    let rounds: Vec<&str> = rounds.filter(|round| round.contains("again in 10 ms; Ctrl-C ends")).collect();
+    assert!(rounds.len() >= 2, "{shown:?}");
+    for round in rounds {
+        let names: Vec<&str> = round.lines().take(4).filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(names, ["one", "dead", "two", "again"], "{shown:?}");
+    }
+}
+
+#[test]
 fn every_server_of_the_configuration_is_listed_in_full_when_it_is_asked_for() {
     let folder = configured("every-list");
     let ran = folder.run(&["list", "-d"]).exits(4);
@@ -68,8 +92,7 @@ fn every_server_of_the_configuration_is_listed_in_full_when_it_is_asked_for() {
         "{}",
         ran.stdout
     );
-    let ran =
-        ran.says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)", "off is disabled, and left out"]);
+    let ran = ran.says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)", "off is disabled and skipped"]);
     drop(ran);
     let json = folder.run(&["list", "--json", "-q"]).exits(4).json();
     let names: Vec<&str> =
@@ -102,7 +125,7 @@ fn tools_are_found_by_their_names_in_every_server() {
     assert_eq!(json["tools"][1]["server"], "two");
     assert_eq!(json["tools"][1]["tool"]["name"], "add");
     assert_eq!(json["errors"][0]["server"], "dead");
-    folder.run(&["search", "[a"]).exits(2).says(&["this pattern cannot be used"]);
+    folder.run(&["search", "[a"]).exits(2).says(&["the pattern is invalid"]);
 }
 
 #[test]
@@ -118,6 +141,6 @@ fn a_tool_is_shown_with_its_parameters() {
     folder
         .run(&["tool", "demo:", "nothing"])
         .exits(5)
-        .says(&["the server lists no tool nothing", "(E_NO_TOOL)"]);
-    folder.run(&["tool", "demo:", "add", "x"]).exits(2).says(&["x is one word too many"]);
+        .says(&["the server has no tool nothing", "(E_NO_TOOL)"]);
+    folder.run(&["tool", "demo:", "add", "x"]).exits(2).says(&["x is an extra word"]);
 }

@@ -77,7 +77,7 @@ fn text_in_another_encoding_is_named() {
                     [verb, "--json", "--era", "legacy", "--connect-timeout", "1s", "sh", "-c", &script];
                 let failure = run(words).exits(4).failure();
                 assert_eq!(failure["id"], "E_ENCODING", "{encoding}{end}: {failure}");
-                let message = format!("what the server writes is {named}, and messages are plain UTF-8");
+                let message = format!("the output of the server is {named}, but messages must be UTF-8");
                 assert_eq!(failure["message"], message);
             }
         }
@@ -162,6 +162,17 @@ fn a_silent_server_is_given_up() {
 fn an_answer_that_does_not_come_is_a_timeout() {
     let ran = call_legacy(&["--timeout", "200ms"], "cat >/dev/null").exits(4);
     ran.says(&["(E_TIMEOUT)", "tools/call", "200 ms", "--timeout"]);
+    // A list that does not come is no reason to give up the call.
+    let script = legacy("cat >/dev/null");
+    let call = |words: &[&str]| {
+        run([&["call", "--era", "legacy", "--timeout", "200ms"], words, &["--", "sh", "-c", &script]]
+            .concat())
+    };
+    let force = "--force sends the call without the list of tools";
+    call(&["x"]).exits(4).says(&["(E_TIMEOUT)", "tools/list", force]);
+    // Its words would need the schema all the same.
+    let ran = call(&["x", "a=1"]).exits(4).says(&["(E_TIMEOUT)", "tools/list"]);
+    assert!(!ran.stderr.contains(force), "{}", ran.stderr);
 }
 
 #[test]
@@ -281,7 +292,7 @@ fn what_was_no_message_is_shown_once_and_spelled_one_way() {
     let noise = r"i=0; while [ $i -lt 25 ]; do printf 'Gr\303\274\303\237e \033[1m\n'; i=$((i+1)); done; exec cat >/dev/null";
     let ran = run(["list", "sh", "-c", noise]).exits(4);
     assert!(
-        ran.stderr.starts_with("error: 20 lines came that are no messages (E_NOT_MCP)\n"),
+        ran.stderr.starts_with("error: received 20 lines that are not messages (E_NOT_MCP)\n"),
         "{}",
         ran.stderr
     );
@@ -289,7 +300,7 @@ fn what_was_no_message_is_shown_once_and_spelled_one_way() {
     let silent = r"echo hello; exec cat >/dev/null";
     let ran = run(["list", "--era", "legacy", "--connect-timeout", "300ms", "sh", "-c", silent]).exits(4);
     ran.says(&[
-        "error: no answer to initialize within 300 ms, but lines that are no messages (E_NOT_MCP)\n",
+        "error: no answer to initialize within 300 ms, but received lines that are not messages (E_NOT_MCP)\n",
         "stdout   hello",
     ]);
 }

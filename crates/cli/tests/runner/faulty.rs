@@ -13,83 +13,80 @@ const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
 /// The body of an entry of `mcpServers`, and its message: the column, then the cause.
 const REFUSED: &[(&str, &str)] = &[
-    (r#"7"#, "8: an entry must be an object, and is a number"),
-    (r#"null"#, "8: an entry must be an object, and is null"),
+    (r#"7"#, "8: an entry must be an object, but is a number"),
+    (r#"null"#, "8: an entry must be an object, but is null"),
     (r#"{}"#, "8: needs either \"command\" or \"url\""),
-    (r#"{"command": "a", "url": "http://h"}"#, "25: there are both command and url: leave out one of them"),
+    (r#"{"command": "a", "url": "http://h"}"#, "25: both command and url are set: leave out one of them"),
     (r#"{"command": ""}"#, "20: command is empty"),
-    (r#"{"command": 1}"#, "20: command must be a string, and is a number; its arguments stand in args"),
+    (r#"{"command": 1}"#, "20: command must be a string, but is a number; its arguments belong in args"),
     (r#"{"command": "a", "command": "b"}"#, "25: command is given twice"),
-    (r#"{"command": "a", "args": "b"}"#, "33: args must be a list of strings, and is a string"),
-    (r#"{"command": "a", "args": ["b", {}]}"#, "39: each of args must be a string, and is an object"),
-    (r#"{"command": "a", "env": {"PORT": 8080}}"#, "41: env.PORT must be a string, and is a number"),
-    (r#"{"command": "a", "env": ["A=b"]}"#, "32: env must be an object, and is a list"),
+    (r#"{"command": "a", "args": "b"}"#, "33: args must be a list of strings, but is a string"),
+    (r#"{"command": "a", "args": ["b", {}]}"#, "39: each of args must be a string, but is an object"),
+    (r#"{"command": "a", "env": {"PORT": 8080}}"#, "41: env.PORT must be a string, but is a number"),
+    (r#"{"command": "a", "env": ["A=b"]}"#, "32: env must be an object, but is a list"),
     (r#"{"command": "a", "env": {"A": "b", "A": "c"}}"#, "43: A is given twice"),
-    (r#"{"command": "a", "env": {"A=B": "c"}}"#, "33: env has a name that cannot be one"),
-    (r#"{"command": "a", "cwd": true}"#, "32: cwd must be a string, and is true or false"),
-    (r#"{"command": "sh", "cwd": "no/such/folder"}"#, "33: cwd is no directory: no/such/folder"),
+    (r#"{"command": "a", "env": {"A=B": "c"}}"#, "33: env has an invalid name"),
+    (r#"{"command": "a", "cwd": true}"#, "32: cwd must be a string, but is true or false"),
+    (r#"{"command": "sh", "cwd": "no/such/folder"}"#, "33: cwd is not a directory: no/such/folder"),
     (
         r#"{"command": "sh", "env": {"A": "${MCPJOIN_NOT_SET}"}}"#,
         "39: the variable MCPJOIN_NOT_SET is not set",
     ),
-    (r#"{"command": "sh", "args": ["${A B}"]}"#, "35: this is no variable: ${NAME}"),
-    (r#"{"command": "sh", "args": ["${"]}"#, "35: after ${ a } is missing"),
-    (r#"{"command": "sh", "envFile": 1}"#, "37: envFile must be a string, and is a number"),
+    (r#"{"command": "sh", "args": ["${A B}"]}"#, "35: this is not a variable: use ${NAME}"),
+    (r#"{"command": "sh", "args": ["${"]}"#, "35: a } is missing after ${"),
+    (r#"{"command": "sh", "envFile": 1}"#, "37: envFile must be a string, but is a number"),
     (r#"{"command": "sh", "envFile": "no.env"}"#, "37: the file of variables cannot be used: "),
     (r#"{"command": "sh", "envFile": "bad.env"}"#, "37: the file of variables cannot be used: "),
-    (r#"{"command": "a", "timeoutMs": "1s"}"#, "38: timeoutMs must be a number, and is a string"),
-    (r#"{"command": "a", "timeoutMs": 0}"#, "38: timeoutMs must be from 1 on and at most a day"),
-    (r#"{"command": "a", "disabled": "no"}"#, "37: disabled must be true or false, and is a string"),
-    (r#"{"command": "a", "description": []}"#, "40: description must be a string, and is a list"),
+    (r#"{"command": "a", "timeoutMs": "1s"}"#, "38: timeoutMs must be a number, but is a string"),
+    (r#"{"command": "a", "timeoutMs": 0}"#, "38: timeoutMs must be at least 1 and at most one day"),
+    (r#"{"command": "a", "disabled": "no"}"#, "37: disabled must be true or false, but is a string"),
+    (r#"{"command": "a", "description": []}"#, "40: description must be a string, but is a list"),
     (
         r#"{"command": "a", "allowed_tools": "x"}"#,
-        "42: allowed_tools must be a list of strings, and is a string",
+        "42: allowed_tools must be a list of strings, but is a string",
     ),
-    (r#"{"command": "a", "allowed_tools": ["["]}"#, "43: this pattern of tools is not usable: "),
-    (r#"{"command": "a", "disabled_tools": ["{a,b}"]}"#, "44: this pattern of tools is not usable: braces"),
-    (r#"{"command": "a", "disabledTools": [""]}"#, "43: this pattern of tools is not usable: it is empty"),
+    (r#"{"command": "a", "allowed_tools": ["["]}"#, "43: this tool pattern is invalid: "),
+    (r#"{"command": "a", "disabled_tools": ["{a,b}"]}"#, "44: this tool pattern is invalid: braces"),
+    (r#"{"command": "a", "disabledTools": [""]}"#, "43: this tool pattern is invalid: it is empty"),
     (r#"{"type": "pigeon", "command": "a"}"#, "17: type must be stdio, http, sse, quic, tcp or unix"),
-    (r#"{"type": 1, "command": "a"}"#, "17: type must be a string, and is a number"),
+    (r#"{"type": 1, "command": "a"}"#, "17: type must be a string, but is a number"),
     (r#"{"type": "stdio", "transport": "stdio"}"#, "26: type and transport are the same"),
     (r#"{"type": "http", "command": "a"}"#, "8: needs \"url\""),
     (r#"{"type": "stdio", "url": "http://h"}"#, "8: needs \"command\""),
     (r#"{"url": "ftp://h"}"#, "16: url must begin with http://, https://, quic://, tcp:// or unix:"),
-    (r#"{"url": "http://"}"#, "16: url is none that can be used: "),
-    (
-        r#"{"url": "http://me:hunter2@h/"}"#,
-        "16: url is none that can be used: leave the user and the password out",
-    ),
-    (r#"{"url": "http://h", "headers": {"A B": "c"}}"#, "40: headers has a name that cannot be one"),
-    (r#"{"url": "http://h", "headers": {"A": 1}}"#, "45: headers.A must be a string, and is a number"),
+    (r#"{"url": "http://"}"#, "16: url is invalid: "),
+    (r#"{"url": "http://me:hunter2@h/"}"#, "16: url is invalid: leave out the user and the password"),
+    (r#"{"url": "http://h", "headers": {"A B": "c"}}"#, "40: headers has an invalid name"),
+    (r#"{"url": "http://h", "headers": {"A": 1}}"#, "45: headers.A must be a string, but is a number"),
     (r#"{"url": "http://h", "headers": {"a": "", "A": ""}}"#, "49: A is given twice"),
-    (r#"{"url": "quic://h:1", "pin": "sha256:x", "ca": "y"}"#, "49: there are both pin and ca"),
-    (r#"{"url": "quic://h:1", "ca": "y", "key": "z"}"#, "41: cert and key go together"),
+    (r#"{"url": "quic://h:1", "pin": "sha256:x", "ca": "y"}"#, "49: both pin and ca are set"),
+    (r#"{"url": "quic://h:1", "ca": "y", "key": "z"}"#, "41: cert and key belong together"),
     (r#"{"url": "quic://h:1", "pin": "md5:x"}"#, "37: pin: write sha256: and 64 hexadecimal digits"),
-    (r#"{"url": "quic://h:1/path", "ca": "y"}"#, "16: url is none that can be used: write quic://host:port"),
-    (r#"{"url": "quic://h:1"}"#, "16: nothing says whom to take for this server: pin or ca is missing"),
-    (r#"{"url": "quic://h", "ca": "y"}"#, "16: url is none that can be used: write quic://host:port"),
-    (r#"{"url": "tcp://h"}"#, "16: url is none that can be used: write tcp://host:port"),
-    (r#"{"url": "tcp:h:1"}"#, "16: url is none that can be used: write tcp://host:port"),
+    (r#"{"url": "quic://h:1/path", "ca": "y"}"#, "16: url is invalid: write quic://host:port"),
+    (r#"{"url": "quic://h:1"}"#, "16: the server's identity is unknown: pin or ca is missing"),
+    (r#"{"url": "quic://h", "ca": "y"}"#, "16: url is invalid: write quic://host:port"),
+    (r#"{"url": "tcp://h"}"#, "16: url is invalid: write tcp://host:port"),
+    (r#"{"url": "tcp:h:1"}"#, "16: url is invalid: write tcp://host:port"),
     (r#"{"type": "unix", "url": "tcp://h:1"}"#, "32: url must begin with unix:"),
 ];
 
 /// The same in the other dialects: the file, the line and column, the cause.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
-    (".vscode/mcp.json", "unknown", "5:38: an input is named that the file does not have"),
+    (".vscode/mcp.json", "unknown", "5:38: the file has no such input"),
     (".vscode/mcp.json", "unset", "6:38: the input key has no value"),
     ("mcp_servers.toml", "no transport", "2:1: transport is missing"),
-    ("mcp_servers.toml", "date", "7:25: command must be a string, and is a date"),
-    ("mcp_servers.toml", "pattern", "11:18: this pattern of tools is not usable: "),
+    ("mcp_servers.toml", "date", "7:25: command must be a string, but is a date"),
+    ("mcp_servers.toml", "pattern", "11:18: this tool pattern is invalid: "),
     ("opencode.json", "kind", "2:18: type must be local or remote"),
-    ("opencode.json", "words", "3:39: command must be a list of strings, and is a string"),
-    (".codex/config.toml", "both", "4:1: there are both command and url"),
-    (".codex/config.toml", "bearer", "7:24: this is the name of no variable"),
-    (".codex/config.toml", "named", "10:13: env_vars must be a list, and is a string"),
+    ("opencode.json", "words", "3:39: command must be a list of strings, but is a string"),
+    (".codex/config.toml", "both", "4:1: both command and url are set"),
+    (".codex/config.toml", "bearer", "7:24: this is not a valid name of a variable"),
+    (".codex/config.toml", "named", "10:13: env_vars must be a list, but is a string"),
 ];
 
 /// Entries that work with a warning.
 const WARNED: &[(&str, &str)] = &[
-    (r#""comand": 1"#, "comand is not known and not used; did you mean command?"),
+    (r#""comand": 1"#, "comand is unknown and not used; did you mean command?"),
     (r#""headers": {"A": "b"}"#, "headers is not used: the server is started as a program"),
     (r#""timeout": 3"#, "timeout is not used, because its unit differs"),
 ];
@@ -104,7 +101,7 @@ fn shown(json: &Value) -> BTreeMap<String, Value> {
 #[test]
 fn f30_every_fault_of_an_entry_is_told_with_its_place_and_hides_no_other() {
     let folder = Folder::new("faulty-entries");
-    let good = format!(r#""command": "{BINARY}", "args": ["serve", "demo"]"#);
+    let good = format!(r#""command": "{BINARY}", "args": ["serve", "demo", "--full"]"#);
     let mut lines: Vec<String> =
         REFUSED.iter().enumerate().map(|(place, (entry, _))| format!(r#""r{place:02}": {entry}"#)).collect();
     lines.extend(
@@ -153,7 +150,7 @@ fn f30_every_fault_of_an_entry_is_told_with_its_place_and_hides_no_other() {
     }
     let twice = REFUSED.len() + WARNED.len() + 2;
     let second = format!(
-        ".mcp.json:{0}:1: 2 entries are called twice, in lines {twice}, {0}: which one is",
+        ".mcp.json:{0}:1: 2 entries are called twice, in lines {twice}, {0}: the name is ambiguous",
         twice + 1
     );
     expected.push(("twice".into(), second));
@@ -189,10 +186,10 @@ fn f30_every_fault_of_an_entry_is_told_with_its_place_and_hides_no_other() {
     assert_eq!(
         of_files,
         [
-            "mcp_servers.toml:1:13: retry_max must be a number, and is a string",
+            "mcp_servers.toml:1:13: retry_max must be a number, but is a string",
             "mcp_servers.toml:15:1: an entry has no name",
-            ".vscode/mcp.json:2:1: an input must be an object, and is a number",
-            ".vscode/mcp.json:2:11: id must be a string, and is a number",
+            ".vscode/mcp.json:2:1: an input must be an object, but is a number",
+            ".vscode/mcp.json:2:11: id must be a string, but is a number",
         ]
     );
 
@@ -258,7 +255,7 @@ const FILES: &[(&str, &[u8], &str)] = &[
 #[test]
 fn f30_i172_a_file_that_cannot_be_used_is_told_and_the_others_are_used() {
     let folder = Folder::new("faulty-files");
-    let good = format!(r#"{{"command": "{BINARY}", "args": ["serve", "demo"]}}"#);
+    let good = format!(r#"{{"command": "{BINARY}", "args": ["serve", "demo", "--full"]}}"#);
     folder.file(".mcp.json", format!("\u{feff}{{\"mcpServers\": {{\"good\": {good}}}}}"));
     folder
         .file("../.gemini/settings.json", format!("{{\"theme\": 1, \"mcpServers\": {{\"also\": {good}}}}}"));
@@ -285,7 +282,7 @@ fn f30_i172_a_file_that_cannot_be_used_is_told_and_the_others_are_used() {
     std::fs::create_dir_all(here.join("../config/opencode")).unwrap();
     let pipe = here.join("../config/opencode/opencode.json");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    tell("../config/opencode/opencode.json", " this is no regular file");
+    tell("../config/opencode/opencode.json", " this is not a regular file");
     // A regular file that cannot be read to its end: for root the read blocks, and other users may not open it.
     std::fs::create_dir_all(here.join("../.copilot")).unwrap();
     symlink("/proc/kmsg", here.join("../.copilot/mcp-config.json")).unwrap();

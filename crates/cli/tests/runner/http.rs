@@ -33,6 +33,7 @@ fn a_server_that_asks_for_a_token_lets_nobody_in_without_one() {
     let mut running = start(command([
         "serve",
         "demo",
+        "--full",
         "--listen",
         "http://127.0.0.1:0/mcp",
         "--auth-issuer",
@@ -105,7 +106,7 @@ fn what_answers_and_does_not_let_us_in_is_told_by_its_kind() {
         (
             "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
             4,
-            &["(E_NO_ENDPOINT)", "text/html", "<html>", "is the path right?"],
+            &["(E_NO_ENDPOINT)", "text/html", "<html>", "check the path"],
         ),
         (
             "HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ncontent-length: 4\r\nconnection: close\r\n\r\nnope",
@@ -187,7 +188,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
     for (response, told) in [
         (
             "HTTP/1.1 307 Go\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-            &["(E_LINK)", "another origin", "the same will fail again"][..],
+            &["(E_LINK)", "another origin", "a retry will fail, too"][..],
         ),
         (
             "HTTP/1.1 500 Oh\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
@@ -200,7 +201,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
         // The reply is missing from the stream.
         (
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: \n\n",
-            &["(E_LINK)", "no event had come"],
+            &["(E_LINK)", "no event was received"],
         ),
     ] {
         let (url, _received) = answering(response);
@@ -209,7 +210,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
     }
     let (url, _received) = answering("HTTP/1.1 400 Bad\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     let url = url.replace("http:", "https:");
-    line(&format!("ping {url}")).exits(4).says(&["(E_CONNECT)", "is it http, not https?"]);
+    line(&format!("ping {url}")).exits(4).says(&["(E_CONNECT)", "http instead of https?"]);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", silent.local_addr().unwrap());
     let ran = line(&format!("ping --connect-timeout 200ms {url}")).exits(4);
@@ -220,7 +221,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
         .exits(4)
         .says(&["(E_SPAWN_NOT_FOUND)", "write https://, http:// or tcp:// before it"]);
     line("ping ../no-such/mcp").exits(4).says(&["(E_SPAWN_NOT_FOUND)", "check the path"]);
-    line("ping -H Host:x http://127.0.0.1:1/").exits(2).says(&["leave that header out"]);
+    line("ping -H Host:x http://127.0.0.1:1/").exits(2).says(&["remove or correct that header"]);
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn a_proxy_that_fails_is_named_without_its_user_and_with_the_variable_that_names
         ("HTTP_PROXY", "127.0.0.1:1", "http", &["(E_CONNECT)", "no proxy listens there", "NO_PROXY"][..]),
         ("ALL_PROXY", "127.0.0.1:1", "https", &["(E_CONNECT)", "no proxy listens there"]),
         ("http_proxy", &alive, "http", &["407 Proxy Authentication Required"]),
-        ("https_proxy", &alive, "https", &["(E_CONNECT)", "the proxy made no connection to server.invalid"]),
+        ("https_proxy", &alive, "https", &["(E_CONNECT)", "the proxy could not connect to server.invalid"]),
     ] {
         for verb in ["ping", "validate"] {
             let mut command = command([verb, &format!("{scheme}://server.invalid/mcp")]);
@@ -348,8 +349,8 @@ fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
         let refused = line(&format!("serve demo --listen http://127.0.0.1:0/{path}")).exits(2);
         refused.says(&["(E_USAGE)", "use another path"]);
     }
-    let refused = line("serve demo --listen https://127.0.0.1:0/mcp").exits(2);
-    refused.says(&["write tcp://host:port, unix:/path, quic://host:port, http://host:port/path or sse+http://host:port/sse"]);
+    let refused = line("serve demo --listen ftp://127.0.0.1:0/mcp").exits(2);
+    refused.says(&["write tcp://host:port, unix:/path, quic://host:port, http://host:port/path, https://host:port/path or sse+http://host:port/sse"]);
 }
 
 #[test]
@@ -413,7 +414,7 @@ fn what_a_server_that_was_one_answers_to_a_call_does_not_make_its_address_wrong(
     for (response, told) in [
         (
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\nconnection: close\r\n\r\n{\"json",
-            "the body broke off",
+            "the response body was cut off",
         ),
         (
             "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
@@ -422,7 +423,7 @@ fn what_a_server_that_was_one_answers_to_a_call_does_not_make_its_address_wrong(
         ("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "404 Not Found"),
     ] {
         let ran = line(&format!("call {} t", answering_calls(response))).exits(4);
-        ran.says(&["(E_LOST)", told, "the server may have done it or not"]);
+        ran.says(&["(E_LOST)", told, "the request may have been executed"]);
     }
 }
 
@@ -431,7 +432,11 @@ fn what_breaks_off_is_no_page_of_somebody_else() {
     let (url, _received) = answering(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\nconnection: close\r\n\r\n{\"json",
     );
-    line(&format!("ping {url}")).exits(4).says(&["(E_LINK)", "the body broke off", "try      try again"]);
+    line(&format!("ping {url}")).exits(4).says(&[
+        "(E_LINK)",
+        "the response body was cut off",
+        "try      try again",
+    ]);
 }
 
 #[test]
@@ -448,7 +453,7 @@ fn a_refusal_in_json_need_be_no_message() {
 #[test]
 fn i166_what_is_no_address_is_shown_without_its_secrets() {
     for url in ["http://me@127.0.0.1:1/mcp?api_key=hunter2", "http://127.0.0.1:x/?token=hunter2"] {
-        let ran = line(&format!("ping {url}")).exits(2).says(&["is no address", "=***"]);
+        let ran = line(&format!("ping {url}")).exits(2).says(&["is not an address", "=***"]);
         assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
     }
 }
@@ -466,7 +471,7 @@ fn a_validation_does_not_blame_the_path_for_a_server_that_cannot_answer_now() {
         let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         let (url, _received) = answering(response.leak());
         let ran = line(&format!("validate {url}")).exits(4).says(&["(E_LINK)", &status[..3], "try again"]);
-        assert!(!ran.stderr.contains("is the path right?"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("check the path"), "{}", ran.stderr);
     }
 }
 

@@ -9,13 +9,13 @@ const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
 #[test]
 fn a_server_is_shown_with_what_it_has() {
-    let ran = line("info demo:").exits(0);
+    let ran = line("info demo:full").exits(0);
     let version = env!("CARGO_PKG_VERSION");
     for part in [
         format!("mcpjoin-demo {version}\n").as_str(),
         "  protocol      2026-07-28 (modern)\n",
         "  transport     stdio\n",
-        "  command       mcpjoin serve demo\n",
+        "  command       mcpjoin serve demo --full\n",
         "  offers        40 tools, 3 resources, 1 resource template, 5 prompts\n",
         "  instructions  ",
         "tools (listChanged)",
@@ -23,7 +23,7 @@ fn a_server_is_shown_with_what_it_has() {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }
     assert_eq!(ran.stderr, "");
-    let info = line("info --json --era legacy demo:").exits(0).json();
+    let info = line("info --json --era legacy demo:full").exits(0).json();
     assert_eq!(info["protocolVersion"], "2025-11-25");
     assert_eq!(info["era"], "legacy");
     assert_eq!(info["transport"], "stdio");

@@ -42,9 +42,9 @@ fn a16_a_server_that_prints_beside_its_messages_works_and_is_told_with_vv() {
 fn i174_f23_nothing_but_the_result_is_on_standard_output() {
     // A server that writes to all its outputs, and a tool that sends progress and log messages.
     for words in [
-        "call OPTIONS demo: test_tool_with_logging",
-        "call OPTIONS demo: test_tool_with_progress",
-        "call OPTIONS demo: test_error_handling",
+        "call OPTIONS demo:full test_tool_with_logging",
+        "call OPTIONS demo:full test_tool_with_progress",
+        "call OPTIONS demo:full test_error_handling",
     ] {
         for json in ["", "--json "] {
             let with = |options: &str| line(&words.replace("OPTIONS ", &format!("{json}{options}"))).stdout;
@@ -58,7 +58,7 @@ fn i174_f23_nothing_but_the_result_is_on_standard_output() {
         }
     }
     // A failed command prints no result in any format.
-    for words in ["list mcpjoin-no-such-program", "call demo: no-such-tool", "list http://h/"] {
+    for words in ["list mcpjoin-no-such-program", "call demo:full no-such-tool", "list http://h/"] {
         for option in ["", "--json ", "-vv "] {
             let ran = line(&words.replacen(' ', &format!(" {option}"), 1));
             assert_eq!(ran.stdout, "", "{words}");
@@ -98,7 +98,11 @@ fn i176_a_home_that_cannot_be_written_to_and_a_full_disk_change_nothing() {
         for variable in ["HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TMPDIR"] {
             list.env(variable, home);
         }
-        assert_eq!(start(list).finish().exits(0).stdout, "nothing is offered\n", "{home}");
+        assert_eq!(
+            start(list).finish().exits(0).stdout,
+            "the server has no tools, resources or prompts\n",
+            "{home}"
+        );
     }
     for words in
         [&["list", "demo:"][..], &["list", "--json", "demo:"], &["call", "demo:", "echo", "message=hi"]]

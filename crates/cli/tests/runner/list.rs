@@ -8,10 +8,10 @@ use super::support::{legacy, line, run};
 fn the_demonstration_is_listed_for_a_person() {
     let ran = line("list demo:").exits(0);
     for part in [
-        "Tools\n  echo                                        Returns the message\n",
-        "\n\nResources\n  test://static-text       A text that does not change\n",
-        "\n\nResource templates\n  test://template/{id}/data  Data for any id\n",
-        "\n\nPrompts\n  test_simple_prompt                  A prompt without arguments\n",
+        "Tools\n  echo    Returns the message\n",
+        "\n\nResources\n  demo://about  What this server is\n",
+        "\n\nResource templates\n  demo://greeting/{language}  A greeting in a language\n",
+        "\n\nPrompts\n  translate  Asks a model to translate a text\n",
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }
@@ -22,7 +22,7 @@ fn the_demonstration_is_listed_for_a_person() {
 
 #[test]
 fn f23_json_is_one_document_in_the_shapes_of_the_specification() {
-    let ran = line("list --json demo:").exits(0);
+    let ran = line("list --json demo:full").exits(0);
     assert_eq!(ran.stderr, "");
     let list = ran.json();
     assert_eq!(list["protocolVersion"], "2026-07-28");
@@ -38,7 +38,7 @@ fn f23_json_is_one_document_in_the_shapes_of_the_specification() {
 #[test]
 fn every_version_can_be_asked_for() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
-        let list = line(&format!("list --json --protocol-version {version} demo:")).exits(0).json();
+        let list = line(&format!("list --json --protocol-version {version} demo:full")).exits(0).json();
         assert_eq!(list["protocolVersion"], version);
         assert_eq!(list["tools"].as_array().map(Vec::len), Some(40));
     }
@@ -72,7 +72,10 @@ fn a_result_without_its_list_is_told() {
     listed(&[], r#""things":[]"#).exits(5).says(&["(E_BAD_REPLY)", "no array tools"]);
     let ran = listed(&[], r#""tools":{}"#).exits(5);
     assert_eq!(ran.stdout, "");
-    assert_eq!(listed(&[], r#""tools":[]"#).exits(0).stdout, "nothing is offered\n");
+    assert_eq!(
+        listed(&[], r#""tools":[]"#).exits(0).stdout,
+        "the server has no tools, resources or prompts\n"
+    );
 }
 
 #[test]
@@ -89,5 +92,5 @@ fn pages_are_followed_and_do_not_go_round() {
     let list = run(["list", "--json", "--era", "legacy", "sh", "-c", &script]).exits(0).json();
     assert_eq!(list["tools"], json!([{"name": "one"}, {"name": "two"}]));
     let script = legacy(&format!("{}{}cat >/dev/null", page(2, "one", more), page(3, "two", more)));
-    run(["list", "--era", "legacy", "sh", "-c", &script]).exits(5).says(&["(E_BAD_REPLY)", "in a circle"]);
+    run(["list", "--era", "legacy", "sh", "-c", &script]).exits(5).says(&["(E_BAD_REPLY)", "form a loop"]);
 }

@@ -254,7 +254,7 @@ fn f26_servers_are_asked_at_once_and_told_in_their_order_without_being_kept() {
     let entry = |script: &std::path::Path| json!({"command": "python3", "args": [script]});
     let servers = json!({"mcpServers": {
         "first": entry(&first), "second": entry(&second),
-        "third": {"command": BINARY, "args": ["serve", "demo"]}}});
+        "third": {"command": BINARY, "args": ["serve", "demo", "--full"]}}});
     folder.file(".mcp.json", servers.to_string());
     let mut running = start(folder.command(&["list", "-d", "--era", "legacy"]));
     let mut text = String::new();
@@ -274,7 +274,7 @@ fn a_silent_entry_is_given_up_after_the_time_that_is_given_and_hides_none() {
     let folder = Folder::new("lists-silent");
     let servers = json!({"mcpServers": {
         "silent": {"command": "sh", "args": ["-c", "cat >/dev/null"]},
-        "works": {"command": BINARY, "args": ["serve", "demo"]}}});
+        "works": {"command": BINARY, "args": ["serve", "demo", "--full"]}}});
     folder.file(".mcp.json", servers.to_string());
     let began = Instant::now();
     let ran = folder.run(&["list", "--json", "-q", "--connect-timeout", "300ms"]).exits(4);
@@ -292,8 +292,8 @@ fn all_that_is_said_of_an_entry_can_be_asked_for() {
         "  add\n    ",
         "    Parameters\n      a  number, required\n",
         "\nPrompts\n",
-        "  test_prompt_with_arguments\n",
-        "    arg1  required\n",
+        "  translate\n",
+        "    text  required\n",
     ] {
         assert!(text.contains(part), "{part:?} is missing in {text}");
     }
@@ -301,7 +301,7 @@ fn all_that_is_said_of_an_entry_can_be_asked_for() {
     let folder = Folder::new("lists-described");
     folder.file(
         ".mcp.json",
-        json!({"mcpServers": {"one": {"command": BINARY, "args": ["serve", "demo"]}}}).to_string(),
+        json!({"mcpServers": {"one": {"command": BINARY, "args": ["serve", "demo", "--full"]}}}).to_string(),
     );
     let ran = folder.run(&["search", "-d", "add"]).exits(0);
     assert!(

@@ -14,6 +14,7 @@ mod bridge;
 mod bridge_backend;
 mod bridge_host;
 mod bridge_joined;
+mod bridge_operation;
 mod bridge_policy;
 mod bridge_relay;
 mod bytes;

@@ -38,19 +38,19 @@ fn the_wrong_scheme_is_told_with_the_right_one() {
     line(&format!("list https://{web}/mcp")).exits(4).says(&[
         "(E_CONNECT)",
         "does not speak TLS on that port",
-        "http:// in place of https://",
+        "http:// instead of https://",
     ]);
-    line(&format!("list http://{tls}/mcp")).exits(4).says(&["(E_LINK)", "https:// in place of http://"]);
+    line(&format!("list http://{tls}/mcp")).exits(4).says(&["(E_LINK)", "https:// instead of http://"]);
     line(&format!("list http://{web}/mcp")).exits(4).says(&["(E_NO_ENDPOINT)", "404", "/mcp"]);
     line(&format!("list --era legacy tcp://{web}")).exits(4).says(&[
         "(E_NOT_MCP)",
-        "what listens there speaks HTTP",
+        "the server speaks HTTP",
         "received HTTP/1.1 404",
-        "http:// in place of tcp://",
+        "http:// instead of tcp://",
     ]);
     line(&format!("list --era legacy tcp://{tls}"))
         .exits(4)
-        .says(&["what listens there speaks TLS", "https:// in place of tcp://"]);
+        .says(&["the server speaks TLS", "https:// instead of tcp://"]);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_program_that_sends_everything_back_is_told_as_what_it_is() {
     for era in ["auto", "legacy"] {
         run(["list", "--era", era, "cat"]).exits(4).says(&[
             "(E_NOT_MCP)",
-            "our own messages came back",
+            "sends our own messages back",
             "command  cat",
             "run it by itself",
         ]);
@@ -93,7 +93,7 @@ fn what_is_for_an_orchestrator_is_for_nobody_else() {
         &["list", "--certs-dir", name, "orchestra://localhost:1"],
         &["doctor", "--certs-dir", name, "orchestra://localhost:1"],
     ] {
-        run(words).exits(2).says(&["(E_CERTIFICATE)", "is a file, and no folder", "--certs-dir DIR"]);
+        run(words).exits(2).says(&["(E_CERTIFICATE)", "is a file, not a folder", "--certs-dir DIR"]);
     }
     std::fs::remove_file(file).unwrap();
 }

@@ -78,7 +78,7 @@ impl Surroundings {
         let folder = Folder::new(name);
         let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
         for script in ["bin/npx", "bin/node", "bin/python3", "server"] {
-            let path = folder.file(script, format!("#!/bin/sh\nexec {BINARY} serve demo\n"));
+            let path = folder.file(script, format!("#!/bin/sh\nexec {BINARY} serve demo --full\n"));
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
         let binary = folder.path().join("here/bin/mcpjoin");
@@ -238,7 +238,7 @@ fn r84_every_command_of_mcp_cli_has_its_counterpart_and_the_page_tells_no_lie() 
 fn r71_r72_every_command_of_mcplint_has_its_counterpart_and_the_page_tells_no_lie() {
     let surroundings = Surroundings::new("from-mcplint");
     let entry = format!(
-        r#"{{"mcpServers": {{"files": {{"command": "{BINARY}", "args": ["serve", "demo"], "transport": "stdio"}}}}}}"#
+        r#"{{"mcpServers": {{"files": {{"command": "{BINARY}", "args": ["serve", "demo", "--full"], "transport": "stdio"}}}}}}"#
     );
     surroundings.folder.file("claude_desktop_config.json", entry);
     surroundings.folder.file("known.json", r#"{"mcpjoinBaseline":1,"findings":[]}"#);

@@ -231,7 +231,7 @@ fn a_guard_is_gone_when_the_binary_is() {
 
 #[test]
 fn a_server_has_no_guard() {
-    let mut command = command(["serve", "demo"]);
+    let mut command = command(["serve", "demo", "--full"]);
     command.stdin(Stdio::piped());
     let mut running = start(command);
     let mut stdin = running.child.stdin.take().unwrap();

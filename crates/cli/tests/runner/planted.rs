@@ -298,7 +298,7 @@ fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_can
         // An entry with a user in its URL is not valid, so it is not written.
         let (ran, all) = planted.run(&["servers", "convert", "--to", dialect, "works", "rpc", "missing"]);
         assert_eq!(ran.code, Some(0), "{all}");
-        assert!(all.contains("variables stand in the place of values: set "), "{all}");
+        assert!(all.contains("values were replaced by variables: set "), "{all}");
     }
     // A word that is not a target, with secrets in it.
     let url = format!("https://{}@host/mcp", secret("in the url as a user"));

@@ -16,7 +16,7 @@ fn a_prompt_is_filled_in_from_everywhere() {
             "prompt",
             "--era",
             era,
-            "demo:",
+            "demo:full",
             "test_prompt_with_arguments",
             "arg1=hello",
             "arg2=two words",
@@ -24,17 +24,18 @@ fn a_prompt_is_filled_in_from_everywhere() {
         .exits(0);
         assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), (FILLED_IN, ""));
     }
-    let simple = line("prompt demo: test_simple_prompt").exits(0);
+    let simple = line("prompt demo:full test_simple_prompt").exits(0);
     assert_eq!(simple.stdout, "user:\nThis is a simple prompt for testing.\n");
     let object = r#"{"arg1":"x","arg2":"two words"}"#;
-    let ran = run(["prompt", "--args", object, "demo:", "test_prompt_with_arguments", r#"arg1:="hello""#]);
+    let ran =
+        run(["prompt", "--args", object, "demo:full", "test_prompt_with_arguments", r#"arg1:="hello""#]);
     assert_eq!(ran.exits(0).stdout, FILLED_IN);
-    let mut command = command(["prompt", "demo:", "test_prompt_with_arguments", "arg1=hello", "-"]);
+    let mut command = command(["prompt", "demo:full", "test_prompt_with_arguments", "arg1=hello", "-"]);
     command.stdin(Stdio::piped());
     let mut running = start(command);
     running.child.stdin.take().unwrap().write_all(object.as_bytes()).unwrap();
     assert_eq!(running.finish().exits(0).stdout, FILLED_IN);
-    let json = line("prompt --json demo: test_simple_prompt").exits(0).json();
+    let json = line("prompt --json demo:full test_simple_prompt").exits(0).json();
     assert_eq!(json["messages"][0]["role"], "user");
 }
 
@@ -55,7 +56,7 @@ fn what_a_prompt_requires_is_asked_for_before_the_server_is() {
 
     let ran = ask_legacy(&["prompt", "p", "one=1", "two=", "four=4"], LISTING).exits(0);
     assert_eq!(ran.stdout, "user:\na\n\nassistant:\n[image, image/png, 3 bytes]\n");
-    assert_eq!(ran.stderr, "p lists no argument four\n");
+    assert_eq!(ran.stderr, "p has no argument four\n");
     let ran = ask_legacy(&["prompt", "--json", "p", "one=1", "two=2"], LISTING).exits(0);
     assert!(ran.stdout.contains("1.50"), "{}", ran.stdout);
     // A prompt that is not listed is requested anyway.
@@ -77,7 +78,7 @@ fn f22_a_prompt_that_does_not_exist_is_exit_5() {
     line("prompt demo: nothing").exits(5).says(&["(E_SERVER_ERROR)", "doing    prompt", "mcpjoin list"]);
     let no_messages = r#"while read -r line; do case "$line" in *prompts/get*) printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{}}';;
 *) printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"cannot list"}}';; esac; done"#;
-    ask_legacy(&["prompt", "p"], no_messages).exits(5).says(&["(E_BAD_REPLY)", "no array messages"]);
+    ask_legacy(&["prompt", "p"], no_messages).exits(5).says(&["(E_BAD_REPLY)", "no array `messages`"]);
     let script = super::support::legacy("cat >/dev/null");
     let ran = run(["prompt", "--era", "legacy", "p", "--", "sh", "-c", &script]).exits(5);
     ran.says(&["(E_NOT_OFFERED)"]);

@@ -11,12 +11,12 @@ const ERAS: [&str; 2] = ["legacy", "modern"];
 fn a_form_is_filled_in_on_the_terminal() {
     for era in ERAS {
         let keys = "Ada\nada\nada@example.com\n\n";
-        let call = ["call", "--era", era, "demo:", "test_elicitation", "message=Who are you?"];
+        let call = ["call", "--era", era, "demo:full", "test_elicitation", "message=Who are you?"];
         let seen = seen(&[("NO_COLOR", "1")], "(username)", keys, &call);
         assert_eq!(seen.exit, 0, "{}", seen.shown);
         let shown = remaining(&seen.shown);
         for part in [
-            "demo: asks:\n  Who are you?\n",
+            "demo:full asks:\n  Who are you?\n",
             "Name (username): text, required\n",
             "Address for mail (email): email address, required\n",
             "  ada is not an email address, as ada@example.com\n",
@@ -30,27 +30,27 @@ fn a_form_is_filled_in_on_the_terminal() {
 
 #[test]
 fn a_form_can_be_declined_and_its_defaults_taken() {
-    let call = ["call", "demo:", "test_elicitation_sep1034_defaults"];
-    let declined = seen(&[], "(Enter takes", ":decline\n", &call);
+    let call = ["call", "demo:full", "test_elicitation_sep1034_defaults"];
+    let declined = seen(&[], "(Enter accepts", ":decline\n", &call);
     assert!(declined.shown.contains("action=decline"), "{}", declined.shown);
-    let taken = seen(&[], "(Enter takes", "\n\n\n2\nno\ny\n", &call);
+    let taken = seen(&[], "(Enter accepts", "\n\n\n2\nno\ny\n", &call);
     let content = r#"{"name":"John Doe","age":30,"score":95.5,"status":"inactive","verified":false}"#;
     assert!(taken.shown.contains(&format!("action=accept, content={content}")), "{}", taken.shown);
 }
 
 #[test]
 fn ctrl_c_ends_the_command_while_it_asks() {
-    let call = ["call", "demo:", "test_elicitation", "message=x"];
+    let call = ["call", "demo:full", "test_elicitation", "message=x"];
     let seen = seen(&[], "(username)", "^C", &call);
     assert_eq!(seen.exit, 130, "{}", seen.shown);
 }
 
 #[test]
 fn no_input_asks_nobody_on_a_terminal() {
-    let call = ["call", "--no-input", "demo:", "test_elicitation", "message=x"];
+    let call = ["call", "--no-input", "demo:full", "test_elicitation", "message=x"];
     let seen = seen(&[], "", "", &call);
     assert!(seen.shown.contains("action: decline"), "{}", seen.shown);
-    assert!(seen.shown.contains("demo: asks: x (declined: --no-input"), "{}", seen.shown);
+    assert!(seen.shown.contains("demo:full asks: x (declined: --no-input"), "{}", seen.shown);
 }
 
 #[test]
@@ -59,14 +59,21 @@ fn a_script_answers_with_a_file() {
     fs::write(&file, r#"[{"username":"Ada","email":"ada@example.com"}]"#).unwrap();
     for era in ERAS {
         let file = file.to_str().unwrap();
-        let ran =
-            run(["call", "--era", era, "--answer", file, "demo:", "test_elicitation", "message=x"]).exits(0);
+        let ran = run(["call", "--era", era, "--answer", file, "demo:full", "test_elicitation", "message=x"])
+            .exits(0);
         assert!(ran.stdout.contains(r#"action: accept, content: {"username":"Ada""#), "{}", ran.stdout);
         assert_eq!(ran.stderr, "");
         // Two questions one after another, and one answer.
         let one = r#"[{"name":"Ada"}]"#;
-        let ran =
-            run(["call", "--era", era, "--answer", one, "demo:", "test_input_required_result_multi_round"]);
+        let ran = run([
+            "call",
+            "--era",
+            era,
+            "--answer",
+            one,
+            "demo:full",
+            "test_input_required_result_multi_round",
+        ]);
         ran.says(&["(declined: --answer has no more answers)"]);
     }
 }
@@ -80,29 +87,29 @@ fn an_answer_that_does_not_fit_is_an_error() {
             era,
             "--answer",
             r#"{"usrname":"Ada"}"#,
-            "demo:",
+            "demo:full",
             "test_elicitation",
             "message=x",
         ];
         run(call)
             .exits(5)
-            .says(&["--answer does not fit what demo: asks: ", "username: missing, violates required"]);
+            .says(&["--answer does not fit the form of demo:full: ", "username: missing, violates required"]);
     }
-    let wrong = run(["call", "--answer", "[7]", "demo:", "test_elicitation", "message=x"]).exits(2);
+    let wrong = run(["call", "--answer", "[7]", "demo:full", "test_elicitation", "message=x"]).exits(2);
     wrong.says(&["--answer: an answer is an object of values", "(E_USAGE)"]);
     line("call --answer {} --no-input demo: echo").exits(2);
 }
 
 #[test]
 fn without_a_terminal_the_failure_names_the_cure() {
-    line("call --era modern demo: test_elicitation message=x").exits(5).says(&["--answer FILE"]);
-    line("call --era modern demo: test_sampling prompt=x").exits(5).says(&["--sampler COMMAND"]);
-    line("call --era modern demo: test_input_required_result_list_roots").exits(5).says(&["--root DIR"]);
+    line("call --era modern demo:full test_elicitation message=x").exits(5).says(&["--answer FILE"]);
+    line("call --era modern demo:full test_sampling prompt=x").exits(5).says(&["--sampler COMMAND"]);
+    line("call --era modern demo:full test_input_required_result_list_roots").exits(5).says(&["--root DIR"]);
     for era in ERAS {
         let declined =
-            line(&format!("call --no-input --era {era} demo: test_elicitation message=x")).exits(0);
+            line(&format!("call --no-input --era {era} demo:full test_elicitation message=x")).exits(0);
         assert!(declined.stdout.contains("action: decline"), "{}", declined.stdout);
-        declined.says(&["demo: asks: x (declined: --no-input; --answer FILE answers it)"]);
+        declined.says(&["demo:full asks: x (declined: --no-input is set; --answer FILE answers it)"]);
     }
 }
 
@@ -146,7 +153,7 @@ fn roots_are_the_folders_that_are_named() {
             name,
             "--root",
             "/",
-            "demo:",
+            "demo:full",
             "test_input_required_result_list_roots",
         ]);
         assert!(ran.stdout.contains(&format!("file://{name}")), "{} {}", ran.stdout, ran.stderr);
@@ -160,7 +167,16 @@ fn roots_are_the_folders_that_are_named() {
 fn a_command_answers_for_a_model() {
     for era in ERAS {
         let sample = |command: &str| {
-            run(["call", "--era", era, "--sampler", command, "demo:", "test_sampling", "prompt=Which city?"])
+            run([
+                "call",
+                "--era",
+                era,
+                "--sampler",
+                command,
+                "demo:full",
+                "test_sampling",
+                "prompt=Which city?",
+            ])
         };
         let text = sample("grep -q 'Which city?' && echo Paris").exits(0);
         assert_eq!(text.stdout, "LLM response: Paris\n");

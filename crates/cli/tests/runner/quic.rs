@@ -20,7 +20,7 @@ struct Demo {
 
 impl Demo {
     fn with(options: &[&str]) -> (Self, String) {
-        let mut running = start(command(["serve", "demo"].iter().chain(options)));
+        let mut running = start(command(["serve", "demo", "--full"].iter().chain(options)));
         let stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
         let mut demo = Self { running: Some(running), stderr };
         let said = demo.says();
@@ -207,7 +207,7 @@ fn both_sides_show_certificates_where_the_server_asks_for_them() {
 #[test]
 fn options_of_quic_without_quic_are_refused() {
     let ran = line("serve demo --listen tcp://127.0.0.1:0 --client-ca x").exits(2);
-    assert!(ran.stderr.contains("--client-ca works only over QUIC"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--client-ca works only over QUIC or HTTPS"), "{}", ran.stderr);
     line("serve demo --listen quic://127.0.0.1").exits(2);
     line("serve demo --listen quic://127.0.0.1:0/mcp").exits(2);
     let ran =
@@ -234,7 +234,7 @@ fn the_doctor_says_part_by_part_what_is_wrong_with_a_server_over_quic() {
     for said in [
         "resolve",
         "connect",
-        "known by its key",
+        "verified by its key",
         "probe",
         "mcpjoin-demo",
         "list",
@@ -262,7 +262,7 @@ fn an_orchestrator_is_asked_like_any_other_server() {
     let home = scratch("quic-orchestra");
     let certs = home.join(".orchestra/certs");
     let certs = certs.to_str().unwrap();
-    let listen = ["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", certs, "demo:"];
+    let listen = ["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", certs, "demo:full"];
     let mut running = start(command(listen));
     let mut said = String::new();
     let mut stderr = BufReader::new(running.child.stderr.take().unwrap());
@@ -282,7 +282,7 @@ fn an_orchestrator_is_asked_like_any_other_server() {
     for verb in ["ping", "validate"] {
         ask(&format!("{verb} {address}"))
             .exits(2)
-            .says(&["tell of our bridge", "mcpjoin doctor orchestra://"]);
+            .says(&["show mcpjoin's bridge", "mcpjoin doctor orchestra://"]);
     }
     let prompted = ask(&format!("prompt {address} test_simple_prompt")).exits(0).stdout;
     assert!(prompted.contains("This is a simple prompt for testing."), "{prompted}");

@@ -12,12 +12,12 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 #[test]
 fn a_resource_is_printed_byte_for_byte() {
     for era in ["legacy", "modern"] {
-        let ran = line(&format!("read --era {era} demo: test://static-text")).exits(0);
+        let ran = line(&format!("read --era {era} demo:full test://static-text")).exits(0);
         assert_eq!(ran.stdout, "This is the content of the static text resource.");
         assert_eq!(ran.stderr, "");
-        let ran = line(&format!("read --era {era} demo: test://static-binary")).exits(0);
+        let ran = line(&format!("read --era {era} demo:full test://static-binary")).exits(0);
         assert!(ran.bytes.starts_with(PNG) && ran.bytes.len() == 69, "{:?}", ran.bytes);
-        let ran = line(&format!("read --era {era} demo: test://template/a%20b/data")).exits(0);
+        let ran = line(&format!("read --era {era} demo:full test://template/a%20b/data")).exits(0);
         assert_eq!(serde_json::from_str::<Value>(&ran.stdout).unwrap()["id"], "a b");
     }
 }
@@ -26,22 +26,22 @@ fn a_resource_is_printed_byte_for_byte() {
 fn the_bytes_are_written_to_a_file() {
     let path = scratch("read");
     let name = path.to_str().unwrap();
-    let ran = run(["read", "-o", name, "demo:", "test://static-binary"]).exits(0);
+    let ran = run(["read", "-o", name, "demo:full", "test://static-binary"]).exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr), ("", format!("69 bytes written to {name}\n")));
     assert!(std::fs::read(&path).unwrap().starts_with(PNG));
     // An existing file is replaced. It stays unchanged if there is no new content.
-    let ran = run(["read", "-q", "--output", name, "demo:", "test://static-text"]).exits(0);
+    let ran = run(["read", "-q", "--output", name, "demo:full", "test://static-text"]).exits(0);
     assert_eq!(ran.stderr, "");
     let text = "This is the content of the static text resource.";
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    run(["read", "-o", name, "demo:", "test://nothing"]).exits(5);
+    run(["read", "-o", name, "demo:full", "test://nothing"]).exits(5);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     std::fs::remove_file(&path).unwrap();
     assert!(!Path::new(name).exists());
 
-    assert!(line("read -o - demo: test://static-binary").exits(0).bytes.starts_with(PNG));
-    line("read -o /no/such/folder/x demo: test://static-text").exits(2).says(&["(E_OUTPUT)"]);
-    line("read -o /dev/full demo: test://static-text").exits(2).says(&["(E_OUTPUT)"]);
+    assert!(line("read -o - demo:full test://static-binary").exits(0).bytes.starts_with(PNG));
+    line("read -o /no/such/folder/x demo:full test://static-text").exits(2).says(&["(E_OUTPUT)"]);
+    line("read -o /dev/full demo:full test://static-text").exits(2).says(&["(E_OUTPUT)"]);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn several_contents_are_shown_one_below_the_other() {
 
 #[test]
 fn f22_what_is_no_resource_is_told() {
-    let ran = line("read demo: test://nothing").exits(5);
+    let ran = line("read demo:full test://nothing").exits(5);
     assert_eq!(ran.stdout, "");
     ran.says(&["(E_SERVER_ERROR)", "doing    read", "test://nothing", "mcpjoin list"]);
     let error = r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32002,"message":"none"}}'; cat >/dev/null"#;
@@ -77,7 +77,7 @@ fn f22_what_is_no_resource_is_told() {
 
 #[test]
 fn a_file_that_cannot_be_written_is_named() {
-    let ran = line("read -o /no/such/folder/x demo: test://static-text").exits(2);
+    let ran = line("read -o /no/such/folder/x demo:full test://static-text").exits(2);
     assert_eq!(ran.stdout, "");
     ran.says(&["/no/such/folder/x could not be written: ", "(E_OUTPUT)"]);
 }

@@ -35,7 +35,7 @@ fn r85_every_file_and_every_value_has_its_line_and_no_secret_is_shown() {
     env            API_KEY, ZONE (line 5)
     unusable       .mcp.json:5:50: the variable MCPJOIN_NOT_SET is not set
   bad (line 7), unusable
-    unusable       .mcp.json:7:22: command must be a string, and is a number; its arguments stand in args
+    unusable       .mcp.json:7:22: command must be a string, but is a number; its arguments belong in args
   web (line 8), http, disabled in line 8
     url            https://host/mcp
     headers        Authorization
@@ -69,7 +69,7 @@ fn r85_entries_are_written_in_another_dialect() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stdout, "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"v\"]\n");
     assert!(
-        ran.stderr.contains(".mcp.json:1:17: the description of a has no place in codex"),
+        ran.stderr.contains(".mcp.json:1:17: the description of a has no equivalent in codex"),
         "{}",
         ran.stderr
     );
@@ -118,7 +118,7 @@ fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says
     assert!(refused.code == Some(2) && !run, "{}", refused.stderr);
     for part in [
         "a of .mcp.json:1:17: sh -c 'echo was-run >> ran; exit 3'",
-        &format!("{here} and is not trusted, and there is no terminal to ask on (E_NOT_TRUSTED)"),
+        &format!("{here} and is not trusted, and there is no terminal for the question (E_NOT_TRUSTED)"),
         &format!("mcpjoin servers trust {here}"),
     ] {
         assert!(refused.stderr.contains(part), "{part} is not in {}", refused.stderr);
@@ -169,7 +169,7 @@ fn r85_what_is_not_trusted_is_told_and_asked_about_once_for_a_folder() {
     folder.file(".mcp.json", format!("{{\"mcpServers\": {{\n{entries}}}}}"));
     let ran = folder.run(&["list"]).exits(2).says(&["exit 3' /srv/data\n", "env KEEP=/srv/data/file.json\n"]);
     let count = |text: &str, what: &str| text.matches(what).count();
-    for once in ["a folder you have not trusted", "(E_NOT_TRUSTED)", "error: a, b, c: the entry lies in"] {
+    for once in ["a folder you have not trusted", "(E_NOT_TRUSTED)", "error: a, b, c: the entry is in"] {
         assert_eq!(count(&ran.stderr, once), 1, "{once}: {}", ran.stderr);
     }
     // Each entry is shown before the user answers.
@@ -220,7 +220,7 @@ fn r85_an_entry_that_cannot_be_converted_is_there_and_says_why() {
         .says(&[".mcp.json:2:20: bad cannot be converted: command must be a string", "(E_CONFIG)"]);
     convert("codex", &["ok", "two"]).exits(2).says(&[
         ".mcp.json:4:1: two cannot be converted: 2 entries are called two, in lines 3, 4",
-        "try      leave one of them",
+        "try      keep one of them",
     ]);
     convert("codex", &["nobody"]).exits(2).says(&["there is no entry nobody to convert"]);
     let ran = convert("codex", &[]).exits(0).says(&["bad is left out: ", "two is left out: "]);

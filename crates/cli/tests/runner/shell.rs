@@ -34,15 +34,15 @@ done"#;
 
 #[test]
 fn a_script_runs_in_one_session() {
-    let lines = "# two calls\n\ncall add a=2 b=40\ncall --json add a=1 b=1\nread test://static-text\n\
-                 prompt test_simple_prompt\ncomplete prompt:test_prompt_with_arguments arg1=he\ntools\nexit\ncall nothing\n";
+    let lines = "# two calls\n\ncall add a=2 b=40\ncall --json add a=1 b=1\nread demo://about\n\
+                 prompt translate text=Hi\ncomplete prompt:translate language=\ntools\nexit\ncall nothing\n";
     let ran = script(&["demo:"], lines).exits(0);
     let parts = [
         "{\"sum\":42.0}\n",
         "\"content\"",
-        "This is the content of the static text resource.",
+        "This server is built into mcpjoin.",
         "user:",
-        "hello\nhelp\n",
+        "English\nFrench\n",
         "echo",
     ];
     let mut rest = ran.stdout.as_str();
@@ -65,11 +65,11 @@ fn what_a_server_remembers_stays_between_the_calls() {
 #[test]
 fn a_script_ends_at_the_first_failure_with_its_code() {
     for (line, code, id) in [
-        ("call test_error_handling", 5, "returned an error"),
+        ("call divide a=1 b=0", 5, "returned an error"),
         ("call nothing", 5, "(E_SERVER_ERROR)"),
         ("call add a=x b=1", 2, "(E_USAGE)"),
         ("nonsense", 2, "nonsense is not a command of the shell"),
-        ("call --timeout 1s add", 2, "--timeout is for the whole session"),
+        ("call --timeout 1s add", 2, "--timeout applies to the whole session"),
         ("call 'x", 2, "a quotation mark is not closed"),
         ("read", 2, "(E_USAGE)"),
         ("call --nonsense", 2, "--nonsense"),
@@ -96,7 +96,7 @@ fn a_server_that_dies_is_said_and_started_again() {
     let steps = [("mcpjoin> ", "call x\r"), ("runs again", "call x\r"), ("again\r\n", "exit\r")];
     let seen = seen_in_steps(&[("NO_COLOR", "1")], &steps, &words);
     assert_eq!(seen.exit, 0, "{}", seen.shown);
-    assert!(seen.shown.contains("starting it again") && seen.shown.contains("again\r\n"), "{}", seen.shown);
+    assert!(seen.shown.contains("restarting it") && seen.shown.contains("again\r\n"), "{}", seen.shown);
     std::fs::remove_file(flag).unwrap();
 }
 
@@ -136,9 +136,33 @@ fn a_question_is_asked_while_a_call_of_the_shell_runs() {
         ("Send this", "\r"),
         ("action: accept", "exit\r"),
     ];
-    let seen = seen_in_steps(&[("NO_COLOR", "1")], &steps, &["shell", "demo:"]);
+    let seen = seen_in_steps(&[("NO_COLOR", "1")], &steps, &["shell", "demo:full"]);
     assert_eq!(seen.exit, 0, "{}", seen.shown);
-    assert!(seen.shown.contains("demo: asks:"), "{}", seen.shown);
+    assert!(seen.shown.contains("demo:full asks:"), "{}", seen.shown);
+}
+
+#[test]
+fn a_question_at_the_prompt_is_asked_after_the_line() {
+    let question = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}"#;
+    let log = |text: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"info","data":"{text}"}}}}"#
+        )
+    };
+    for (answer, keys, told) in [("Send this", "\r", "accept"), ("name: text", "^C", "cancel")] {
+        let heard = format!(r#"*\"action\":\"{told}\"*) printf '%s\n' '{}';;"#, log(&format!("got {told}")));
+        let server = server(":").replacen("n=0", &format!("printf '%s\\n' '{question}'"), 1);
+        let server = server.replacen("*tools/list*)", &format!("{heard} *tools/list*)"), 1);
+        let mut steps = vec![("press Enter to see it", "\r"), ("name: text", "Ada\r"), (answer, keys)];
+        if answer == "name: text" {
+            steps.remove(1);
+        }
+        steps.push(("server: [info] got", "exit\r"));
+        let words = ["shell", "--era", "legacy", "--", "sh", "-c", &server];
+        let seen = seen_in_steps(&[("NO_COLOR", "1")], &steps, &words);
+        assert_eq!(seen.exit, 0, "{}", seen.shown);
+        assert!(seen.shown.contains(&format!("got {told}")), "{}", seen.shown);
+    }
 }
 
 #[test]
@@ -158,7 +182,7 @@ fn ctrl_c_in(era: &str) {
         ("(username)", "^C"),
         ("cancelled", "exit\r"),
     ];
-    let seen = seen_in_steps(&[("NO_COLOR", "1")], &steps, &["shell", "--era", era, "demo:"]);
+    let seen = seen_in_steps(&[("NO_COLOR", "1")], &steps, &["shell", "--era", era, "demo:full"]);
     assert_eq!(seen.exit, 0, "{}", seen.shown);
 }
 
@@ -182,7 +206,7 @@ fn watch_shows_a_resource_each_time_it_changes() {
             ("Ctrl-C ends it", "^C"),
             ("cancelled", "exit\r"),
         ];
-        let seen = seen_in_steps(&[("NO_COLOR", "1")], &steps, &["shell", "--era", era, "demo:"]);
+        let seen = seen_in_steps(&[("NO_COLOR", "1")], &steps, &["shell", "--era", era, "demo:full"]);
         assert_eq!(seen.exit, 0, "{}", seen.shown);
     }
     let update = r#"printf '%s\n' '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}'"#;

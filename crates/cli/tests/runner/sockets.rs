@@ -13,7 +13,7 @@ pub(crate) struct Demo(Option<Running>);
 impl Demo {
     /// Starts the server on this address, and waits until it prints its listening address.
     pub(crate) fn on(address: &str) -> (Self, String) {
-        let mut running = start(command(["serve", "demo", "--listen", address]));
+        let mut running = start(command(["serve", "demo", "--full", "--listen", address]));
         let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
         let demo = Self(Some(running));
         let mut said = String::new();
@@ -68,6 +68,7 @@ fn a_server_over_http_listens_beside_one_on_a_port() {
     let mut running = start(command([
         "serve",
         "demo",
+        "--full",
         "--listen",
         "tcp://127.0.0.1:0",
         "--listen",
@@ -163,7 +164,7 @@ fn peer(answer: &'static [u8], stays: bool) -> String {
 fn what_listens_and_is_no_server_is_told() {
     let silent = peer(b"", true);
     let ran = run(["list", "--connect-timeout", "300ms", &silent]).exits(4);
-    ran.says(&["(E_SILENT)", &format!("url      {silent}"), "is it an MCP server"]);
+    ran.says(&["(E_SILENT)", &format!("url      {silent}"), "check that an MCP server"]);
     let http = peer(b"HTTP/1.1 400 Bad Request\r\n\r\n", true);
     let failure = run(["list", "--json", "--connect-timeout", "300ms", &http]).exits(4).failure();
     assert_eq!(
@@ -181,7 +182,7 @@ fn what_listens_and_is_no_server_is_told() {
         "doing    connect",
         "url      tcp://127.0.0.1:1",
         "refused",
-        "does a server listen there",
+        "check that a server listens there",
     ]);
 }
 

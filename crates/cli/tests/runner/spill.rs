@@ -37,7 +37,7 @@ impl Drop for Place {
 #[test]
 fn a_part_that_is_too_large_goes_to_a_file_that_nobody_else_reads() {
     let place = Place::new("spill-parts");
-    let mut call = command(["call", "--spill", "20", "demo:", "test_multiple_content_types"]);
+    let mut call = command(["call", "--spill", "20", "demo:full", "test_multiple_content_types"]);
     call.env("TMPDIR", &place.0);
     let ran = start(call).finish().exits(0);
     let files = place.written();
@@ -69,8 +69,8 @@ fn what_is_no_base64_is_kept_as_it_came_and_told() {
     assert_eq!(std::fs::read_to_string(&files[0]).unwrap(), data);
     let path = files[0].to_str().unwrap();
     assert!(ran.stdout.starts_with("seen\n[image, image/png, "), "{}", ran.stdout);
-    assert!(ran.stdout.contains(&format!("not base64, as it came in {path}]")), "{}", ran.stdout);
-    let ran = ran.says(&["(E_BAD_REPLY)", "what stands for the image is not base64", path]);
+    assert!(ran.stdout.contains(&format!("not base64, unchanged in {path}]")), "{}", ran.stdout);
+    let ran = ran.says(&["(E_BAD_REPLY)", "the data of the image is not base64", path]);
     assert!(!ran.stderr.contains(&data), "{}", ran.stderr);
     // Without decoding, the base64 is not checked.
     run(words.into_iter().filter(|word| !matches!(*word, "--spill" | "20"))).exits(0);

@@ -11,7 +11,7 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","param
 
 /// The output of the demonstration server for these lines, followed by the end of its input.
 fn served(lines: &[&str]) -> super::support::Ran {
-    let mut serve = command(["serve", "demo"]);
+    let mut serve = command(["serve", "demo", "--full"]);
     serve.stdin(Stdio::piped());
     let mut running = start(serve);
     let mut stdin = running.child.stdin.take().unwrap();
@@ -63,7 +63,7 @@ fn r38_a_server_logs_to_standard_error_and_a_client_shows_it_when_asked() {
 fn r47_spawn_initialize_initialized_list_call_close_exit_in_this_order() {
     let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("r47-{}", std::process::id()));
     let script = format!(
-        "tee '{}' | '{}' serve demo; echo \"exit $?\" >> '{}'",
+        "tee '{}' | '{}' serve demo --full; echo \"exit $?\" >> '{}'",
         log.display(),
         env!("CARGO_BIN_EXE_mcpjoin"),
         log.display()
@@ -85,7 +85,7 @@ fn r47_spawn_initialize_initialized_list_call_close_exit_in_this_order() {
 #[test]
 fn answers_that_cannot_be_written_are_no_success() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let mut serve = command(["serve", "demo"]);
+    let mut serve = command(["serve", "demo", "--full"]);
     serve.stdin(Stdio::piped()).stdout(full());
     let mut running = start(serve);
     let mut stdin = running.child.stdin.take().unwrap();
@@ -94,10 +94,10 @@ fn answers_that_cannot_be_written_are_no_success() {
     running.finish().exits(4).says(&[
         "(E_LINK)",
         "No space left on device",
-        "what standard input and output are connected to",
+        "where standard input and output are connected",
     ]);
     // A server without requests has no responses to write.
-    let mut serve = command(["serve", "demo"]);
+    let mut serve = command(["serve", "demo", "--full"]);
     serve.stdout(full());
     start(serve).finish().exits(0);
 }

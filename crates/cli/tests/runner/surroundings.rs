@@ -111,7 +111,7 @@ fn d84_a_server_behind_a_listener_gets_the_variables_that_are_named_alone() {
 #[test]
 fn d84_an_entry_of_a_file_that_was_found_gets_the_variables_that_are_named_alone() {
     const WITHHELD: &str =
-        "it did not get all of your variables: -e NAME passes one on, --inherit-env all of them";
+        "the program did not get all of your variables: -e NAME passes one on, --inherit-env all of them";
     let folder = Folder::new("found-environment");
     let script = "[ -n \"$PATH\" ] && P=path; echo \"[$OURS][$NAMED][$GIVEN][$P]\" >&2; exit 1";
     let server = |name: &str| {

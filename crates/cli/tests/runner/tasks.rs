@@ -31,7 +31,7 @@ fn until_running(url: &str, count: i64) {
 /// Starts a detached computation of one second. Returns its id, and the command line that resumes it.
 fn left(options: &str, url: &str) -> (String, String) {
     let ran = line(&format!("call --detach {options} {url} slow_compute seconds=1 label=it")).exits(0);
-    let again = ran.stderr.strip_prefix("take it up again with: mcpjoin ");
+    let again = ran.stderr.strip_prefix("resume it with: mcpjoin ");
     let again = again.unwrap_or_else(|| panic!("no line in {}", ran.stderr));
     assert_eq!(again.lines().count(), 1, "{}", ran.stderr);
     (ran.stdout.trim_end().to_owned(), again.trim_end().to_owned())
@@ -39,19 +39,19 @@ fn left(options: &str, url: &str) -> (String, String) {
 
 #[test]
 fn a_call_that_becomes_a_task_gives_its_result() {
-    let ran = line("call demo: slow_compute seconds=1").exits(0);
+    let ran = line("call demo:full slow_compute seconds=1").exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("The result is there, after 1 s\n", ""));
-    line("call -v demo: slow_compute seconds=0").exits(0).says(&["working\n", "completed\n"]);
+    line("call -v demo:full slow_compute seconds=0").exits(0).says(&["working\n", "completed\n"]);
 }
 
 #[test]
 fn a_tool_that_only_runs_as_a_task_ends_as_it_does() {
     for era in ["modern", "legacy"] {
-        let ran = line(&format!("call --era {era} demo: failing_job")).exits(5);
+        let ran = line(&format!("call --era {era} demo:full failing_job")).exits(5);
         assert_eq!(ran.stdout, "This job fails, as it always does\n");
         ran.says(&["tool `failing_job` returned an error"]);
     }
-    let ran = line("call demo: protocol_error_job").exits(5);
+    let ran = line("call demo:full protocol_error_job").exits(5);
     ran.says(&["(E_SERVER_ERROR)", "-32603", "This job has broken down"]);
 }
 
@@ -87,7 +87,7 @@ fn a_task_of_a_session_may_end_with_it_and_that_is_said() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
     let ran = line(&format!("call --detach --era legacy {url} slow_compute seconds=60")).exits(0);
     let id = ran.stdout.trim_end().to_owned();
-    ran.says(&[&format!("call --task {id} --era legacy {url}\n"), "for the session alone"]);
+    ran.says(&[&format!("call --task {id} --era legacy {url}\n"), "only for its session"]);
     line(&format!("call --task {id} --era legacy {url}")).exits(5).says(&["(E_UNKNOWN_TASK)"]);
     server.ends("TERM", 143);
 }
@@ -107,16 +107,16 @@ fn what_is_answered_at_once_is_no_task() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
     let ran = line(&format!("call --detach {url} greet name=Ada")).exits(0);
     assert_eq!(ran.stdout, "Hello, Ada!\n");
-    assert_eq!(ran.stderr, "greet was answered at once: there is no task\n");
+    assert_eq!(ran.stderr, "greet returned its result at once: there is no task\n");
     server.ends("TERM", 143);
 }
 
 #[test]
 fn a_task_of_a_child_would_end_with_it_and_is_not_begun() {
-    let ran = line("call --detach demo: slow_compute seconds=60").exits(2);
+    let ran = line("call --detach demo:full slow_compute seconds=60").exits(2);
     assert_eq!(ran.stdout, "");
     ran.says(&["(E_USAGE)", "would end with this command", "mcpjoin bridge --listen", "mcpjoin shell"]);
-    line("call --task 1 demo:").exits(5).says(&["(E_UNKNOWN_TASK)", "unknown task", "try "]);
+    line("call --task 1 demo:full").exits(5).says(&["(E_UNKNOWN_TASK)", "unknown task", "try "]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_task_takes_no_tool() {
         let ran = line(words).exits(2);
         assert_eq!(ran.stdout, "", "{words}");
     }
-    line("call --task a demo: echo").says(&["echo is one word too many"]);
+    line("call --task a demo: echo").says(&["echo is an extra word"]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_task_that_was_left_is_called_off_by_ctrl_c_alone() {
     running.signal("INT");
     running.finish().exits(130);
     until_running(&url, 0);
-    line(&again).exits(5).says(&["(E_TASK_CANCELLED)", "was called off"]);
+    line(&again).exits(5).says(&["(E_TASK_CANCELLED)", "was cancelled"]);
     server.ends("TERM", 143);
 }
 
@@ -199,5 +199,5 @@ fn a_task_whose_server_is_not_reached_any_more_can_be_taken_up_again() {
     drop(server);
     let ran = call.finish().exits(4).says(&["the task may still run: mcpjoin call --task "]);
     let line = ran.stderr.split_once("may still run: mcpjoin ").unwrap().1.lines().next().unwrap();
-    assert!(line.ends_with(&format!("-v {url} takes it up again")), "{line}");
+    assert!(line.ends_with(&format!("-v {url} resumes it")), "{line}");
 }

@@ -61,7 +61,7 @@ pub(super) fn remaining(shown: &str) -> String {
 #[test]
 fn progress_is_shown_while_it_goes_on_and_only_the_result_remains() {
     for era in ["legacy", "modern"] {
-        let seen = seen(&[], "", "", &["call", "--era", era, "demo:", "test_tool_with_progress"]);
+        let seen = seen(&[], "", "", &["call", "--era", era, "demo:full", "test_tool_with_progress"]);
         assert_eq!(seen.exit, 0, "{}", seen.shown);
         // The steps that are drawn depend on the speed of the machine: a step can be replaced before it is shown.
         let steps = [
@@ -82,7 +82,7 @@ fn i175_a_terminal_that_can_do_nothing_is_told_nothing_that_it_cannot_do() {
         &[("TERM", "dumb"), ("CI", "true")],
         &[("TERM", "dumb"), ("NO_COLOR", "1"), ("LC_ALL", "C")],
     ] {
-        let call = seen(variables, "", "", &["call", "demo:", "test_tool_with_progress"]);
+        let call = seen(variables, "", "", &["call", "demo:full", "test_tool_with_progress"]);
         assert_eq!(call.shown, "Tool with progress executed successfully\r\n");
         let list = seen(variables, "", "", &["list", "demo:"]);
         assert!(list.shown.contains("echo") && !list.shown.contains('\u{1b}'), "{:?}", list.shown);
@@ -208,7 +208,7 @@ fn piped(words: &str, reader: &str) -> Ran {
 fn i169_through_a_pipe_that_is_closed_early_it_is_quiet() {
     let ran = piped("list -q demo:", "head -1");
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("Tools\n", "exit 0\n"));
-    let ran = piped("call demo: test_tool_with_progress", "true");
+    let ran = piped("call demo:full test_tool_with_progress", "true");
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", "exit 0\n"));
     // More than a pipe can hold.
     let long = "x".repeat(100_000);

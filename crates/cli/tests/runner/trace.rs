@@ -53,9 +53,9 @@ fn everything_that_crosses_is_written_down_in_order() {
 fn every_verb_with_a_server_has_a_trace() {
     for (words, method) in [
         (&["list", "demo:"][..], "prompts/list"),
-        (&["read", "demo:", "test://static-text"], "resources/read"),
-        (&["prompt", "demo:", "test_simple_prompt"], "prompts/get"),
-        (&["complete", "demo:", "prompt:test_prompt_with_arguments", "arg1"], "completion/complete"),
+        (&["read", "demo:full", "test://static-text"], "resources/read"),
+        (&["prompt", "demo:full", "test_simple_prompt"], "prompts/get"),
+        (&["complete", "demo:full", "prompt:test_prompt_with_arguments", "arg1"], "completion/complete"),
         (&["ping", "demo:"], "server/discover"),
     ] {
         let (ran, lines) = traced(words);

@@ -234,22 +234,22 @@ fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
             json!({ "env": more }),
             &["env NODE_OPTIONS is new: '-r x'", "env NODE_OPTIONS='-r x' (changes what runs)"],
         ),
-        (json!({ "env": { "REGION": "eu" } }), &["env API_KEY is gone"]),
+        (json!({ "env": { "REGION": "eu" } }), &["env API_KEY was removed"]),
         (
             json!({ "envFile": "../.env" }),
-            &["envFile was some.env", "envFile is  ../.env", "variable A is gone"],
+            &["envFile was some.env", "envFile is  ../.env", "variable A was removed"],
         ),
         (json!({ "disabled_tools": ["x"] }), &["disabled_tools is new: x"]),
         (
             json!({ "command": null, "url": "https://h/", "args": null, "env": null, "envFile": null }),
-            &["url is new: https://h/", "command is gone", "env REGION is gone"],
+            &["url is new: https://h/", "command was removed", "env REGION was removed"],
         ),
     ] {
         entry(changes);
         let refused = folder
             .run(&["list", "a"])
             .exits(2)
-            .says(&["it is not what you have trusted:", "(E_NOT_TRUSTED)"]);
+            .says(&["it differs from the definition that you trusted:", "(E_NOT_TRUSTED)"]);
         refused.says(shown);
         assert!(ran(&folder).is_empty());
         let servers = folder.run(&["servers"]).stdout;
@@ -260,7 +260,7 @@ fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
     unchanged();
     folder.file("some.env", "A=hunter4\nLD_PRELOAD=x\n");
     let refused = folder.run(&["list", "a"]).exits(2);
-    let refused = refused.says(&["variable A has another value", "variable LD_PRELOAD is new"]);
+    let refused = refused.says(&["variable A has a different value", "variable LD_PRELOAD is new"]);
     assert!(!refused.stderr.contains("hunter2") && !refused.stderr.contains("hunter4"), "{}", refused.stderr);
     // The question shows only a new entry, not the trusted one beside it.
     folder.file("some.env", "A=hunter2\n");
@@ -303,7 +303,7 @@ fn cve_2025_54136_what_a_reference_stands_for_in_the_folder_is_part_of_the_defin
     assert_eq!(ran(&folder), ["a", "b"]);
     write("dash", "echo c >> ran; exit 3");
     folder.run(&["list", "a"]).exits(2).says(&["inputs program was sh", "inputs program is  dash"]);
-    folder.run(&["list", "b"]).exits(2).says(&["file ./line has another value"]);
+    folder.run(&["list", "b"]).exits(2).says(&["file ./line has a different value"]);
     assert!(ran(&folder).is_empty());
 }
 
@@ -390,16 +390,16 @@ fn what_is_trusted_is_shown_and_taken_back() {
     assert_eq!(json["trusted"][0]["digest"].as_str().unwrap().len(), 64);
 
     let gone = folder.run(&["servers", "untrust", ".", "a"]).exits(0);
-    assert!(gone.stdout.starts_with("trusted no more: 1 in ~/here\n"), "{}", gone.stdout);
+    assert!(gone.stdout.starts_with("no longer trusted: 1 in ~/here\n"), "{}", gone.stdout);
     folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)"]);
-    folder.run(&["servers", "untrust", ".", "a"]).exits(2).says(&["nothing of that is trusted"]);
+    folder.run(&["servers", "untrust", ".", "a"]).exits(2).says(&["no entry in"]);
     // Removes the trust of a folder that no longer exists, and of all folders.
     fs::remove_dir_all(folder.path().join("here")).unwrap();
     fs::create_dir_all(folder.path().join("here")).unwrap();
     let gone = folder.run(&["servers", "untrust", "--json", "/"]).exits(0).json();
     assert_eq!(gone["untrusted"][0]["name"], "c");
     assert_eq!(kept(&folder)["trusted"], json!([]));
-    folder.run(&["servers", "trust"]).exits(2).says(&["there is nothing to trust in "]);
+    folder.run(&["servers", "trust"]).exits(2).says(&["contains no entries to trust"]);
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn a_list_that_cannot_be_used_trusts_nothing_and_is_not_written_over() {
         (&good[..good.len() / 2], 0o600, "cannot be used: line "),
         ("", 0o600, "cannot be used: line "),
         ("{\"format\":2,\"trusted\":[]}", 0o600, "its format is 2"),
-        (&good, 0o622, "others may write to it (chmod 600)"),
+        (&good, 0o622, "other users can write to it (chmod 600)"),
         (&large, 0o600, "larger than the limit of 1 MiB"),
     ] {
         fs::write(list(&folder), text).unwrap();
@@ -469,10 +469,10 @@ fn a_list_in_a_folder_that_others_may_write_to_trusts_nothing_and_is_not_written
         assert_eq!(fs::read_to_string(list(&folder)).unwrap(), good);
         assert_eq!(fs::read_dir(&place).unwrap().count(), before);
     };
-    let owned = format!("which is of the user {owner} ");
+    let owned = format!("which belongs to {owner} ");
     for mode in [0o777, 0o1777, 0o770, 0o702] {
         fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
-        refused(&["others may write to its folder, ", "config/mcpjoin", &owned, "(chmod go-w)"]);
+        refused(&["other users can write to its folder, ", "config/mcpjoin", &owned, "(chmod go-w)"]);
     }
     fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
     if owner == 0 {
@@ -505,7 +505,7 @@ fn the_list_has_a_limit() {
         .map(|n| (format!("n{n}"), json!({ "command": "x", "args": ["y".repeat(3 << 10)] })))
         .collect();
     file(&folder, &entries.into());
-    folder.run(&["servers", "trust"]).exits(2).says(&["above the limit of 1 MiB"]);
+    folder.run(&["servers", "trust"]).exits(2).says(&["exceed the limit of 1 MiB"]);
     assert!(!list(&folder).exists());
 }
 
@@ -515,18 +515,21 @@ fn folders_that_an_earlier_version_trusted_count_no_more_and_are_told() {
     file(&folder, &json!({ "a": script("a") }));
     let real = folder.path().canonicalize().unwrap();
     fs::write(folder.path().join("config/mcpjoin/trusted"), format!("{}\n", real.display())).unwrap();
-    folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)", "config/mcpjoin/trusted count no more"]);
+    folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)", "config/mcpjoin/trusted no longer count"]);
     assert!(ran(&folder).is_empty());
     answered(&folder, "a\n", &["list", "a"]);
     let again = folder.run(&["list", "a"]).exits(4);
-    assert!(!again.stderr.contains("count no more"), "{}", again.stderr);
+    assert!(!again.stderr.contains("no longer count"), "{}", again.stderr);
     // Named pipes in place of the lists do not block the command.
     for name in ["trusted", "trusted.json"] {
         let path = folder.path().join("config/mcpjoin").join(name);
         fs::remove_file(&path).unwrap();
         start(program("mkfifo", [&path])).finish().exits(0);
     }
-    folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)", "cannot be used: this is no regular file"]);
+    folder
+        .run(&["list", "a"])
+        .exits(2)
+        .says(&["(E_NOT_TRUSTED)", "cannot be used: this is not a regular file"]);
 }
 
 #[test]
@@ -544,9 +547,6 @@ fn a_pipe_that_an_entry_names_for_its_connection_is_not_waited_for() {
         }),
     );
     for name in ["http", "quic", "key"] {
-        folder
-            .run(&["list", name])
-            .exits(2)
-            .says(&["which the entry names, cannot be read: this is no regular file"]);
+        folder.run(&["list", name]).exits(2).says(&["cannot be read: this is not a regular file"]);
     }
 }

@@ -17,9 +17,9 @@ fn a_definition_that_is_too_long_to_be_read_is_not_asked_about() {
     let folder = Folder::untrusted("trust-long");
     file(&folder, &json!({ "a": entry("VARIABLE_", 400) }));
     let refused = folder.run(&["list", "a"]).exits(2);
-    let refused = refused.says(&["too long to be shown whole (4 KiB or 50 lines)", "(E_NOT_TRUSTED)"]);
+    let refused = refused.says(&["too long to be shown in full (4 KiB or 50 lines)", "(E_NOT_TRUSTED)"]);
     assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
-    folder.run(&["servers", "trust"]).exits(2).says(&["a is left out: it is too long to be shown whole"]);
+    folder.run(&["servers", "trust"]).exits(2).says(&["a is left out: it is too long to be shown in full"]);
     assert!(ran(&folder).is_empty());
 }
 
@@ -33,7 +33,7 @@ fn a_question_has_fifty_lines_for_an_entry_and_400_for_all() {
     assert_eq!(shown.matches("\n    env V").count(), 49, "{shown}");
     file(&folder, &json!({ "a": entry("V", 50) }));
     let refused = folder.run(&["list", "a"]).exits(2);
-    let refused = refused.says(&["too long to be shown whole (4 KiB or 50 lines)", "(E_NOT_TRUSTED)"]);
+    let refused = refused.says(&["too long to be shown in full (4 KiB or 50 lines)", "(E_NOT_TRUSTED)"]);
     assert!(!refused.stderr.contains("V48"), "{}", refused.stderr);
 
     let entries = |last: usize| -> Value {
@@ -59,7 +59,7 @@ fn a_question_has_fifty_lines_for_an_entry_and_400_for_all() {
     folder.run(&["servers", "trust"]).exits(0);
     file(&folder, &json!({ "a": { "command": "sh" } }));
     let refused = folder.run(&["list", "a"]).exits(2);
-    let refused = refused.says(&["what has changed of it is too long to be shown (32 KiB or 400 lines)"]);
+    let refused = refused.says(&["its changes are too long to be shown (32 KiB or 400 lines)"]);
     assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
     assert!(ran(&folder).is_empty());
 }

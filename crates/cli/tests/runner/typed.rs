@@ -17,15 +17,45 @@ enum Outcome {
     Prints(&'static str),
     /// It is refused with this line to type.
     Try(&'static str),
+    /// It is refused with this text, which says what to type.
+    Says(&'static str),
 }
 
-use Outcome::{Prints, Try};
+use Outcome::{Prints, Says, Try};
+
+/// A server with the tool `read`, which returns its arguments.
+const FILES: &str = r#"#!/usr/bin/env python3
+import json, sys
+SCHEMA = {"type": "object", "properties": {
+    "paths": {"type": "array", "items": {"type": "string"}},
+    "count": {"type": "integer", "minimum": 1, "maximum": 10},
+    "mode": {"enum": ["line", "byte"]}}, "required": ["paths"], "additionalProperties": False}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    reply = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] == "initialize":
+        reply["result"] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                           "serverInfo": {"name": "files", "version": "1"}}
+    elif message["method"] == "tools/list":
+        reply["result"] = {"tools": [{"name": "read", "inputSchema": SCHEMA}]}
+    elif message["method"] == "tools/call":
+        text = json.dumps(message["params"]["arguments"])
+        reply["result"] = {"content": [{"type": "text", "text": text}]}
+    else:
+        reply["error"] = {"code": -32601, "message": "unknown method"}
+    print(json.dumps(reply), flush=True)
+"#;
 
 /// Programs on PATH that serve the demonstration server, whatever their arguments are.
 fn programs(folder: &Folder) -> PathBuf {
     let mut bin = PathBuf::new();
-    for name in ["mcp-server-everything", "npx", "uvx"] {
-        let file = folder.file(&format!("../bin/{name}"), format!("#!/bin/sh\nexec {BINARY} serve demo\n"));
+    let demo = format!("#!/bin/sh\nexec {BINARY} serve demo\n");
+    for (name, script) in
+        [("mcp-server-everything", &*demo), ("npx", &demo), ("uvx", &demo), ("files", FILES)]
+    {
+        let file = folder.file(&format!("../bin/{name}"), script);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         bin = file.parent().unwrap().to_owned();
     }
@@ -36,10 +66,138 @@ fn path(bin: &std::path::Path) -> String {
     format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
 }
 
+/// What is typed, and what comes of it. `HOST:PORT` stands for the address of a server.
+type Row = (&'static [&'static str], Outcome);
+
+/// The command before its operands, and other ways to name a server.
+const A3: &[Row] = &[
+    // A program on PATH is a target of every verb.
+    (&["call", "mcp-server-everything", "echo", "message=hi"], Prints("hi")),
+    (&["tool", "mcp-server-everything", "echo"], Prints("message")),
+    (&["read", "mcp-server-everything", "demo://about"], Prints("built into mcpjoin")),
+    (&["prompt", "mcp-server-everything", "translate", "text=Hello"], Prints("user")),
+    (&["list", "mcp-server-everything"], Prints("echo")),
+    (
+        &["call", "mcp-server-everything", "/tmp", "echo", "message=hi"],
+        Try("mcpjoin call echo message=hi -- mcp-server-everything /tmp"),
+    ),
+    // A launcher before the operands.
+    (
+        &["call", "npx", "-y", "@a/b", "echo", "message=hi"],
+        Try("mcpjoin call echo message=hi -- npx -y @a/b"),
+    ),
+    (&["call", "echo", "message=hi", "--", "npx", "-y", "@a/b"], Prints("hi")),
+    (
+        &["call", "npx", "@a/b", "echo", "message=hi", "-v"],
+        Try("mcpjoin call -v echo message=hi -- npx @a/b"),
+    ),
+    (&["tool", "uvx", "some-server", "echo"], Try("mcpjoin tool echo -- uvx some-server")),
+    (
+        &["read", "npx", "-y", "@a/b", "test://static-text"],
+        Try("mcpjoin read test://static-text -- npx -y @a/b"),
+    ),
+    (&["list", "npx", "-y", "@a/b"], Prints("echo")),
+    // A command line in one word.
+    (&["list", "npx -y @a/b"], Prints("echo")),
+    (&["call", "npx -y @a/b", "echo", "message=hi"], Prints("hi")),
+    (&["call", "echo", "message=hi", "--", "npx -y @a/b"], Prints("hi")),
+    (&["list", "npx -y @a/b", "-q"], Prints("echo")),
+    (&["list", "cat x | npx y"], Try("mcpjoin list -- sh -c 'cat x | npx y'")),
+    (&["list", "KEY=1 npx y"], Try("mcpjoin list -e KEY=VALUE -- npx y")),
+    // A package, an address, a URL without a path.
+    (&["list", "@a/b"], Try("mcpjoin list npx -y @a/b")),
+    (&["call", "@a/b", "echo", "message=hi"], Try("mcpjoin call echo message=hi -- npx -y @a/b")),
+    (&["list", "HOST:PORT/mcp"], Prints("echo")),
+    (&["call", "HOST:PORT/mcp", "echo", "message=hi"], Prints("hi")),
+    (&["call", "HOST:PORT", "echo", "message=hi"], Prints("hi")),
+    (&["call", "http://HOST:PORT", "echo", "message=hi"], Prints("hi")),
+    (&["ping", "http://HOST:PORT/"], Prints("ms")),
+];
+
+const A4: &[Row] = &[
+    // Options after a target without arguments, and before the verb.
+    (&["list", "demo:", "--json"], Prints("\"serverInfo\"")),
+    (&["-v", "list", "demo:", "--json"], Prints("\"serverInfo\"")),
+    (&["ping", "http://HOST:PORT/mcp", "--connect-timeout", "20s"], Prints("ms")),
+    (&["info", "mem", "--json"], Prints("\"serverInfo\"")),
+    (&["list", ".mcp.json#mem", "-q"], Prints("echo")),
+    (&["list", "our server", "-q"], Prints("echo")),
+    (&["--json", "call", "demo:", "echo", "message=hi"], Prints("\"content\"")),
+];
+
+/// Arguments of the tool `read` of `files`, and of others.
+const B17: &[Row] = &[
+    // A list: one word, a word for each item, and JSON.
+    (&["call", "files", "read", "paths=a"], Prints(r#"{"paths": ["a"]}"#)),
+    (&["call", "files", "read", "paths=a", "paths=b"], Prints(r#"{"paths": ["a", "b"]}"#)),
+    (&["call", "files", "read", r#"paths:=["a"]"#], Prints(r#"{"paths": ["a"]}"#)),
+    (&["call", "demo:", "echo", "message=a", "message=b"], Says("`message` is given twice")),
+    // The whole object.
+    (&["call", "files", "read", r#"{"paths":["a"]}"#], Prints(r#"{"paths": ["a"]}"#)),
+    // Names, types, values and bounds that the schema has.
+    (&["call", "files", "read", "paths=a", "cuont=1"], Says("did you mean `count`?")),
+    (&["call", "files", "read", "paths=a", "count=x"], Says("`count` must be an integer, got \"x\"")),
+    (&["call", "files", "read", "count=1"], Says("`paths` is required")),
+    (&["call", "files", "read", "paths=a", "count=11"], Says("`count` must be at most 10, got 11")),
+    (&["call", "files", "read", "paths=a", "mode=lines"], Says("did you mean \"line\"?")),
+    (
+        &["call", "files", "read", "count=1"],
+        Try("mcpjoin tool files read shows the parameters; --force sends the call all the same"),
+    ),
+    (&["call", "--force", "files", "read", "count=1"], Prints(r#"{"count": 1}"#)),
+    // The content of a file.
+    (&["call", "demo:", "echo", "message=@a.txt"], Prints("the content of a file")),
+    (&["call", "demo:", "echo", "message=@b.txt"], Says("for the text @b.txt write message=@@b.txt")),
+    // The spellings of other programs.
+    (&["call", "demo:", "add", "a:1", "b:2"], Says("write a=1")),
+    (&["call", "demo:", "echo", "hi"], Says("write hi=VALUE")),
+    (
+        &["call", "demo:", "add", "--a", "1", "--b", "2"],
+        Says("an argument is written without dashes: a=VALUE"),
+    ),
+    (&["call", "demo:", "add(a: 1, b: 2)"], Says("arguments are words behind the tool: add a=VALUE")),
+    // A result that is a resource.
+    (&["call", "demo:full", "test_embedded_resource"], Prints("This is an embedded resource content.")),
+];
+
+const MORE: &[Row] = &[
+    // An entry and its tool.
+    (&["call", "mem/echo", "message=hi"], Prints("hi")),
+    (&["call", "echo", "message=hi"], Try("mcpjoin call echo message=hi -- COMMAND [ARG]...")),
+    (&["read", "test://static-text"], Try("mcpjoin read TARGET test://static-text")),
+    (&["list", "memm"], Try("did you mean mem?")),
+    // Verbs and options of other programs.
+    (&["tools", "demo:"], Try("mcpjoin list demo:")),
+    (&["tools", "call", "demo:", "echo", "message=hi"], Try("mcpjoin call demo: echo message=hi")),
+    (&["ls"], Try("mcpjoin list")),
+    (&["inspect", "demo:"], Try("mcpjoin info demo:")),
+    (&["run", "demo:", "echo"], Try("mcpjoin call demo: echo")),
+    (&["npx", "-y", "@a/b"], Try("mcpjoin list npx -y @a/b")),
+    (&["mem"], Try("mcpjoin list mem")),
+    (&["demo:"], Try("mcpjoin list demo:")),
+    (
+        &["call", "--stdio", "npx -y @a/b", "echo", "message=hi"],
+        Try("mcpjoin call echo message=hi -- npx -y @a/b"),
+    ),
+    (&["list", "--url", "http://h/mcp"], Try("mcpjoin list http://h/mcp")),
+    (&["help", "tools"], Try("mcpjoin help list")),
+    // Addresses to listen at.
+    (&["serve", "demo", "--listen", "9402"], Try("--listen http://localhost:9402/mcp")),
+    (&["bridge", "demo:", "--listen", "localhost:9402"], Try("--listen http://localhost:9402/mcp")),
+    (&["serve", "demo", "--port", "9402"], Try("mcpjoin serve --listen http://localhost:9402/mcp demo")),
+    // The configuration.
+    (&["add", "x", "http://h/mcp"], Try("mcpjoin servers add x http://h/mcp")),
+    (&["servers", "add", "x", "npx", "-y", "@a/b"], Try("mcpjoin servers add x -- npx -y @a/b")),
+    (&["servers", "convert", "--to", "claude"], Prints("mcpServers")),
+    (&["servers", "convert", "--to", "zed"], Prints("context_servers")),
+];
+
 #[test]
 fn first_commands_work_or_are_answered_with_the_command_that_does() {
+    assert_eq!([A3, A4, B17, MORE].map(<[Row]>::len), [25, 7, 19, 22]);
     let folder = Folder::new("typed");
     let bin = programs(&folder);
+    folder.file("a.txt", "the content of a file");
     let entry = format!(r#""command": "{BINARY}", "args": ["serve", "demo"]"#);
     folder
         .file(".mcp.json", format!(r#"{{"mcpServers": {{"mem": {{{entry}}}, "our server": {{{entry}}}}}}}"#));
@@ -51,107 +209,25 @@ fn first_commands_work_or_are_answered_with_the_command_that_does() {
         command.env("PATH", path(&bin));
         start(command).finish()
     };
-    let rows: &[(&[&str], Outcome)] = &[
-        // A program on PATH is a target of every verb.
-        (&["call", "mcp-server-everything", "echo", "message=hi"], Prints("hi")),
-        (&["tool", "mcp-server-everything", "echo"], Prints("message")),
-        (&["read", "mcp-server-everything", "test://static-text"], Prints("static text resource")),
-        (&["prompt", "mcp-server-everything", "test_simple_prompt"], Prints("user")),
-        (&["list", "mcp-server-everything"], Prints("echo")),
-        (
-            &["call", "mcp-server-everything", "/tmp", "echo", "message=hi"],
-            Try("mcpjoin call echo message=hi -- mcp-server-everything /tmp"),
-        ),
-        // A launcher before the operands.
-        (
-            &["call", "npx", "-y", "@a/b", "echo", "message=hi"],
-            Try("mcpjoin call echo message=hi -- npx -y @a/b"),
-        ),
-        (&["call", "echo", "message=hi", "--", "npx", "-y", "@a/b"], Prints("hi")),
-        (
-            &["call", "npx", "@a/b", "echo", "message=hi", "-v"],
-            Try("mcpjoin call -v echo message=hi -- npx @a/b"),
-        ),
-        (&["tool", "uvx", "some-server", "echo"], Try("mcpjoin tool echo -- uvx some-server")),
-        (
-            &["read", "npx", "-y", "@a/b", "test://static-text"],
-            Try("mcpjoin read test://static-text -- npx -y @a/b"),
-        ),
-        (&["list", "npx", "-y", "@a/b"], Prints("echo")),
-        // A command line in one word.
-        (&["list", "npx -y @a/b"], Prints("echo")),
-        (&["call", "npx -y @a/b", "echo", "message=hi"], Prints("hi")),
-        (&["call", "echo", "message=hi", "--", "npx -y @a/b"], Prints("hi")),
-        (&["list", "npx -y @a/b", "-q"], Prints("echo")),
-        (&["list", "cat x | npx y"], Try("mcpjoin list -- sh -c 'cat x | npx y'")),
-        (&["list", "KEY=1 npx y"], Try("mcpjoin list -e KEY=VALUE -- npx y")),
-        // A package, an address, a URL without a path.
-        (&["list", "@a/b"], Try("mcpjoin list npx -y @a/b")),
-        (&["call", "@a/b", "echo", "message=hi"], Try("mcpjoin call echo message=hi -- npx -y @a/b")),
-        (&["list", "HOST:PORT/mcp"], Prints("echo")),
-        (&["call", "HOST:PORT/mcp", "echo", "message=hi"], Prints("hi")),
-        (&["call", "HOST:PORT", "echo", "message=hi"], Prints("hi")),
-        (&["call", "http://HOST:PORT", "echo", "message=hi"], Prints("hi")),
-        (&["ping", "http://HOST:PORT/"], Prints("ms")),
-        // Options after a target without arguments, and before the verb.
-        (&["list", "demo:", "--json"], Prints("\"serverInfo\"")),
-        (&["-v", "list", "demo:", "--json"], Prints("\"serverInfo\"")),
-        (&["ping", "http://HOST:PORT/mcp", "--connect-timeout", "20s"], Prints("ms")),
-        (&["info", "mem", "--json"], Prints("\"serverInfo\"")),
-        (&["list", ".mcp.json#mem", "-q"], Prints("echo")),
-        (&["list", "our server", "-q"], Prints("echo")),
-        (&["--json", "call", "demo:", "echo", "message=hi"], Prints("\"content\"")),
-        // An entry and its tool.
-        (&["call", "mem/echo", "message=hi"], Prints("hi")),
-        (&["call", "echo", "message=hi"], Try("mcpjoin call echo message=hi -- COMMAND [ARG]...")),
-        (&["read", "test://static-text"], Try("mcpjoin read TARGET test://static-text")),
-        (&["list", "memm"], Try("did you mean mem?")),
-        // Verbs and options of other programs.
-        (&["tools", "demo:"], Try("mcpjoin list demo:")),
-        (&["tools", "call", "demo:", "echo", "message=hi"], Try("mcpjoin call demo: echo message=hi")),
-        (&["ls"], Try("mcpjoin list")),
-        (&["inspect", "demo:"], Try("mcpjoin info demo:")),
-        (&["run", "demo:", "echo"], Try("mcpjoin call demo: echo")),
-        (&["npx", "-y", "@a/b"], Try("mcpjoin list npx -y @a/b")),
-        (&["mem"], Try("mcpjoin list mem")),
-        (&["demo:"], Try("mcpjoin list demo:")),
-        (
-            &["call", "--stdio", "npx -y @a/b", "echo", "message=hi"],
-            Try("mcpjoin call echo message=hi -- npx -y @a/b"),
-        ),
-        (&["list", "--url", "http://h/mcp"], Try("mcpjoin list http://h/mcp")),
-        (&["help", "tools"], Try("mcpjoin help list")),
-        // Addresses to listen at.
-        (&["serve", "demo", "--listen", "9402"], Try("--listen http://localhost:9402/mcp")),
-        (&["bridge", "demo:", "--listen", "localhost:9402"], Try("--listen http://localhost:9402/mcp")),
-        (&["serve", "demo", "--port", "9402"], Try("mcpjoin serve --listen http://localhost:9402/mcp demo")),
-        // The configuration.
-        (&["add", "x", "http://h/mcp"], Try("mcpjoin servers add x http://h/mcp")),
-        (&["servers", "add", "x", "npx", "-y", "@a/b"], Try("mcpjoin servers add x -- npx -y @a/b")),
-        (&["servers", "convert", "--to", "claude"], Prints("mcpServers")),
-        (&["servers", "convert", "--to", "zed"], Prints("context_servers")),
-    ];
-    for (words, outcome) in rows {
+    for (words, outcome) in [A3, A4, B17, MORE].into_iter().flatten() {
         let ran = run(words);
-        match outcome {
+        let part = match outcome {
             Prints(text) => {
                 assert_eq!(ran.code, Some(0), "{words:?}: {}", ran.stderr);
                 assert!(ran.stdout.contains(text), "{words:?}: {}", ran.stdout);
+                continue;
             }
-            Try(line) => {
-                assert!(
-                    matches!(ran.code, Some(2 | 4)) && ran.stdout.is_empty(),
-                    "{words:?}: {}",
-                    ran.stderr
-                );
-                let line = format!("  try      {line}\n");
-                assert!(ran.stderr.contains(&line), "{words:?} is not answered with {line}{}", ran.stderr);
-            }
-        }
+            Try(line) => format!("  try      {line}\n"),
+            Says(text) => (*text).to_owned(),
+        };
+        assert!(matches!(ran.code, Some(2 | 4 | 5)) && ran.stdout.is_empty(), "{words:?}: {}", ran.stderr);
+        // A message is folded at 100 columns.
+        let said = format!("{}\n{}", ran.stderr, ran.stderr.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert!(said.contains(&part), "{words:?} is not answered with {part}: {}", ran.stderr);
     }
     run(&["list", "HOST:PORT"])
         .exits(0)
-        .says(&[&format!("http://{address} is no MCP server: http://{address}/mcp is used")]);
+        .says(&[&format!("http://{address} is not an MCP server: http://{address}/mcp is used")]);
     server.ends("TERM", 143);
 }
 
@@ -228,7 +304,7 @@ fn shells_complete_entries_the_demonstration_server_and_topics() {
     for shell in ["bash", "fish", "zsh"] {
         for (words, text) in [
             (&["list", "me"][..], "memory"),
-            (&["call", "d"], "demo:"),
+            (&["call", "d"], "demo:full"),
             (&["list", "--server", "me"], "memory"),
             (&["call", "-c", "other.json", "me"], "metrics"),
             (&["servers", "remove", "me"], "memory"),

@@ -118,12 +118,12 @@ fn the_right_line_is_shown() {
 fn rule_1_words_of_ours_after_the_command_are_told_and_passed_on() {
     let ran = run(["list", "sh", "-c", "echo \"given $*\" >&2; exit 1", "sh", "--json"]).exits(4);
     ran.says(&[
-        "--json is passed to sh: the options of mcpjoin stand before the command",
+        "--json is passed to sh: options of mcpjoin belong before the command",
         "stderr   given --json",
         "error:",
     ]);
     let ran = run(["list", "-q", "sh", "-c", "exit 1", "sh", "--json"]).exits(4);
-    assert!(!ran.stderr.contains("the options of mcpjoin"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("options of mcpjoin"), "{}", ran.stderr);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_word_too_many_is_left_out_of_the_right_line() {
         ("list demo: extra", "try      mcpjoin list demo:\n"),
         ("ping demo: extra", "try      mcpjoin ping demo:\n"),
         ("ping demo: extra -n 3", "try      mcpjoin ping demo:\n"),
-        ("call demo:/echo message=hi", "try      mcpjoin call demo: ...\n"),
+        ("call demo:/echo message=hi", "try      mcpjoin call demo: ..., or demo:full\n"),
     ] {
         line(words).exits(2).says(&[right]);
     }
@@ -184,7 +184,7 @@ fn words_that_clap_refuses_have_their_id() {
         ("list --nonsense demo:", "error: unexpected argument '--nonsense' found (E_USAGE)\n"),
         ("call -t soon demo: echo", "error: invalid value 'soon' for '--timeout <TIME>'"),
         ("serve", "error: the following required arguments were not provided (E_USAGE):\n"),
-        ("nonsense", "error: nonsense is no verb of mcpjoin (E_USAGE)\n"),
+        ("nonsense", "error: nonsense is not a verb of mcpjoin (E_USAGE)\n"),
     ] {
         let ran = line(words).exits(2);
         assert!(ran.stderr.starts_with(first), "{words}: {}", ran.stderr);
@@ -197,7 +197,7 @@ fn words_that_clap_refuses_have_their_id() {
 
 #[test]
 fn with_json_a_tool_that_has_failed_says_so_on_standard_output_alone() {
-    let ran = line("call --json demo: test_error_handling").exits(5);
+    let ran = line("call --json demo:full test_error_handling").exits(5);
     assert_eq!((&ran.json()["isError"], ran.stderr.as_str()), (&json!(true), ""));
 }
 

@@ -13,7 +13,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 /// Validates the demonstration server behind a fault.
 #[track_caller]
 fn faulty(options: &[&str], fault: &str) -> Ran {
-    let script = format!("'{BINARY}' serve demo | sed -u '{fault}'");
+    let script = format!("'{BINARY}' serve demo --full | sed -u '{fault}'");
     let mut words = vec!["validate", "--json"];
     words.extend(options);
     words.extend(["sh", "-c", &script]);
@@ -62,7 +62,7 @@ fn every_revision_of_the_demo_is_clean() {
 fn f27_faults_of_a_process_are_found_each_by_its_rule() {
     // The second process keeps the pipes open until a signal ends it.
     for (rule, then) in [("ends-in-order", "exit 3"), ("ends-with-its-input", "exec sleep 1000")] {
-        let script = format!("'{BINARY}' serve demo; {then}");
+        let script = format!("'{BINARY}' serve demo --full; {then}");
         let report = run(["validate", "--json", "--era", "modern", "sh", "-c", &script]).exits(0).json();
         assert_eq!(failed(&report), [rule], "{report:#}");
     }
@@ -77,7 +77,7 @@ fn a_fault_of_a_child_is_found_by_its_rule() {
 #[test]
 fn r44_the_time_of_an_answer_is_bounded_by_an_option() {
     let slow = format!(
-        r#"'{BINARY}' serve demo | while IFS= read -r line; do
+        r#"'{BINARY}' serve demo --full | while IFS= read -r line; do
 case "$line" in *'"result":{{}}'*) sleep 0.4;; esac; printf '%s\n' "$line"; done"#
     );
     let outcome = |options: &[&str]| {
@@ -106,7 +106,7 @@ fn a_should_counts_when_it_is_asked_to() {
 #[track_caller]
 fn sent(name: &str, options: &[&str]) -> Vec<Value> {
     let log = super::support::scratch(name);
-    let script = format!("tee -a '{}' | '{BINARY}' serve demo", log.display());
+    let script = format!("tee -a '{}' | '{BINARY}' serve demo --full", log.display());
     let ran = run([&["validate"], options, &["sh", "-c", &script]].concat());
     ran.exits(0);
     let text = std::fs::read_to_string(&log).unwrap();
@@ -189,8 +189,7 @@ fn tools_that_say_that_they_only_read_are_called_when_they_may_be() {
 #[test]
 fn f24_what_the_configuration_does_not_allow_is_not_called() {
     let file = super::support::scratch("validate-filter").with_extension("json");
-    let entry =
-        serde_json::json!({ "command": BINARY, "args": ["serve", "demo"], "disabled_tools": ["add*"] });
+    let entry = serde_json::json!({ "command": BINARY, "args": ["serve", "demo", "--full"], "disabled_tools": ["add*"] });
     let servers = serde_json::json!({ "mcpServers": { "filtered": entry } });
     std::fs::write(&file, servers.to_string()).unwrap();
     let config = file.display().to_string();
@@ -219,7 +218,7 @@ fn f23_one_document_and_the_report_for_a_person() {
     assert!(finding["sent"].as_str().unwrap().contains("\"ping\""));
     assert!(finding["received"].as_str().unwrap().contains("pong"));
 
-    let script = format!("'{BINARY}' serve demo | sed -u '{fault}'");
+    let script = format!("'{BINARY}' serve demo --full | sed -u '{fault}'");
     let ran = run(["validate", "--era", "legacy", "sh", "-c", &script]).exits(1);
     for part in ["MUST ping-empty: ", "received", "  spec      \"", "failed 1 (1 MUST), skipped "] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
@@ -231,7 +230,7 @@ fn f23_one_document_and_the_report_for_a_person() {
 fn the_page_is_80_columns_wide_but_for_messages_which_are_whole() {
     // Longer than what is kept of a message.
     let long = format!(r#"s/"id":2,"result":{{}}/"id":2,"result":{{"pong":"{}"}}/"#, "a, b".repeat(2_000));
-    let script = format!("'{BINARY}' serve demo | sed -u '{long}'");
+    let script = format!("'{BINARY}' serve demo --full | sed -u '{long}'");
     let ran = run(["validate", "--era", "legacy", "sh", "-c", &script]).exits(1);
     let is_whole = |line: &str| ["  sent", "  received"].iter().any(|label| line.starts_with(label));
     let mut lines = ran.stdout.lines().filter(|line| !is_whole(line) && !line.contains("https://"));
@@ -275,7 +274,9 @@ fn skipped_rules_take_one_line_and_with_v_one_for_each_reason() {
 fn f22_the_exit_code_says_how_it_went() {
     line("validate").exits(2).says(&["no server is named"]);
     line("validate --rule nothing demo:").exits(2).says(&["no rule or chapter nothing", "--rules"]);
-    line("validate --era modern --protocol-version 2025-11-25 demo:").exits(2).says(&["different eras"]);
+    line("validate --era modern --protocol-version 2025-11-25 demo:")
+        .exits(2)
+        .says(&["contradict each other"]);
     line("validate mcpjoin-no-such-program").exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
     run(["validate", "sh", "-c", "echo fatal >&2; exit 7"]).exits(4).says(&[
         "(E_SERVER_EXITED)",
@@ -333,7 +334,7 @@ struct Demo {
 
 impl Demo {
     fn start() -> Self {
-        let mut running = start(command(["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"]));
+        let mut running = start(command(["serve", "demo", "--full", "--listen", "http://127.0.0.1:0/mcp"]));
         let stderr = running.child.stderr.take().unwrap();
         let mut demo = Self { running: Some(running), url: String::new() };
         let mut said = String::new();
@@ -471,7 +472,7 @@ fn f22_a_server_that_wants_a_token_is_judged_by_how_it_does_and_exits_with_3_or_
 fn f22_the_exit_code_says_how_it_went_over_http() {
     let closed = Closed::tcp();
     line(&format!("validate http://{closed}/mcp")).exits(4).says(&["(E_CONNECT)", "does not respond"]);
-    line("validate http://me:hunter2@localhost/mcp").exits(2).says(&["is no address", "password"]);
+    line("validate http://me:hunter2@localhost/mcp").exits(2).says(&["is not an address", "password"]);
     // The target of a redirect is suggested, unless it redirects back.
     for (to, advice) in [("/mcp?again", "redirects to the same address"), ("/mcp/", "use that address if")] {
         let circular = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -93,7 +93,7 @@ fn the_demo_bears_it() {
 
 #[test]
 fn the_demo_bears_it_over_http() {
-    let mut running = start(command(["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"]));
+    let mut running = start(command(["serve", "demo", "--full", "--listen", "http://127.0.0.1:0/mcp"]));
     let mut said = String::new();
     BufReader::with_capacity(1, running.child.stderr.take().unwrap()).read_line(&mut said).unwrap();
     let url = said.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}"));
@@ -101,7 +101,10 @@ fn the_demo_bears_it_over_http() {
     assert_eq!((&report["ran"], &report["failed"]), (&7.into(), &0.into()), "{report:#}");
     let whys = report["rules"].as_array().unwrap().iter().filter_map(|rule| rule["why"].as_str());
     let whys: std::collections::BTreeSet<&str> = whys.collect();
-    assert!(whys.iter().any(|why| why.contains("not started here")) && whys.len() == 2, "{whys:?}");
+    assert!(
+        whys.iter().any(|why| why.contains("mcpjoin did not start the server")) && whys.len() == 2,
+        "{whys:?}"
+    );
     running.signal("TERM");
     running.finish().exits(143);
 }

@@ -15,7 +15,7 @@ struct Demo {
 
 impl Demo {
     fn start(listen: &str, lines: usize) -> Self {
-        let mut running = start(command(["serve", "demo", "--listen", listen]));
+        let mut running = start(command(["serve", "demo", "--full", "--listen", listen]));
         let stderr = running.child.stderr.take().unwrap();
         let mut demo = Self { running: Some(running), address: String::new(), said: String::new() };
         let mut stderr = std::io::BufReader::with_capacity(1, stderr);

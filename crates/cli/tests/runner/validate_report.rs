@@ -16,7 +16,7 @@ const MUST: &str = r#"s/"id":2,"result":{}/"id":2,"result":{"pong":true}/"#;
 /// Validates the legacy era of the demonstration server behind a `sed` program.
 #[track_caller]
 fn faulty(options: &[&str], fault: &str) -> Ran {
-    let script = format!("'{BINARY}' serve demo | sed -u '{fault}'");
+    let script = format!("'{BINARY}' serve demo --full | sed -u '{fault}'");
     let mut words = vec!["validate", "--era", "legacy"];
     words.extend(options);
     words.extend(["sh", "-c", &script]);
@@ -94,7 +94,7 @@ fn f23_each_format_tells_the_same_and_ends_the_same() {
 #[test]
 fn what_is_no_fault_fails_no_case() {
     let fault = r#"s/"io.modelcontextprotocol\/serverInfo"/"com.example\/serverInfo"/"#;
-    let script = format!("'{BINARY}' serve demo | sed -u '{fault}'");
+    let script = format!("'{BINARY}' serve demo --full | sed -u '{fault}'");
     let told = |options: &[&str], code| {
         let words = [&["validate", "--era", "modern", "--format"], options, &["sh", "-c", &script]].concat();
         run(words).exits(code).stdout
@@ -150,7 +150,10 @@ for line in sys.stdin:
     sys.stdout.flush()
 "#;
     let filter = FILTER.replace("ONCE", once.to_str().unwrap());
-    format!("'{BINARY}' serve demo | PYTHONIOENCODING=utf-8 python3 -c '{}'", filter.replace('\'', r"'\''"))
+    format!(
+        "'{BINARY}' serve demo --full | PYTHONIOENCODING=utf-8 python3 -c '{}'",
+        filter.replace('\'', r"'\''")
+    )
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn i167_no_text_of_a_server_breaks_a_format_or_fills_it() {
 #[test]
 fn i166_no_secret_is_in_any_format() {
     let fault = format!(
-        "'{BINARY}' serve demo | sed -u \"s/\\\"result\\\":{{}}/\\\"result\\\":{{\\\"pong\\\":\\\"$KEY\\\"}}/\""
+        "'{BINARY}' serve demo --full | sed -u \"s/\\\"result\\\":{{}}/\\\"result\\\":{{\\\"pong\\\":\\\"$KEY\\\"}}/\""
     );
     for format in ["text", "json", "sarif", "junit"] {
         let words = ["validate", "--era", "legacy", "-e", "KEY=hunter2<quoted>", "--format", format];
@@ -300,7 +303,7 @@ fn every_command_of_the_page_for_ci_works_as_it_stands_there() {
     let page = std::fs::read_to_string(page).unwrap();
     let folder = scratch("validate-ci");
     std::fs::create_dir(&folder).unwrap();
-    let entry = serde_json::json!({ "command": BINARY, "args": ["serve", "demo"] });
+    let entry = serde_json::json!({ "command": BINARY, "args": ["serve", "demo", "--full"] });
     let servers = serde_json::json!({ "mcpServers": { "files": entry, "search": entry } });
     std::fs::write(folder.join(".mcp.json"), servers.to_string()).unwrap();
     let mut count = 0;

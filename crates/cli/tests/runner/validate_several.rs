@@ -34,7 +34,7 @@ impl Drop for Configuration {
 
 /// An entry for the demonstration server behind a `sed` program.
 fn demo(fault: &str) -> Value {
-    json!({ "command": "sh", "args": ["-c", format!("'{BINARY}' serve demo | sed -u '{fault}'")] })
+    json!({ "command": "sh", "args": ["-c", format!("'{BINARY}' serve demo --full | sed -u '{fault}'")] })
 }
 
 /// The outcome of each server.
@@ -65,7 +65,7 @@ fn a_whole_configuration_is_one_document_and_a_bad_entry_hides_no_other() {
         }),
     );
     let options = ["validate", "--era", "legacy", "--rule", "lifecycle", "--config", file.path()];
-    let ran = run(options.iter().chain(&["--json"])).exits(4).says(&["off is disabled, and left out"]);
+    let ran = run(options.iter().chain(&["--json"])).exits(4).says(&["off is disabled and skipped"]);
     let report = ran.json();
     let expected = [
         ("good", "failed 0"),
@@ -138,7 +138,7 @@ fn servers_are_named_by_words_that_stand_alone_and_by_also() {
     line("validate --trace /dev/null demo: demo:").exits(2).says(&["several are named"]);
     line("validate --rules --also demo:").exits(2).says(&["--rules takes no server"]);
     let none = Configuration::new("validate-none", &json!({}));
-    run(["validate", "--config", none.path()]).exits(2).says(&["(E_CONFIG)", "no entry"]);
+    run(["validate", "--config", none.path()]).exits(2).says(&["(E_CONFIG)", "no usable entry"]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn four_servers_are_looked_at_at_once_and_no_more() {
     let log = scratch("validate-at-once");
     let entry = json!({
         "command": "sh",
-        "args": ["-c", format!("echo + >> '{0}'; '{BINARY}' serve demo; echo - >> '{0}'", log.display())],
+        "args": ["-c", format!("echo + >> '{0}'; '{BINARY}' serve demo --full; echo - >> '{0}'", log.display())],
     });
     let entries: serde_json::Map<_, _> = (0..6).map(|number| (format!("s{number}"), entry.clone())).collect();
     let file = Configuration::new("validate-six", &Value::Object(entries));

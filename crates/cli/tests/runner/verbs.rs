@@ -18,7 +18,7 @@ struct Verb {
 const VERBS: [Verb; 9] = [
     Verb { name: "list", operands: &[], same: true },
     Verb { name: "info", operands: &[], same: true },
-    Verb { name: "diff", operands: &["demo:"], same: true },
+    Verb { name: "diff", operands: &["demo:full"], same: true },
     Verb { name: "call", operands: &["echo", "message=hi"], same: true },
     Verb { name: "tool", operands: &["echo"], same: true },
     Verb { name: "read", operands: &["test://static-text"], same: true },
@@ -34,7 +34,7 @@ const OTHERS: [&str; 5] = ["bridge", "doctor", "search", "shell", "validate"];
 impl Verb {
     /// The command line for the demonstration server.
     fn demo<'a>(&self, options: &[&'a str]) -> Vec<&'a str> {
-        [&[self.name], options, &["demo:"], self.operands].concat()
+        [&[self.name], options, &["demo:full"], self.operands].concat()
     }
 
     /// The command line for this script.
@@ -174,12 +174,12 @@ fn i173_names_of_every_kind_reach_the_server() {
     let long = "x".repeat(10_000);
     for name in ["two words", "a\nb", "'\"$(x)`y`", &long] {
         for verb in ["call", "prompt"] {
-            let ran = run([verb, "demo:", name]).exits(5);
+            let ran = run([verb, "demo:full", name]).exits(5);
             // The error code shows that the server received the request: it has no such item.
             assert!(ran.stderr.contains("-32602"), "{verb} {name}: {}", ran.stderr);
         }
         let uri = format!("test://{name}");
-        let ran = run(["read", "demo:", &uri]).exits(5);
+        let ran = run(["read", "demo:full", &uri]).exits(5);
         assert!(ran.stderr.contains("-3200") || ran.stderr.contains("-32602"), "{uri}: {}", ran.stderr);
     }
 }

@@ -1,4 +1,4 @@
-//! Replays the transcripts of this folder against `mcpjoin serve demo`, over standard input and output and over HTTP+SSE.
+//! Replays the transcripts of this folder against `mcpjoin serve demo --full`, over standard input and output and over HTTP+SSE.
 //! The official conformance suite covers only Streamable HTTP. `README.md` describes the format; `scenarios.txt` lists
 //! every server scenario of the suite, and why a scenario has no transcript.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]

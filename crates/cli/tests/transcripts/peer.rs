@@ -23,7 +23,7 @@ impl Drop for Running {
 
 fn serve(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcpjoin"));
-    command.args(["serve", "demo"]).args(arguments).env_remove("RUST_LOG");
+    command.args(["serve", "demo", "--full"]).args(arguments).env_remove("RUST_LOG");
     command
 }
 

@@ -142,7 +142,7 @@ impl Program {
         let is_env = interpreter.file_name() == Some(OsStr::new("env"));
         let file = self.file.display();
         if has_carriage_return && (arguments.is_empty() || is_env) {
-            let seen = format!("the first line of {file} ends in a carriage return");
+            let seen = format!("the first line of {file} ends with a carriage return");
             return Err(Box::new(WINDOWS_LINE_ENDS.at(Phase::Resolve, seen)));
         }
         self.interpreter = Some(interpreter);
@@ -152,7 +152,7 @@ impl Program {
             let found = runtime.spec().resolve();
             self.runtime = Some(found.map_err(|kind| {
                 let (kind, name) = (command.spec().error(kind).kind, String::from_utf8_lossy(name));
-                let seen = format!("{file} is run by {name}, which cannot be run: {kind}");
+                let seen = format!("{file} needs {name}, which cannot be run: {kind}");
                 let runtime = ("runtime", product_of(&name).unwrap_or(&name));
                 Box::new(RUNTIME_MISSING.with(Phase::Resolve, seen, &[runtime]))
             })?);
@@ -214,19 +214,23 @@ fn notes(command: &ChildCommand) -> Vec<String> {
         return Vec::new();
     }
     let Some(path) = spec.variable("PATH").map(OsStringExt::into_vec) else {
-        return vec!["the server gets no PATH: programs are looked for in /bin and /usr/bin".to_owned()];
+        return vec![
+            "PATH is missing in the server's environment: programs are looked up in /bin and \
+            /usr/bin"
+                .to_owned(),
+        ];
     };
     let mut notes = Vec::new();
     let entries = || path.split(|byte| *byte == b':');
     if entries().any(<[u8]>::is_empty) {
         notes.push(
-            "PATH has an empty entry, which means the working directory to other programs; here it is skipped"
+            "PATH has an empty entry, which is the working directory for other programs; mcpjoin skips it"
                 .to_owned(),
         );
     }
     if entries().any(|entry| !entry.is_empty() && entry[0] != b'/') {
         notes.push(
-            "PATH has a relative entry: what is found there depends on the working directory".to_owned(),
+            "PATH has a relative entry: the programs found there depend on the working directory".to_owned(),
         );
     }
     notes
@@ -289,7 +293,7 @@ fn command_line(command: &ChildCommand) -> Option<Finding> {
     command.beside(first, "--version").spec().resolve().ok()?;
     let args: Vec<String> = rest.split_whitespace().map(|word| format!("{word:?}")).collect();
     let values = [("first", first), ("rest", rest.trim()), ("args", &args.join(", "))];
-    Some(COMMAND_LINE.with(Phase::Resolve, format!("there is no program called \"{program}\""), &values))
+    Some(COMMAND_LINE.with(Phase::Resolve, format!("no program is called \"{program}\""), &values))
 }
 
 /// Whether the program is one that runs a package of a registry.
@@ -355,15 +359,15 @@ async fn shut_down(exam: &mut Examination, client: Client, handle: &ChildHandle)
         exam.not_run([Check::Family], "this system does not show every process");
     }
     if report.forced != Forced::No {
-        exam.not_run([Check::ExitStatus], "the server was ended by a signal");
+        exam.not_run([Check::ExitStatus], "the server was killed by a signal");
     }
     let findings = exit_findings(&report, &handle.stderr());
     let outcome = if findings.is_empty() { Outcome::Passed } else { Outcome::Failed };
     findings.into_iter().for_each(|finding| exam.add(finding));
     let how = match report.forced {
-        Forced::No => "ended by itself when its input ended",
-        Forced::Terminated => "ended on SIGTERM",
-        _ => "ended on SIGKILL",
+        Forced::No => "exited at the end of its input",
+        Forced::Terminated => "exited on SIGTERM",
+        _ => "killed with SIGKILL",
     };
     let detail = report.exit.map_or_else(|| how.to_owned(), |exit| format!("{how}, {exit}"));
     exam.step(outcome, exam.since, tokio::time::Instant::now(), detail);
@@ -375,7 +379,7 @@ fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
     let processes = |count: usize| format!("{count} process{}", if count == 1 { "" } else { "es" });
     if report.forced == Forced::No {
         if let Some(exit) = report.exit.filter(|exit| *exit != ProcessExit::Code(0)) {
-            let seen = format!("the server ended with {exit} when its standard input ended");
+            let seen = format!("the server ended with {exit} at the end of its standard input");
             let mut finding = EXIT_STATUS.at(Phase::ShutDown, seen);
             finding.evidence.exit = report.exit;
             finding.evidence.stderr = last_lines(stderr);
@@ -384,7 +388,7 @@ fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
         if !report.left_behind.is_empty() {
             let count = processes(report.left_behind.len());
             let mut finding =
-                LEFT_BEHIND.at(Phase::ShutDown, format!("the server ended and left {count} behind"));
+                LEFT_BEHIND.at(Phase::ShutDown, format!("the server exited and left {count} running"));
             finding.evidence.processes.clone_from(&report.left_behind);
             findings.push(finding);
         }
@@ -393,11 +397,11 @@ fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
             Forced::Killed => ("neither at the end of its standard input nor on SIGTERM", "SIGKILL"),
             _ => ("not at the end of its standard input", "SIGTERM"),
         };
-        findings.push(DEAF.at(Phase::ShutDown, format!("the server ended {what}, but on {how}")));
+        findings.push(DEAF.at(Phase::ShutDown, format!("the server exited {what}, but on {how}")));
     }
     if !report.survivors.is_empty() {
         let count = processes(report.survivors.len());
-        let mut finding = SURVIVORS.at(Phase::ShutDown, format!("{count} could not be ended"));
+        let mut finding = SURVIVORS.at(Phase::ShutDown, format!("{count} could not be killed"));
         finding.evidence.processes.clone_from(&report.survivors);
         findings.push(finding);
     }

@@ -49,7 +49,7 @@ pub(super) fn child_not_opened(
         "the program frames its messages with Content-Length".clone_into(&mut finding.seen);
         finding.becomes(&LSP_FRAMING, &[]);
     } else if let Some(url) = listening_url(&said) {
-        finding.seen = format!("the program serves HTTP at {url}, and not standard input and output");
+        finding.seen = format!("the program serves HTTP at {url}, and not MCP over stdio");
         finding.becomes(&LISTENS_ELSEWHERE, &[("url", &url)]);
     }
     finding
@@ -60,7 +60,7 @@ pub(super) fn remote_not_opened(phase: Phase, cause: &CloseCause, observed: &Obs
     let only_noise = observed.noise_lines > 0 && observed.first.is_none();
     let no_messages = || {
         let first = observed.first_noise().map(AsRef::as_ref).unwrap_or_default();
-        let seen = "what listens there answers, but not with messages";
+        let seen = "a server answers, but not with JSON-RPC messages";
         other_protocol(phase, first).unwrap_or_else(|| NO_MESSAGES.at(phase, seen))
     };
     let mut finding = match cause {
@@ -88,10 +88,10 @@ pub(super) fn remote_not_opened(phase: Phase, cause: &CloseCause, observed: &Obs
 /// The peer speaks another protocol, which is known by its first bytes.
 pub(super) fn other_protocol(phase: Phase, first: &[u8]) -> Option<Finding> {
     let (kind, seen) = match foreign_protocol(first)? {
-        "HTTP" => (SPEAKS_HTTP, "what listens there answers in HTTP".to_owned()),
-        "TLS" => (SPEAKS_TLS, "what listens there answers in TLS".to_owned()),
-        "SSH" => (SPEAKS_SSH, "what listens there is an SSH server".to_owned()),
-        other => (SPEAKS_OTHER, format!("what listens there speaks {other}")),
+        "HTTP" => (SPEAKS_HTTP, "the server speaks HTTP".to_owned()),
+        "TLS" => (SPEAKS_TLS, "the server speaks TLS".to_owned()),
+        "SSH" => (SPEAKS_SSH, "the server is an SSH server".to_owned()),
+        other => (SPEAKS_OTHER, format!("the server speaks {other}")),
     };
     Some(kind.at(phase, seen))
 }
@@ -140,16 +140,13 @@ pub(super) fn encoding_fault(phase: Phase, observed: &Observed) -> Option<Findin
         let (lines, begin) = if observed.late_marks == 1 { ("line", "begins") } else { ("lines", "begin") };
         return Some(LATE_BYTE_ORDER_MARK.at(
             phase,
-            format!(
-                "{} {lines} that the server writes later than the first {begin} with a byte order mark",
-                observed.late_marks
-            ),
+            format!("{} {lines} after the first {begin} with a byte order mark", observed.late_marks),
         ));
     }
     // The first bytes of another protocol may look like an encoding.
     let first = observed.first_noise().filter(|first| foreign_protocol(first).is_none());
     if let Some(encoding) = first.and_then(|first| Encoding::of(first)) {
-        return Some(ENCODING.at(phase, format!("what the server writes is {encoding}")));
+        return Some(ENCODING.at(phase, format!("the output of the server is {encoding}")));
     }
     observed.is_spread().then(|| SEVERAL_LINES.at(phase, "a message is spread over several lines"))
 }
@@ -159,9 +156,9 @@ pub(super) fn noise(transport: Transport, phase: Phase, observed: &Observed) -> 
     let count = observed.noise_lines;
     let (plural, are) = if count == 1 { ("", "is") } else { ("s", "are") };
     if transport.is_remote() {
-        NOISE.at(phase, format!("{count} text{plural} between the messages that {are} none"))
+        NOISE.at(phase, format!("{count} text{plural} between the messages that {are} not JSON-RPC"))
     } else {
-        STDOUT_NOISE.at(phase, format!("{count} line{plural} on standard output that {are} no message"))
+        STDOUT_NOISE.at(phase, format!("{count} line{plural} on standard output that {are} not a message"))
     }
 }
 
@@ -173,7 +170,7 @@ pub(super) fn ended(transport: Transport, phase: Phase, end: &TransportEnd) -> F
     let how =
         end.exit.map_or_else(|| "closed its standard output".to_owned(), |exit| format!("ended: {exit}"));
     let is_open = is_open(phase);
-    let when = if is_open { "in the middle of the conversation" } else { "before it could be talked to" };
+    let when = if is_open { "during the session" } else { "before the session was open" };
     let none = || ("", String::new());
     let (kind, (name, value)) = match (&end.kind, end.exit) {
         (TransportEndKind::Failed(error), None) => (CONNECTION_FAILED, ("error", error.to_string())),
@@ -219,8 +216,7 @@ const fn is_open(phase: Phase) -> bool {
 fn disconnected(phase: Phase, end: &TransportEnd) -> Finding {
     let (kind, seen) = match &end.kind {
         TransportEndKind::EndOfStream => {
-            let when =
-                if is_open(phase) { "in the middle of the conversation" } else { "before it said anything" };
+            let when = if is_open(phase) { "during the session" } else { "before the first message" };
             (CLOSED, format!("the server closed the connection {when}"))
         }
         TransportEndKind::CutOff { .. } => (CLOSED_WHILE_WRITING, end.to_string()),
@@ -243,7 +239,9 @@ pub(super) fn list_error(transport: Transport, method: &Method, error: &ClientEr
         | ClientError::RepeatedCursor { .. }
         | ClientError::TooManyPages { .. } => LIST_INVALID,
         ClientError::Call(CallError::ResponseTooLarge { .. }) => LIST_TOO_LARGE,
-        ClientError::Call(CallError::Lost(lost)) if lost.message.contains("the body broke off") => {
+        ClientError::Call(CallError::Lost(lost))
+            if lost.message.contains("the response body was cut off") =>
+        {
             LIST_CUT_OFF
         }
         _ if transport.is_remote() => LIST_FAILED,

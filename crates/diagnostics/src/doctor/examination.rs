@@ -19,11 +19,11 @@ use mcpjoin::transport::{Direction, Inspected};
 const LIST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Detail of a probe without a response.
-pub(super) const NO_ANSWER: &str = "no answer";
-pub(super) const NOT_AGREED: &str = "client and server did not agree";
+pub(super) const NO_ANSWER: &str = "no response";
+pub(super) const NOT_AGREED: &str = "client and server did not agree on a version";
 /// Why phases are not run after the server exited or disconnected.
-pub(super) const EXITED: &str = "the server had ended";
-const CLOSED: &str = "the connection had ended";
+pub(super) const EXITED: &str = "the server has exited";
+const CLOSED: &str = "the connection has ended";
 
 type OnStep = Box<dyn Fn(&Step) + Send + Sync>;
 type Inspector = Box<dyn FnMut(Direction, Inspected<'_>) + Send>;
@@ -199,7 +199,7 @@ impl Examination {
         let empty = if tools && !tools_listed {
             Some(NO_TOOLS.at(Phase::List, "the server declares tools and lists none"))
         } else if nothing_listed {
-            let seen = "the server offers neither tools nor resources nor prompts";
+            let seen = "the server has no tools, resources or prompts";
             Some(NOTHING_OFFERED.at(Phase::List, seen))
         } else {
             None
@@ -216,7 +216,7 @@ impl Examination {
             biased;
             read = timeout(LIST_TIMEOUT, pages.all()) => read,
             () = observer.unreadable(began) => {
-                let seen = format!("{}: what came for it is no message", method.as_str());
+                let seen = format!("{}: the response is not a message", method.as_str());
                 self.add(LIST_UNREADABLE.at(Phase::List, seen));
                 return true;
             }
@@ -234,7 +234,7 @@ impl Examination {
             }
             Err(_) => {
                 let within = seconds(LIST_TIMEOUT);
-                let seen = format!("{} was not read to its end within {within}", method.as_str());
+                let seen = format!("{} was not complete within {within}", method.as_str());
                 self.add(LIST_ENDLESS.at(Phase::List, seen));
                 true
             }
@@ -274,7 +274,7 @@ impl Examination {
         });
         if let Some(id) = misdirected {
             for finding in self.findings_of(&LIST_UNREADABLE) {
-                finding.seen.push_str(&format!("; an answer came with the id {id}, which nobody asked"));
+                finding.seen.push_str(&format!("; a response arrived with the unknown id {id}"));
             }
         }
         let opening = if observed.initialize.is_some() { Phase::Initialize } else { Phase::Probe };
@@ -292,7 +292,7 @@ impl Examination {
             self.add(finding);
         }
         if observed.byte_order_mark {
-            let seen = "what the server writes begins with a byte order mark";
+            let seen = "the output of the server begins with a byte order mark";
             self.add(BYTE_ORDER_MARK.at(opening, seen));
         }
         if let Some(first) = observed.violations.first() {
@@ -318,7 +318,7 @@ impl Examination {
         let not_reached = match self.phase {
             Phase::Resolve | Phase::Spawn if !is_remote => "the server was not started",
             Phase::Resolve => "there is no address",
-            Phase::Certificates => "there is no authority to trust",
+            Phase::Certificates => "no authority to trust is given",
             Phase::Probe | Phase::Initialize | Phase::Authorization => {
                 match (self.stopped, self.has_failed(Check::Life)) {
                     (Some(why), _) => why,

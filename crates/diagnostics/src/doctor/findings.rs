@@ -70,69 +70,68 @@ macro_rules! kinds {
 }
 pub(super) use kinds;
 
-const ASK_AUTHORS: &str = "tell the server's authors";
-const READ_LOG: &str = "look at the server's own log";
-const RUN_BY_HAND: &str = "run the command by itself in a terminal, and fix what it says";
+const ASK_AUTHORS: &str = "report it to the server's authors";
+const READ_LOG: &str = "see the server's own log";
+const RUN_BY_HAND: &str = "run the command by itself in a terminal, and fix the error that it reports";
 const READ_STDERR: &str = "fix the error shown in stderr";
-const FIND_STDIO: &str = "look for the option that serves MCP over stdio";
+const FIND_STDIO: &str = "use the server's option for MCP over stdio";
 const FIND_PORT: &str = "check the port; `ss -ltnp` shows which program listens on which";
 const FIND_PORT_OR_SSH: &str =
     "check the port; a server behind SSH is a command: mcpjoin doctor -- ssh host command";
-const SKIP_PROBE: &str = "update the server's SDK, or go straight to initialize (--era legacy)";
-const MORE_TIME: &str = "look at the server's own log; a slow one needs more time (--connect-timeout 2m)";
-const USUAL_PATHS: &str = "check the path: most servers have theirs at /mcp, those of 2024 at /sse";
-const CHECK_PATH: &str = "check the path; if it is the right one, tell the server's authors";
-const CHECK_HOST: &str = "check the name of the host";
-const OTHER_CERTS_DIR: &str = "--certs-dir names the folder that the orchestrator uses";
-const READ_ORCHESTRATOR_LOG: &str = "look at the orchestrator's own log";
-const NO_MCP_SERVER: &str = "it is no MCP server";
-const NO_SUCH_PROGRAM: &str = "no folder of the PATH that the server gets has a program of this name";
-const LEADS_NOWHERE: &str = "the name leads nowhere";
-const NO_TLS_THERE: &str =
-    "the server takes its connections without encryption there, and the URL says https";
-const HTTP_OR_OTHER_PORT: &str = "write http:// in the URL, or the port on which the server speaks TLS";
-const HTTP_OR_LOG: &str = "write http:// if it is a server without TLS; otherwise look at its own log";
+const SKIP_PROBE: &str = "update the server's SDK, or start with initialize (--era legacy)";
+const MORE_TIME: &str = "see the server's own log; allow a slow server more time (--connect-timeout 2m)";
+const USUAL_PATHS: &str = "check the path: usually /mcp, or /sse for servers of 2024";
+const CHECK_PATH: &str = "check the path; if it is right, report it to the server's authors";
+const CHECK_HOST: &str = "check the host name";
+const OTHER_CERTS_DIR: &str = "use --certs-dir with the orchestrator's folder of certificates";
+const READ_ORCHESTRATOR_LOG: &str = "see the orchestrator's own log";
+const NO_MCP_SERVER: &str = "this is not an MCP server";
+const NO_SUCH_PROGRAM: &str = "no folder in the server's PATH contains a program of this name";
+const LEADS_NOWHERE: &str = "the name does not exist";
+const NO_TLS_THERE: &str = "the server has no TLS on this port, but the URL says https";
+const HTTP_OR_OTHER_PORT: &str = "use http:// in the URL, or the port with TLS";
+const HTTP_OR_LOG: &str = "use http:// for a server without TLS; otherwise see the server's own log";
 
 // A program before it runs.
 kinds! { Check:
     PROGRAM_PATH_MISSING: "program-missing", Program,
-        "there is no file at this path, which counts from the server's working directory",
+        "no file exists at this path; relative paths start at the server's working directory",
         "correct the path";
     PROGRAM_MISSING: "program-missing", Program, NO_SUCH_PROGRAM,
-        "install the program, or give its path in place of its name";
+        "install the program, or use its path instead of its name";
     NODE_MISSING: "program-missing", Program, NO_SUCH_PROGRAM,
-        "install Node.js, or add its folder to that PATH (version managers set it in shells alone)";
+        "install Node.js, or add its folder to that PATH (version managers set it only in shells)";
     UV_MISSING: "program-missing", Program, NO_SUCH_PROGRAM,
-        "install uv, or add its folder to that PATH (its installer takes ~/.local/bin)";
+        "install uv, or add its folder to that PATH (it is usually ~/.local/bin)";
     PYTHON_MISSING: "program-missing", Program, NO_SUCH_PROGRAM,
-        "install Python, or name the one that there is (python3, or the path of one)";
+        "install Python, or use the installed one (python3, or a path)";
     COMMAND_LINE: "command-line", Program,
-        "the command is the name of a program, and there is none with this name: what follows the first word is arguments",
+        "the whole command is taken as the name of a program; arguments do not belong there",
         "move {rest} to args: \"command\": \"{first}\", \"args\": [{args}]";
     NOT_EXECUTABLE: "not-executable", Program,
-        "the file is there, and this user may not run it",
-        "chmod +x the file, or name its interpreter first";
-    DIRECTORY: "directory", Program, "a directory cannot be run", "name a program inside it";
+        "the file exists, but this user may not run it",
+        "chmod +x the file, or put its interpreter before it";
+    DIRECTORY: "directory", Program, "a directory cannot be run", "use a program in this directory";
     WORKING_DIRECTORY: "working-directory", Program,
-        "the server cannot be started where it is told to work",
-        "name a working directory that exists and that this user may enter";
+        "the working directory of the server does not exist, or cannot be entered",
+        "use a working directory that exists and that this user may enter";
     INTERPRETER_MISSING: "interpreter-missing", Start,
-        "its first line asks for {interpreter}, which is not there",
-        "install what is missing, or name another interpreter first";
+        "its first line names {interpreter}, which does not exist",
+        "install the interpreter, or put another one before the file";
     LOADER_MISSING: "interpreter-missing", Start,
-        "the loader that this binary names is not there: it was built for another system",
-        "install what is missing, or name another interpreter first";
+        "the loader of this binary does not exist: it was built for another system",
+        "install the loader, or use a build for this system";
     NOT_STARTED: "not-started", Start,
         "the system refuses to start it",
-        "look at the limits of this system (ulimit -a), and whether the file was built for it";
+        "check the limits of this system (ulimit -a), and that the file was built for it";
     EXEC_FORMAT: "exec-format", Start,
-        "the file was built for another processor or system, or is a script without a first line that names its interpreter",
-        "install the build for this machine (uname -sm), or name the interpreter first (sh FILE)";
+        "the file was built for another processor or system, or is a script without a #! line",
+        "install the build for this machine (uname -sm), or put the interpreter before it (sh FILE)";
     RUNTIME_MISSING: "runtime-missing", Runtime,
-        "the script is there, but what runs it is not on the PATH that the server gets",
+        "the script exists, but its runtime is not on the server's PATH",
         "install {runtime}, or add its folder to that PATH";
     WINDOWS_LINE_ENDS: "windows-line-ends", Runtime,
-        "the system takes it for a part of the interpreter's name, which nothing has",
+        "the carriage return becomes part of the interpreter's name, so it is not found",
         "save the file with Unix line ends";
 }
 
@@ -140,187 +139,187 @@ kinds! { Check:
 kinds! { Check:
     CONNECTION_FAILED: "died", Life, "the connection failed: {error}", "try again";
     CUT_OFF: "died", Life,
-        "it has ended in the middle of a message, after {received} bytes of it",
-        "let it write its last message to the end before it exits; its standard error may say why it ended";
+        "it exited in the middle of a message, after {received} bytes",
+        "let it finish its last message before it exits; stderr may show the reason";
     COMMAND_INSIDE_MISSING: "died", Life,
-        "exit codes 126 and 127 mean that a command inside this one was not found or may not be run",
-        "check the command's words, and the PATH that the server gets";
+        "exit codes 126 and 127 mean that a command in this one was not found or may not be run",
+        "check the command, and the server's PATH";
     KILLED: "died", Life,
-        "it was killed; without anybody's doing that means that memory ran out",
-        "look at the system's log";
+        "it was killed, by a user or because the system ran out of memory",
+        "see the system's log";
     CRASHED: "died", Life, "it crashed: {signal}", RUN_BY_HAND;
-    ENDED_BY_SIGNAL: "died", Life, "it crashed, or somebody has ended it", RUN_BY_HAND;
+    ENDED_BY_SIGNAL: "died", Life, "it crashed, or was killed", RUN_BY_HAND;
     RETURNED_EARLY: "died", Life,
-        "it ended as if all were done, and was not told to: mostly its main function returns while a request is still \
-         handled, or something that it calls exits (sys.exit(), process.exit()) with 0",
-        "let main wait until the server ends, and check what it does last; see its standard error";
+        "it exited with success, but too early: its main function returned during a request, or a function \
+         called sys.exit() or process.exit() with 0",
+        "let main wait until the server ends, and check its last action; see stderr";
     NO_SERVER: "died", Life,
         "it exited normally without serving: wrong program, or wrong arguments (--help, --version?)",
         FIND_STDIO;
     EXITED_AFTER_ERROR: "died", Life,
-        "it exited with code 0, although its standard error reports an error",
+        "it exited with code 0, although stderr shows an error",
         READ_STDERR;
-    GAVE_UP: "died", Life, "it exited with an error; its standard error says why", READ_STDERR;
-    GAVE_UP_SILENTLY: "died", Life, "it exited with an error, and wrote nothing to standard error", RUN_BY_HAND;
+    GAVE_UP: "died", Life, "it exited with an error; see stderr", READ_STDERR;
+    GAVE_UP_SILENTLY: "died", Life, "it exited with an error, and wrote nothing to stderr", RUN_BY_HAND;
     DOCKER_WITHOUT_INPUT: "docker-input", Life,
-        "docker run without -i gives the program in the container no standard input: it ends at once",
+        "docker run without -i gives the program no standard input, so it exits at once",
         "add -i: docker run -i --rm IMAGE";
-    CLOSED_STDOUT: "died", Life, "without standard output nothing can be answered", RUN_BY_HAND;
+    CLOSED_STDOUT: "died", Life, "the server cannot respond without standard output", RUN_BY_HAND;
     EXIT_STATUS: "exit-status", ExitStatus,
-        "the end of its input is how a client says that it is done: it should end with exit code 0, and not \
-         fail in what it does then",
+        "a client ends a session by closing standard input: the server should then exit with code 0, \
+         without an error",
         READ_STDERR;
     LEFT_BEHIND: "left-behind", Family,
-        "with clients that look less closely they pile up, one for each start",
-        "let whatever starts them wait for them and end them; a wrapper in shell should `exec` its last command";
+        "other clients leave these processes running, more with each start",
+        "let their parent wait for them and end them; a shell wrapper should `exec` its last command";
     DEAF: "deaf", EndOfInput,
-        "clients that send no signal leave it running, and others wait for it each time",
-        "let the server end when reading its standard input says that it is over";
-    SURVIVORS: "survivors", Family, "they run as another user, or hang in the kernel", "end them by hand";
+        "clients that send no signal leave it running; others wait for it each time",
+        "let the server exit at the end of its standard input";
+    SURVIVORS: "survivors", Family, "they run as another user, or hang in the kernel", "kill them by hand";
 }
 
 // Addresses and connections.
 kinds! { Check:
     NO_HOST_AND_PORT: "no-address", Address,
-        "it cannot be connected to",
-        "write {scheme}://host:port, with an IPv6 address in brackets";
-    NO_URL: "no-address", Address, "it cannot be connected to", "write http://host:port/path";
+        "the address is invalid",
+        "use {scheme}://host:port, with an IPv6 address in brackets";
+    NO_URL: "no-address", Address, "the URL is invalid", "use http://host:port/path";
     NAME_UNKNOWN: "unresolved", Address,
-        "the name leads nowhere: it is misspelled, or known to a name server that this machine does not ask \
-         (a VPN, a container's network)",
+        "the name does not exist: it is misspelled, or only another name server knows it (VPN, container \
+         network)",
         CHECK_HOST;
     NO_NAME_SERVER: "unresolved", Address,
-        "no name server answers",
-        "look at the name servers of this machine (/etc/resolv.conf)";
+        "no name server responds",
+        "check the name servers of this machine (/etc/resolv.conf)";
     NAME_WITHOUT_ADDRESS: "unresolved", Address, LEADS_NOWHERE, CHECK_HOST;
     QUIC_UNRESOLVED: "unresolved", Address, LEADS_NOWHERE,
-        "write quic://host:port, and check the name of the host";
+        "use quic://host:port, and check the host name";
     FOLDER_SILENT: "unreached", Address,
-        "the folder lies on a disk or a machine that does not answer",
-        "look at where the folder is mounted from";
-    NOT_A_SOCKET: "not-a-socket", Address, "no server listens there", "name the socket that the server makes";
+        "the folder is on a disk or a machine that does not respond",
+        "check the mount of the folder";
+    NOT_A_SOCKET: "not-a-socket", Address, "no server listens there", "use the path of the server's socket";
     FOLDER_CLOSED: "not-permitted", Address,
-        "a directory on the way is closed to this user",
-        "run this as the user that the server belongs to, or open the directory";
+        "a directory of the path is closed to this user",
+        "run this as the server's user, or open the directory";
     SOCKET_MISSING: "socket-missing", Address,
-        "the server does not run, or listens elsewhere",
-        "start the server, and check the path; it counts from this directory";
-    SOCKET_UNREADABLE: "socket-missing", Address, "no server can be reached there", "check the path";
+        "the server is not running, or listens elsewhere",
+        "start the server, and check the path; it is relative to this directory";
+    SOCKET_UNREADABLE: "socket-missing", Address, "the path cannot be a server's socket", "check the path";
     SOCKET_STALE: "refused", Reached,
-        "the file is what an earlier server has left: nobody listens there now",
+        "the socket is left over from an earlier server: nothing listens there now",
         "start the server";
     PORT_REFUSED: "refused", Reached,
-        "nothing listens on that port: the server does not run, or listens elsewhere",
+        "nothing listens on that port: the server is not running, or listens elsewhere",
         "start the server, and check the port";
     HTTP_PORT_REFUSED: "refused", Reached,
-        "nothing listens on that port: the server does not run, or listens elsewhere",
-        "start the server, and check the port that it says";
+        "nothing listens on that port: the server is not running, or listens elsewhere",
+        "start the server, and check the port in its output";
     OTHER_LOOPBACK: "other-loopback", Reached,
-        "a server listens at {there}, and none at {here}: this machine has both addresses",
-        "write {there} in the URL, or let the server listen at {here}, too";
+        "a server listens at {there}, but not at {here}: this machine has both addresses",
+        "use {there} in the URL, or let the server also listen at {here}";
     SOCKET_NOT_PERMITTED: "not-permitted", Reached,
-        "the socket is not for this user",
-        "run this as the user that the server belongs to, or let it make a socket for others";
+        "this user has no permission for the socket",
+        "run this as the server's user, or let the server open its socket to others";
     NO_ANSWER: "unreached", Reached,
-        "nobody answers: the machine is off, the address is another's, or a firewall swallows the packets",
-        "check the host, and the firewalls on the way";
+        "no response: the machine is off, the address is wrong, or a firewall drops the packets",
+        "check the host, and the firewalls in between";
     NO_HTTP_ANSWER: "unreached", Reached,
-        "nobody answers: the machine is off, the address is another's, or a firewall swallows the packets",
-        "check the host, and the firewalls on the way; behind a proxy set HTTPS_PROXY";
+        "no response: the machine is off, the address is wrong, or a firewall drops the packets",
+        "check the host, and the firewalls in between; behind a proxy set HTTPS_PROXY";
     NO_ROUTE: "unreached", Reached,
-        "there is no way to it from here",
+        "this machine has no route to it",
         "check the host, and the network of this machine";
     NO_QUIC_ANSWER: "unreached", Reached,
-        "nobody answers QUIC there: the server does not run, listens on another port or address, or a firewall lets \
-         no UDP through",
-        "see that the server runs, and that UDP to that port is let through on the way";
+        "no response over QUIC: the server is not running, listens on another port or address, or a \
+         firewall blocks UDP",
+        "check that the server runs, and that firewalls allow UDP to that port";
     NOT_ACCEPTED: "not-accepted", Reached,
-        "a server listens and accepts nobody: it hangs, or serves one client at a time",
-        "look at what the server does, and start it again";
+        "a server listens, but accepts no connection: it hangs, or serves one client at a time",
+        "check why the server is blocked, and restart it";
     SOME_ADDRESSES: "some-addresses", Families,
-        "clients that take the one that does not answer fail, or wait for it",
+        "clients that use the silent address fail, or wait for it",
         "{advice}";
     ONE_FAMILY: "one-family", Families,
-        "the server listens over {on} alone: clients that try {off} first, and nothing else, get no connection",
+        "the server listens only over {on}: clients that try only {off} do not reach it",
         "{advice}";
     PROXY_NAME_UNKNOWN: "proxy-unreached", Proxy, "{meaning}",
-        "correct the variable that names the proxy, or name the host in NO_PROXY";
+        "correct the proxy variable, or add the host to NO_PROXY";
     PROXY_REFUSES_CONNECTION: "proxy-unreached", Proxy,
-        "the proxy that stands before the server does not run, and without it nothing is sent",
-        "start the proxy, correct the variable that names it, or name the host in NO_PROXY";
+        "the proxy is not running, so no request can be sent",
+        "start the proxy, correct its variable, or add the host to NO_PROXY";
     PROXY_UNREACHED: "proxy-unreached", Proxy,
-        "the proxy that stands before the server is not reached, and without it nothing is sent",
-        "correct the variable that names the proxy, or name the host in NO_PROXY";
+        "the proxy cannot be reached, so no request can be sent",
+        "correct the proxy variable, or add the host to NO_PROXY";
     PROXY_MALFORMED: "proxy-malformed", Address,
-        "the surroundings name a proxy that is none",
-        "look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY";
-    HEADER_UNUSABLE: "unusable", Address, "nothing can be sent with it", "leave that header out, or mend it";
+        "the proxy in the environment is invalid",
+        "check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY";
+    HEADER_UNUSABLE: "unusable", Address, "the request cannot be sent", "remove or correct that header";
     AUTHORITY_UNUSABLE: "unusable", Address,
-        "the authority that is to be trusted is not known",
-        "--ca FILE, where FILE is in PEM";
+        "the authority to trust cannot be read",
+        "use --ca FILE, with a PEM file";
 }
 
 // Certificates and protocols of QUIC.
 kinds! { Check:
     OTHER_PROTOCOL: "other-protocol", Protocol,
-        "what listens there speaks QUIC, but no MCP over it: HTTP/3, or an orchestrator (orchestra://)",
+        "the server speaks QUIC, but not MCP: it is HTTP/3, or an orchestrator (orchestra://)",
         "check the port";
     KEY_UNKNOWN: "server-certificate", ServerCertificate,
-        "it is another server, somebody stands between it and us, or it has a new key, as it has after each \
-         start without --cert and --key",
-        "take --pin from where the server says it, as it is started";
+        "it is another server, the connection is intercepted, or the server has a new key (without --cert \
+         and --key, each start creates one)",
+        "copy the value for --pin from the server's output at its start";
     SIGNER_UNKNOWN: "server-certificate", ServerCertificate,
-        "none of the authorities that are trusted has signed its certificate for that name, or it does not count \
+        "no trusted authority has signed its certificate for that name, or the certificate is not valid \
          today",
-        "--ca FILE names the authority that has signed it; --pin sha256:HEX takes its key without one";
+        "use --ca FILE with the authority that signed it, or --pin sha256:HEX with its key";
     CLIENT_REFUSED: "client-certificate", ClientCertificate,
-        "it asks who its clients are, and does not let us in",
-        "--cert FILE --key FILE, signed by the authority that it trusts (its --client-ca)";
+        "the server requires a client certificate, and rejected ours",
+        "use --cert FILE --key FILE, signed by the authority that the server trusts (its --client-ca)";
     OWN_CERTIFICATE: "own-certificate", Certificates,
         "our own certificate cannot be used",
-        "put right what it says";
-    NOT_CONNECTED: "not-connected", Reached, "there is no connection to it", READ_LOG;
+        "fix the reported error";
+    NOT_CONNECTED: "not-connected", Reached, "the server cannot be reached", READ_LOG;
 }
 
 // An orchestrator. `{listen}` is its default address.
 kinds! { Check:
     NO_CERTIFICATES: "no-certificates", Certificates,
-        "no program of Orchestra has used this folder, so the orchestrator cannot be known by it",
+        "no Orchestra program has used this folder, so the orchestrator cannot be verified",
         OTHER_CERTS_DIR;
     CERTIFICATES_FAULTY: "certificates", Certificates,
-        "the orchestrator may refuse us, or we it",
-        "put right what it says; a certificate of ours that is removed is made anew";
+        "the orchestrator may reject our certificate, or we its certificate",
+        "fix the reported error; if you remove our certificate, a new one is created";
     CERTIFICATES_UNUSABLE: "certificates", Certificates,
-        "without a certificate of ours and an authority to trust nothing can be sent",
+        "the connection needs our own certificate and an authority to trust",
         OTHER_CERTS_DIR;
-    ORCHESTRATOR_NO_ADDRESS: "no-address", Address, "it cannot be reached", "write host:port";
+    ORCHESTRATOR_NO_ADDRESS: "no-address", Address, "it cannot be reached", "use host:port";
     ORCHESTRATOR_UNREACHED: "unreached", Reached,
-        "no orchestrator answers at this address, or a firewall lets no UDP through",
-        "is it running there? its own default is {listen}";
+        "no orchestrator responds at this address, or a firewall blocks UDP",
+        "check that it is running; its default address is {listen}";
     NO_ORCHESTRATOR: "other-protocol", Protocol,
-        "what listens there speaks QUIC, but is no orchestrator",
-        "check the port: its own default is {listen}";
+        "the server speaks QUIC, but is not an orchestrator",
+        "check the port: the default address is {listen}";
     ORCHESTRATOR_CERTIFICATE: "server-certificate", ServerCertificate,
-        "we do not know it by its certificate: it uses another folder of certificates, or is reached under a name that \
-         is not in it",
-        "--certs-dir names the folder that it uses; from another machine --server-name orchestrator";
+        "its certificate is not trusted: it uses another folder of certificates, or its certificate has \
+         another name",
+        "use --certs-dir with its folder; from another machine --server-name orchestrator";
     CLIENT_CERTIFICATE_EXPIRED: "client-certificate", ClientCertificate,
-        "for it our certificate, or the authority that has signed it, has run out: it knows these as they were when it \
-         was started, or its clock is wrong",
-        "start the orchestrator again, so that it reads the folder as it is now; if that does not help, compare the \
+        "it considers our certificate, or the authority, expired: it loaded them at its start, or its \
+         clock is wrong",
+        "restart the orchestrator so that it reads the folder again; if that does not help, compare the \
          clocks";
     CLIENT_CERTIFICATE_REFUSED: "client-certificate", ClientCertificate,
-        "it does not let us in: it trusts another authority than the one that has signed for us",
-        "--certs-dir names the folder that it uses";
-    ORCHESTRATOR_NOT_CONNECTED: "not-connected", Reached, "there is no connection to it", READ_ORCHESTRATOR_LOG;
+        "it rejects our certificate: it trusts another authority",
+        "use --certs-dir with the orchestrator's folder";
+    ORCHESTRATOR_NOT_CONNECTED: "not-connected", Reached, "the connection failed", READ_ORCHESTRATOR_LOG;
     UNHEALTHY: "unhealthy", Health,
         "some or all of its tools cannot be called",
-        "look at the orchestrator's own log for the plugin or server that has ended";
-    HEALTH_UNANSWERED: "no-answer", Health, "it is not an orchestrator, or not in order", READ_ORCHESTRATOR_LOG;
-    TOOLS_UNANSWERED: "no-answer", Lists, "it is not an orchestrator, or not in order", READ_ORCHESTRATOR_LOG;
+        "see the orchestrator's log for the plugin or server that has exited";
+    HEALTH_UNANSWERED: "no-answer", Health, "it is not an orchestrator, or does not work", READ_ORCHESTRATOR_LOG;
+    TOOLS_UNANSWERED: "no-answer", Lists, "it is not an orchestrator, or does not work", READ_ORCHESTRATOR_LOG;
     ORCHESTRATOR_NO_TOOLS: "no-tools", Offer,
-        "a client of it can do nothing",
-        "see that its plugins are enabled and have started";
+        "clients have nothing to call",
+        "check that its plugins are enabled and have started";
 }
 
 // TLS below HTTP.
@@ -329,207 +328,212 @@ kinds! { Check:
     TLS_SSH: "not-mcp", Tls, NO_MCP_SERVER, FIND_PORT_OR_SSH;
     NO_TLS: "no-tls", Tls, NO_TLS_THERE, HTTP_OR_OTHER_PORT;
     TLS_DISAGREEMENT: "tls-failed", Tls,
-        "both sides speak TLS and do not agree on how: on a version, a cipher, or on the name of the host",
-        "see which versions of TLS the server offers (1.2 and 1.3 are spoken here), and look at its own log";
+        "client and server do not agree on a TLS version, a cipher or the host name",
+        "check the TLS versions of the server (mcpjoin supports 1.2 and 1.3), and its own log";
     TLS_CLOSED: "tls-failed", Tls,
-        "it speaks no TLS on that port, does not know this name, or something on the way cuts TLS off",
+        "the port has no TLS, the server does not know this name, or a firewall interrupts TLS",
         HTTP_OR_LOG;
     TLS_BROKEN: "tls-failed", Tls,
-        "it speaks no TLS on that port, or something on the way cuts TLS off",
+        "the port has no TLS, or a firewall interrupts TLS",
         HTTP_OR_LOG;
     TLS_SILENT: "tls-silent", Tls,
-        "something takes the connection and answers no TLS: it is busy, or speaks another protocol",
+        "the connection is accepted, but no TLS response comes: the server is busy, or speaks another \
+         protocol",
         READ_LOG;
     TLS_PORT: "tls-port", Tls,
-        "the server wants its connections encrypted, and the URL says http",
-        "write https:// in the URL";
+        "the server requires TLS, but the URL says http",
+        "use https:// in the URL";
     PLAIN_HTTP_TO_TLS_PORT: "tls-port", Tls,
-        "the server speaks TLS on that port, and the URL says http",
-        "write https:// in the URL";
+        "the server speaks TLS on that port, but the URL says http",
+        "use https:// in the URL";
     CERTIFICATE_EXPIRED: "certificate-expired", ServerCertificate,
-        "no client that checks certificates connects, unless the clock of this machine is wrong",
+        "no client that checks certificates can connect, unless the clock of this machine is wrong",
         "renew the server's certificate; check the clock (date)";
     CERTIFICATE_NOT_YET_VALID: "certificate-not-yet-valid", ServerCertificate,
-        "the certificate was made for later, or the clock of this machine is behind",
+        "the certificate is not valid yet, or the clock of this machine is slow",
         "check the clock (date), then the server's certificate";
     CERTIFICATE_NAME: "certificate-name", ServerCertificate,
-        "it is another server, or one that is known by another name",
-        "use a name that is in the certificate, or give the server one for this name";
+        "it is another server, or has another name",
+        "use a name from the certificate, or give the server a certificate for this name";
     CERTIFICATE_SELF_SIGNED: "certificate-self-signed", ServerCertificate,
-        "the server has signed its certificate itself, as servers under development do; no client trusts that unasked",
-        "--ca FILE with exactly this certificate trusts it, once you know that it is the server's own";
+        "the server signed its certificate itself, which is common during development; clients do not \
+         trust it by default",
+        "use --ca FILE with exactly this certificate, after you have checked that it belongs to the server";
     CERTIFICATE_OF_AUTHORITY: "certificate-of-authority", ServerCertificate,
-        "a certificate of an authority is for signing others, and clients refuse it as that of a server",
-        "make the server another one, with -addext basicConstraints=critical,CA:FALSE; --ca FILE with exactly this one \
-         trusts it as well";
+        "a certificate of an authority is for signing others, and clients reject it for a server",
+        "create another one with -addext basicConstraints=critical,CA:FALSE; --ca FILE with exactly this \
+         one also works";
     CERTIFICATE_INTERCEPTED: "certificate-intercepted", ServerCertificate,
-        "somebody between here and the server opens what is encrypted and closes it again with a certificate \
-         of their own ({issuer}): a proxy, a scanner of viruses, a tool of developers",
-        "--ca FILE with the certificate of that authority, from whoever runs it; or have it leave this host alone";
+        "the connection is decrypted and encrypted again on the way, with a certificate of {issuer}: a \
+         proxy, a virus scanner or a developer tool",
+        "use --ca FILE with the certificate of that authority, from its operator; or exclude this host there";
     CERTIFICATE_UNTRUSTED: "certificate-untrusted", ServerCertificate,
-        "the authority that has signed it is unknown to this system: the server's own, a company's, or that of \
-         somebody who stands in between; or the server does not send the certificates in between",
-        "--ca FILE with the certificate of that authority, once you know whose it is";
+        "this system does not know the authority that signed it: the server's own, a company's or an \
+         attacker's; or the server does not send the intermediate certificates",
+        "use --ca FILE with the certificate of that authority, after you have checked whose it is";
     CERTIFICATE_INVALID: "certificate-refused", ServerCertificate,
-        "the certificate is not one that a client may take",
+        "clients may not accept this certificate",
         "give the server another certificate";
     CERTIFICATE_REFUSED: "certificate-refused", ServerCertificate,
-        "whoever answers is not known to be the server, or somebody stands in between",
-        "--ca FILE with the certificate of the authority that has signed it, once you know whose it is";
+        "the server cannot be verified, or the connection is intercepted",
+        "use --ca FILE with the certificate of the authority that signed it, after you have checked whose \
+         it is";
     CLOCKS_APART: "clocks-apart", Clock,
-        "one of the two clocks is wrong: tokens are taken for not valid yet or for expired, and certificates too",
-        "see which one it is: `date -u` here and there; timedatectl set-ntp true sets one that is wrong";
+        "one of the two clocks is wrong: tokens and certificates seem not yet valid, or expired",
+        "compare `date -u` here and there; timedatectl set-ntp true corrects a clock";
 }
 
 // The opening of the session.
 kinds! { Check:
     SPEAKS_HTTP: "speaks-http", Protocol,
-        "the server is reached over HTTP, or it is a web server",
-        "write http://host:port/path, mostly with the path /mcp";
+        "the server uses HTTP, or is a web server",
+        "use http://host:port/path, usually with the path /mcp";
     SPEAKS_TLS: "speaks-tls", Protocol,
-        "the server wants its connections encrypted",
-        "write https://host:port/path, or give it a port without TLS";
+        "the server requires TLS",
+        "use https://host:port/path, or a port without TLS";
     SPEAKS_SSH: "not-mcp", Protocol, NO_MCP_SERVER, FIND_PORT_OR_SSH;
     SPEAKS_OTHER: "not-mcp", Protocol, NO_MCP_SERVER, FIND_PORT;
     NO_MESSAGES: "not-mcp", Protocol,
-        "it speaks another protocol: it is no MCP server",
+        "it speaks another protocol, and is not an MCP server",
         "check the host and the port";
     WANTS_UPGRADE: "not-mcp", Protocol,
-        "the server wants another protocol on this connection, WebSocket as a rule, which MCP is not spoken over here",
-        "look for its path for Streamable HTTP (mostly /mcp), or for an option that serves it";
+        "the server requires an upgrade of the connection, usually to WebSocket, which mcpjoin does not \
+         support for MCP",
+        "use the server's path for Streamable HTTP (usually /mcp), or the option that enables it";
     STDOUT_TEXT: "not-mcp", Opening,
-        "the program writes to its standard output, but no messages: it is no MCP server on standard input and \
-         output, or it is not told to be one",
-        "look for the option or the program that serves MCP over stdio";
+        "the output is not JSON-RPC: the program is not an MCP server over stdio, or needs an option for it",
+        "use the option or program for MCP over stdio";
     STDOUT_LOG: "not-mcp", Opening,
-        "the program writes text where only messages may be: it is no MCP server on standard input and output, or \
-         it logs to standard output",
-        "look for the option that serves MCP over stdio, or send the log to standard error";
+        "the program prints other text than messages: it is not an MCP server over stdio, or logs to \
+         standard output",
+        "use the option for MCP over stdio, or log to standard error";
     PROGRAM_SILENT: "silent", Opening,
-        "the program runs, and has written no whole line: it is no MCP server on standard input and output, waits \
-         for something else, or starts too slowly",
-        "run it by itself in a terminal and see what it waits for; a slow one needs more time \
+        "the program runs, but has printed no complete line: it is not an MCP server over stdio, waits for \
+         something, or starts slowly",
+        "run it by itself in a terminal to see why it waits; allow a slow server more time \
          (--connect-timeout 2m)";
     LISTENS_ELSEWHERE: "listens-elsewhere", Opening,
-        "it serves HTTP, and does not read its standard input: it says that it listens at {url}",
-        "mcpjoin doctor {url}; or look for its option that serves MCP over stdio";
+        "it serves HTTP at {url}, and does not read its standard input",
+        "run mcpjoin doctor {url}; or use its option for MCP over stdio";
     LSP_FRAMING: "lsp-framing", Opening,
-        "MCP over stdio has one message on each line, without headers; Content-Length is how language servers (LSP) frame theirs",
-        "use the stdio transport of an MCP SDK in the server; if it is a language server, it is no MCP server";
+        "MCP over stdio has one message per line, without headers; Content-Length is the framing of \
+         language servers (LSP)",
+        "use the stdio transport of an MCP SDK in the server; a language server is not an MCP server";
     SILENT: "silent", Opening,
-        "something takes the connection and says nothing: it is busy, or no MCP server",
+        "the connection is accepted, but nothing is sent: the server is busy, or not an MCP server",
         MORE_TIME;
     REQUEST_UNANSWERED: "silent", Opening,
-        "something takes the request and does not answer: it is busy, hangs, or is no MCP server",
+        "the request is accepted, but not answered: the server is busy, hangs, or is not an MCP server",
         MORE_TIME;
     RESPONSE_UNFINISHED: "silent", Opening,
-        "the server begins a response and does not end it with a reply",
+        "the server begins a response, but does not complete it",
         MORE_TIME;
     VERSION: "version", Opening,
-        "client and server have no version of the protocol in common",
-        "update the server: mcpjoin speaks every revision of MCP from 2024-11-05 on";
+        "client and server have no protocol version in common",
+        "update the server: mcpjoin supports every revision of MCP since 2024-11-05";
     VERSION_OF_OPTION: "version", Opening,
-        "the server does not speak the version that was asked for, and speaks another that mcpjoin knows",
-        "leave out --protocol-version, or write --protocol-version {version}";
+        "the server does not support the requested version, but another one that mcpjoin supports",
+        "leave out --protocol-version, or use --protocol-version {version}";
     ID_AS_STRING: "other-id", Opening,
-        "a number came back as a string: a response has the id of its request, of the same type, or nobody knows \
-         which request it answers",
-        "let the server send back each id as it came";
+        "the id came back as a string: a response must have the id of its request with the same type",
+        "let the server copy each id without changing it";
     OTHER_ID: "other-id", Opening,
-        "a response has the id of its request, or nobody knows which request it answers: clients wait until \
-         their patience ends",
-        "let the server send back each id as it came";
+        "a response must have the id of its request: without it, clients wait until their timeout",
+        "let the server copy each id without changing it";
     ECHO: "echo", Opening,
-        "whatever runs or listens there sends back what it reads, and understands nothing of it",
-        "look at what runs there, or listens there; it may need an option to serve MCP";
+        "the program or server echoes its input",
+        "check the program or port; it may need an option to serve MCP";
     REFUSED: "refused", Opening,
-        "the server answers, and does not let this client in",
-        "do what its error says; another --era may be let in";
+        "the server responds, but rejects this client",
+        "follow the server's error message; another --era may be accepted";
     BAD_REPLY: "bad-reply", Opening,
-        "the server's answer to the opening request is not what the specification has there",
+        "the response to the opening request violates the specification",
         ASK_AUTHORS;
     NOT_SENT: "not-sent", Opening,
-        "the limit of a message is below the opening request",
-        "raise the limit of a message (--max-message-size)";
-    NOT_OPENED: "not-opened", Opening, "there is no connection", RUN_BY_HAND;
-    NO_AGREEMENT: "not-opened", Opening, "client and server do not come to an agreement", READ_LOG;
+        "the message limit is below the size of the opening request",
+        "raise the message limit (--max-message-size)";
+    NOT_OPENED: "not-opened", Opening, "the connection failed", RUN_BY_HAND;
+    NO_AGREEMENT: "not-opened", Opening, "client and server do not agree", READ_LOG;
     CLOSED: "closed", Life,
-        "it has ended, does not take what it was sent for its protocol, or serves one client and has one",
+        "the server has exited, does not recognize its protocol in the request, or serves only one client \
+         at a time",
         READ_LOG;
     CLOSED_WHILE_WRITING: "closed", Life,
-        "the connection was cut, or the server has ended while it was writing",
+        "the connection was interrupted, or the server exited while writing",
         READ_LOG;
     CONNECTION_BROKEN: "closed", Life, "the connection broke", READ_LOG;
     PROBE_FATAL: "probe-fatal", ProbeSurvived,
-        "it knows the legacy era alone and takes a request that it does not know for fatal: a client that speaks both \
-         eras pays for a second start each time",
+        "it supports only the older protocol (initialize), and exits on an unknown request: clients of \
+         both protocols start it twice",
         SKIP_PROBE;
     MUTE: "mute", ProbeAnswered,
-        "it does not answer requests that it does not know: a client that speaks both eras waits so long at each start",
+        "it does not respond to unknown requests: clients of both protocols wait this long at each start",
         SKIP_PROBE;
     SLOW_START: "slow-start", Speed,
-        "clients with little patience give up before the server is ready",
-        "see what the server waits for before it answers, or give clients a longer start-up time";
+        "clients with a short timeout give up before the server is ready",
+        "check why the server responds late, or raise the clients' start-up timeout";
     PROGRAM_SLOW_START: "slow-start", Speed,
-        "clients with little patience give up before the server is ready",
-        "see what the program does before it answers (-v shows its stderr), or give clients a longer start-up time";
+        "clients with a short timeout give up before the server is ready",
+        "check why the program responds late (-v shows its stderr), or raise the clients' start-up timeout";
     FETCHED_SLOW_START: "slow-start", Speed,
-        "npx and uvx look for the package at each start; clients with little patience give up before the server is ready",
-        "install the package and start its program by its name, or give clients a longer start-up time";
+        "npx and uvx look up the package at each start; clients with a short timeout give up before the \
+         server is ready",
+        "install the package and start its program by name, or raise the clients' start-up timeout";
 }
 
 // Messages and lists.
 kinds! { Check:
     LATE_BYTE_ORDER_MARK: "byte-order-mark", ByteOrderMark,
-        "such a line is no JSON: what it says is read by nobody, and whoever waits for it waits in vain",
-        "write UTF-8 without a byte order mark; it mostly comes of a stream that is opened anew for each message";
+        "such a line is not valid JSON: its message is lost, and its recipient waits until a timeout",
+        "write UTF-8 without a byte order mark; usually the program reopens its output stream for each \
+         message";
     BYTE_ORDER_MARK: "byte-order-mark", ByteOrderMark,
-        "many clients cannot read the first message then, and time out",
+        "many clients cannot read the first message, and time out",
         "write UTF-8 without a byte order mark";
     ENCODING: "encoding", Output,
-        "messages are plain UTF-8: nothing of what it writes can be read",
-        "have it write UTF-8, without a byte order mark";
+        "messages must be UTF-8: the output cannot be read",
+        "let it write UTF-8, without a byte order mark";
     SEVERAL_LINES: "several-lines", Output,
-        "one message is one line: each line is read by itself, and none of these is a message",
-        "write each message without line ends and indentation, and one line end after it";
+        "each message must be on one line: none of these lines is a message",
+        "write each message without line breaks, and one line break after it";
     NOISE: "noise", Output,
-        "the connection is for messages alone; clients that are less patient end it here",
+        "only messages are allowed on the connection; stricter clients disconnect here",
         ASK_AUTHORS;
     STDOUT_NOISE: "stdout-noise", Output,
-        "standard output is for messages alone; clients that are less patient end the connection here",
+        "only messages are allowed on standard output; stricter clients disconnect here",
         "send the server's log to standard error";
     VIOLATIONS: "violations", Rules,
-        "this is against the specification; other clients may not go on here",
+        "this violates the specification; other clients may disconnect here",
         ASK_AUTHORS;
     LIST_TIMED_OUT: "list-unanswered", Lists,
-        "the server declares this list and does not give it in time",
-        "see what it waits for, or give it more time (--timeout 5m)";
+        "the server declares this list, but does not return it in time",
+        "check why the server is slow, or allow more time (--timeout 5m)";
     LIST_UNREADABLE: "list-unanswered", Lists,
-        "the server has answered in a way in which nobody can read it, and no other answer comes",
+        "the response of the server cannot be read, and no other response follows",
         "write each message as one line of JSON";
     LIST_ENDLESS: "list-unanswered", Lists,
-        "the server gives page after page, and each of them slowly",
+        "the server returns many pages, each of them slowly",
         ASK_AUTHORS;
     LIST_REFUSED: "list-refused", Lists,
-        "the server declares this list and refuses it",
-        "do what its error says";
+        "the server declares this list, but rejects the request for it",
+        "follow the server's error message";
     LIST_INVALID: "list-invalid", Lists,
-        "the list is not what the specification has there: clients show nothing of it, or leave parts out",
+        "the list violates the specification: clients do not show it, or only parts of it",
         ASK_AUTHORS;
     LIST_TOO_LARGE: "list-too-large", Lists,
-        "it is longer than what is taken here, which no rule forbids; other clients have bounds of their own",
-        "take more (--max-message-size 64MiB), or have the server give it in pages";
+        "it exceeds mcpjoin's limit, which is not a limit of MCP; other clients have their own limits",
+        "raise the limit (--max-message-size 64MiB), or let the server return pages";
     LIST_CUT_OFF: "list-failed", Lists,
-        "the reply was cut off: the server died in the middle of it, says a wrong Content-Length, or something on the \
-         way cuts it off",
-        "look at the server's own log; if there is a proxy before it, ask the server without that";
+        "the response was cut off: the server crashed, sent a wrong Content-Length, or a proxy interrupted \
+         it",
+        "see the server's own log; if there is a proxy, connect to the server without it";
     LIST_FAILED: "list-failed", Lists, "the list could not be read", READ_LOG;
     PROGRAM_LIST_FAILED: "list-failed", Lists, "the list could not be read", RUN_BY_HAND;
     NO_TOOLS: "no-tools", Offer,
-        "a model can call nothing of it; often a key or a setting is missing",
-        "check the server's variables and arguments, and what it writes to standard error";
+        "a model cannot call anything; often a key or a setting is missing",
+        "check the server's variables and arguments, and its standard error";
     NOTHING_OFFERED: "nothing-offered", Offer,
-        "there is nothing to do with it",
+        "clients have nothing to use",
         "check the server's variables and arguments";
 }
 
@@ -537,174 +541,177 @@ kinds! { Check:
 kinds! { Check:
     NOT_AUTHORIZED: "not-authorized", Authorization,
         "authorization required (401){wants}",
-        "send a token: --header 'Authorization: Bearer TOKEN', or @FILE that holds the header";
+        "send a token with --header 'Authorization: Bearer TOKEN', or --header @FILE";
     TOKEN_NOT_ACCEPTED: "not-authorized", Authorization,
-        "the server does not accept the authorization that was sent{wants}",
-        "get a new token: it has expired, is for another server, or lacks a scope";
+        "the server rejected the authorization{wants}",
+        "get a new token: it has expired, belongs to another server, or lacks a scope";
     NO_CREDENTIALS: "not-authorized", Authorization,
-        "there is nothing that could be shown to the server",
-        "send a token: --header 'Authorization: Bearer TOKEN'";
+        "mcpjoin has no authorization for this server",
+        "send a token with --header 'Authorization: Bearer TOKEN'";
     FORBIDDEN: "forbidden", Authorization,
-        "the server, or something before it, lets nobody in who does not say who asks{reason}",
-        "send a token: --header 'Authorization: Bearer TOKEN'; or have this address let in";
+        "the server, or a proxy in front of it, rejects requests without authorization{reason}",
+        "send a token with --header 'Authorization: Bearer TOKEN'; or allow this address there";
     TOKEN_FORBIDDEN: "forbidden", Authorization,
-        "who we are is known, and may not do this{reason}",
-        "get a token with the scope that the server asks for, or have this user let in";
+        "the server knows this user, but does not permit the request{reason}",
+        "get a token with the required scope, or permit this user on the server";
     ROBOTS_REFUSED: "robots-refused", Authorization,
-        "what stands before the server wants a browser with a person before it: a guard against robots, through \
-         which no MCP client comes",
-        "have this path left out of that guard's rules, or reach the server by a name that it does not stand before";
+        "a bot protection in front of the server requires a browser; MCP clients cannot pass it",
+        "exclude this path from the bot protection, or use a name of the server without it";
     LOGIN_BROKEN: "login-broken", Authorization, "no client can log in to this server: {rule} ({source})", "{advice}";
     AUTHORIZATION_UNREACHED: "authorization-unreached", Authorization,
-        "the stored token has to be renewed, and whoever renews it is not there; the server itself may be in order",
-        "see that the authorization server runs and can be reached from here, and then do it again; --no-auth asks \
+        "the stored token must be refreshed, but the authorization server cannot be reached; the server \
+         itself may work",
+        "check that the authorization server runs and is reachable, then try again; --no-auth connects \
          without a token";
     HOST_REFUSED: "host-refused", Headers,
-        "the server, or a proxy before it, takes requests for certain names of hosts alone: a guard against pages \
-         that a browser shows, set for another name than the one in the URL",
-        "allow this host in the server's settings (allowed hosts, allowed origins), or use the name that it knows";
+        "the server, or a proxy in front of it, accepts only certain host names (protection against DNS \
+         rebinding), and not the one in the URL",
+        "add this host to the server's settings (allowed hosts, allowed origins), or use an allowed name";
     WRONG_PATH: "wrong-path", Endpoint,
-        "a web server answers, but there is no MCP server at this path",
+        "a web server responds, but there is no MCP server at this path",
         USUAL_PATHS;
     PATH_TAKES_NO_POST: "wrong-path", Endpoint,
-        "what is at this path takes no POST: it is a page, or another part of the server",
+        "this path does not accept POST: it is a page, or another endpoint of the server",
         USUAL_PATHS;
     REDIRECTED: "redirected", Endpoint,
-        "the server has moved, or wants its users to log in first",
-        "write {location}, if that is the server and no page for people";
+        "the server has moved, or requires a login",
+        "use {location}, if that is the server and not a web page";
     REDIRECTED_NOWHERE: "redirected", Endpoint,
-        "the server has moved, or wants its users to log in first",
-        "look at the server's settings: it does not say where to";
+        "the server has moved, or requires a login",
+        "check the server's settings: the redirect has no target";
     REDIRECT_NOT_FOLLOWED: "redirected", Endpoint,
-        "the server has moved, or the URL is not the one of the server itself; a request is not sent to another \
-         place by itself, since it may carry secrets",
-        "write the URL that it leads to";
+        "the server has moved, or the URL is wrong; mcpjoin does not follow this redirect, because the \
+         request may contain secrets",
+        "use the target of the redirect as the URL";
     REDIRECT_CIRCLE: "redirect-circle", Endpoint,
-        "nobody ever answers there: mostly a proxy before the server wants https:// (or a path with or without `/` at \
-         its end) and the server the other, or both of them rewrite the path",
-        "try the URL with https://, and with and without the `/` at its end; then look at the rules of the proxy";
+        "the redirects never end: a proxy and the server disagree on https:// or on a `/` at the end, or \
+         both rewrite the path",
+        "try the URL with https://, and with and without the `/` at its end; then check the rules of the \
+         proxy";
     ACCEPT_REFUSED: "not-acceptable", Headers,
-        "the server wants another Accept than `application/json, text/event-stream`, which is what the specification \
-         has there; or something on the way has changed it",
+        "the server rejects the Accept header `application/json, text/event-stream`, which the \
+         specification requires; or a proxy changed it",
         ASK_AUTHORS;
     JSON_REFUSED: "not-acceptable", Headers,
-        "the server does not take application/json: it is no MCP server, or another part of one",
-        "check the path: most servers have theirs at /mcp";
+        "the server does not accept application/json: it is not an MCP server, or another endpoint of one",
+        "check the path: usually /mcp";
     BODY_TOO_LARGE: "too-large", Size,
-        "the server, or a proxy before it, takes only shorter bodies, and this one is hardly a kilobyte long",
-        "raise the limit of bodies there (client_max_body_size, bodyParser, and the like)";
+        "the server, or a proxy in front of it, accepts only shorter bodies, and this one has only about a \
+         kilobyte",
+        "raise the body limit there (client_max_body_size, bodyParser, and the like)";
     URL_TOO_LONG: "too-large", Size,
-        "the URL is longer than the server takes",
-        "write a shorter URL: what is long in it is better sent as a header";
+        "the URL is longer than the server accepts",
+        "use a shorter URL: send long values as a header";
     HEADERS_TOO_LARGE: "headers-too-large", Size,
-        "the headers of the request are longer than the server takes: mostly a token is very long",
-        "send fewer or shorter headers, or raise the limit of headers at the server";
+        "the headers are longer than the server accepts: usually because of a very long token",
+        "send fewer or shorter headers, or raise the header limit of the server";
     TOO_MANY_REQUESTS: "too-many-requests", Capacity,
-        "the server has had too many requests, from us or from others",
-        "wait, and try again; or ask for a higher limit";
+        "the server received too many requests, from this or other clients",
+        "wait and try again; or request a higher limit";
     TOO_MANY_REQUESTS_UNTIL: "too-many-requests", Capacity,
-        "the server has had too many requests, and says when to come again: {when}",
-        "wait, and try again; or ask for a higher limit";
+        "the server received too many requests, and allows the next one {when}",
+        "wait and try again; or request a higher limit";
     GATEWAY: "gateway", Capacity,
-        "a proxy or gateway answers in place of the server, which it does not reach",
-        "see that the server behind it runs, and that the gateway has its right address";
+        "a proxy or gateway responds, because it does not reach the server",
+        "check that the server behind it runs, and that the gateway has its address";
     UNAVAILABLE: "unavailable", Capacity,
-        "the server is starting, overloaded or being mended, or a gateway has none behind it",
-        "try again in a while, then look at the server's own log";
+        "the server is starting, overloaded or in maintenance, or a gateway has no server behind it",
+        "try again later, then see the server's own log";
     SERVER_ERROR: "server-error", Capacity,
-        "the server fails in answering: it is broken, or not set up to its end",
+        "the server failed: it has a bug, or its configuration is incomplete",
         READ_LOG;
     SESSION_WANTED: "session-wanted", Session,
-        "the server wants a session before one can be opened: something before it keeps none, or sends requests to \
-         several servers in turn",
-        "let the balancer send one client to one server, or let the server keep no sessions";
+        "the server requires a session before it opens one: a load balancer distributes the requests to \
+         several servers",
+        "let the load balancer send each client to one server, or run the server without sessions";
     REQUEST_REFUSED: "request-refused", Headers,
-        "the server takes the request for wrong: it may be no MCP server, want another header, or know only another \
-         version",
-        "do what its answer says; another --era or --protocol-version may be let in";
+        "the server considers the request invalid: it may not be an MCP server, require another header, or \
+         support only another version",
+        "follow the response; another --era or --protocol-version may work";
     HEADER_MISMATCH: "header-mismatch", Headers,
-        "the headers of a request do not say what its body says, for the server: something on the way has changed \
-         or dropped them, or the server reads them wrongly",
-        "ask the server without the proxy or gateway before it; if it stays, tell the server's authors";
+        "the server reports that headers and body differ: a proxy changed or removed headers, or the \
+         server reads them wrongly",
+        "connect to the server without the proxy or gateway; if it still fails, report it to the server's \
+         authors";
     PROXY_AUTHORIZATION: "proxy-authorization", Proxy,
-        "the proxy wants to know who asks (407)",
-        "put user and password into the variable that names the proxy: http://USER:PASSWORD@proxy:3128";
+        "the proxy requires a user and a password (407)",
+        "put user and password into the proxy variable: http://USER:PASSWORD@proxy:3128";
     PROXY_CREDENTIALS_REFUSED: "proxy-authorization", Proxy,
-        "the proxy takes neither the user nor the password that it is told (407)",
-        "mend user and password in the variable that names the proxy; in them, @ is written %40, : %3A and / %2F";
+        "the proxy rejects the user or the password (407)",
+        "correct user and password in the proxy variable; in them, write @ as %40, : as %3A and / as %2F";
     PROXY_SCHEME: "proxy-scheme", Proxy,
-        "the variable names a SOCKS proxy, which is not spoken here; nothing was sent",
-        "name a proxy that speaks HTTP (http://HOST:PORT), or the host in NO_PROXY where it is reached without one";
+        "the variable names a SOCKS proxy, which mcpjoin does not support; nothing was sent",
+        "use an HTTP proxy (http://HOST:PORT), or add the host to NO_PROXY if it needs no proxy";
     PROXY_REFUSED: "proxy-refused", Proxy,
-        "the proxy does not let this connection through, or does not reach the host",
-        "have the host allowed at the proxy, or name it in NO_PROXY where it is reached without one";
+        "the proxy does not permit this connection, or cannot reach the host",
+        "permit the host on the proxy, or add it to NO_PROXY if it needs no proxy";
     PROXY_ANSWERED: "proxy-answered", Proxy,
-        "the answer is the proxy's own ({program}, {proxy}): it does not reach the server, or does not let this \
-         request through",
-        "look at the proxy and its log; NO_PROXY names the hosts that are reached without one";
+        "the response is from the proxy ({program}, {proxy}): it does not reach the server, or does not \
+         permit this request",
+        "check the proxy and its log; add hosts that need no proxy to NO_PROXY";
 }
 
 // Responses of HTTP, by their body, and other protocols.
 kinds! { Check:
     BROKEN: "broken", Protocol,
-        "the connection ends before a response: the server died of the request, or what listens there does not \
-         speak HTTP",
+        "the connection ends before a response: the server crashed, or does not speak HTTP",
         READ_LOG;
-    NOT_HTTP: "not-http", Protocol, "another program has that port", FIND_PORT;
+    NOT_HTTP: "not-http", Protocol, "another program uses that port", FIND_PORT;
     CLOSES_UNASKED: "not-http", Protocol,
-        "it does not speak HTTP, or ends each time that it is asked",
-        "check the port; `ss -ltnp` shows which program listens on which; then look at the server's own log";
+        "it does not speak HTTP, or exits at each request",
+        "check the port; `ss -ltnp` shows which program listens on which; then see the server's own log";
     NO_MCP: "no-mcp", Endpoint,
-        "nothing speaks MCP there: another program has that port, or what stands before the server lets no method \
-         through",
+        "no MCP server is there: another program uses that port, or a proxy blocks all methods",
         "check the host and the port; `ss -ltnp` shows which program listens on which";
     STREAMABLE_HTTP: "streamable-http", Endpoint,
-        "sse+http:// and sse+https:// are for the HTTP+SSE of 2024-11-05, which it does not speak there",
-        "write {url}";
+        "sse+http:// and sse+https:// are for the HTTP+SSE of 2024-11-05, which this URL does not serve",
+        "use {url}";
     HTTP_SSE: "http-sse", Endpoint,
-        "clients of today fail, or find it out anew each time: this transport was replaced in 2025-03-26",
-        "write sse+{url}, update the server, or stand mcpjoin bridge before it";
+        "newer clients fail, or probe again at each start: this transport was replaced in 2025-03-26",
+        "use sse+{url}, update the server, or put mcpjoin bridge in front of it";
     HTML: "html", Endpoint,
-        "a web page is at this path: the page of the server, a login, or one of a proxy",
-        "check the path: most servers have theirs at /mcp; open the URL in a browser to see whose page it is";
+        "a web page is at this path: a page of the server, a login, or a page of a proxy",
+        "check the path: usually /mcp; open the URL in a browser to see the page";
     STREAM_ENDED: "stream-ended", Body,
-        "the event stream ended before the reply was in it: the server died, its event has no empty line at its end, \
-         or something on the way cuts streams off",
-        "look at the server's own log; at a proxy before it turn off buffering and short times (proxy_buffering off)";
-    EMPTY_BODY: "empty-body", Body, "the server accepts the request and gives no reply to it", ASK_AUTHORS;
+        "the event stream ended before the response: the server crashed, its event has no empty line at \
+         its end, or a proxy interrupts streams",
+        "see the server's own log; on a proxy disable buffering and short timeouts (proxy_buffering off)";
+    EMPTY_BODY: "empty-body", Body, "the server accepts the request, but sends no response", ASK_AUTHORS;
     BODY_NO_MESSAGE: "no-message", Body,
-        "the body is no message of JSON-RPC: another interface is at this path, or the reply was cut off",
+        "the body is not JSON-RPC: another API is at this path, or the response was cut off",
         CHECK_PATH;
     EVENTS_NO_MESSAGES: "no-message", Body,
-        "the data of each event is a message of JSON-RPC: this is the event stream of another interface, or the server \
-         writes its messages wrongly",
+        "the data of the events is not JSON-RPC: this is the event stream of another API, or the server \
+         encodes its messages wrongly",
         CHECK_PATH;
     CONTENT_TYPE: "content-type", Body,
-        "a reply is application/json or text/event-stream: with another type clients do not read it",
+        "a response must be application/json or text/event-stream: clients do not read other types",
         "correct Content-Type at the server, or check the path";
     NO_CONTENT_TYPE: "content-type", Body,
-        "a reply is application/json or text/event-stream, and says so: other clients do not read it",
+        "a response must have the Content-Type application/json or text/event-stream: other clients do not \
+         read it",
         "let the server send Content-Type: application/json";
     NO_REPLY: "no-reply", Body,
-        "the response ends, and the reply was not in it: the server or something before it has cut it off",
+        "the stream ended without the response: the server or a proxy cut it off",
         READ_LOG;
     BATCH: "batch", Rules,
-        "one request is answered with one message: a batch is known in 2025-03-26 alone, and read by hardly any client",
-        "let the server send the message itself, without the brackets around it";
+        "one request gets one message: only 2025-03-26 has batches, and few clients read them",
+        "let the server send the message itself, without the brackets";
     SESSION_ID_MALFORMED: "session-id-malformed", Session,
-        "an id of a session is visible ASCII, without blanks: no client can send this one back",
+        "a session id contains only visible ASCII, without spaces: clients cannot send this one back",
         ASK_AUTHORS;
     INITIALIZED_REFUSED: "initialized-refused", Session,
-        "the server answers initialize and refuses the notification that ends the opening: other clients stop here",
+        "the server accepts initialize, but rejects notifications/initialized: other clients stop here",
         ASK_AUTHORS;
     SESSION_LOST: "session-lost", Session,
-        "requests go to several servers in turn of which each knows its own sessions alone, or the server forgets \
-         them: clients that do not open a new session fail",
-        "let the balancer send one client to one server, share the sessions, or let the server keep none";
+        "several servers receive the requests, each with its own sessions, or the server loses its \
+         sessions: clients that do not open a new session fail",
+        "let the load balancer send each client to one server, share the sessions, or run without sessions";
     SESSION_END_REFUSED: "session-end", Farewell,
-        "the session that we have ended stays with the server, as that of every client: they pile up",
-        "let the server answer DELETE with 200 or 204, or with 405 where sessions end by themselves";
+        "the ended session stays on the server, like those of all clients: they accumulate",
+        "let the server answer DELETE with 200 or 204, or with 405 if sessions end by themselves";
     SESSION_END_UNANSWERED: "session-end", Farewell,
-        "it may keep the session, as that of every client: they pile up; clients that wait for it hang",
-        "let the server answer DELETE with 200 or 204, or with 405 where sessions end by themselves";
+        "the server may keep the session, like those of all clients: they accumulate; clients that wait \
+         for it hang",
+        "let the server answer DELETE with 200 or 204, or with 405 if sessions end by themselves";
 }

@@ -92,8 +92,8 @@ impl Examination {
         connected: bool,
     ) {
         let Some(probed) = observed.probe else {
-            self.skip(Phase::Probe, "the legacy era was asked for");
-            self.not_run([Check::ProbeSurvived, Check::ProbeAnswered], "the era was not probed");
+            self.skip(Phase::Probe, "the older protocol was requested (--era legacy)");
+            self.not_run([Check::ProbeSurvived, Check::ProbeAnswered], "the protocol was not probed");
             let since = observed.initialize.map_or(began, |(first, _)| first);
             return self.begin_at(Phase::Initialize, since);
         };
@@ -106,19 +106,19 @@ impl Examination {
         let detail = if restarted {
             let (seen, detail) = match self.transport.is_remote() {
                 true => (
-                    "the server closed the connection when server/discover came first, and was called a second time",
-                    "the server hung up, and was called a second time",
+                    "the server closed the connection after server/discover, and was connected a second time",
+                    "the server closed the connection, and was connected a second time",
                 ),
                 false => (
-                    "the server ended when server/discover came first, and was started a second time",
-                    "the server ended, and was started a second time",
+                    "the server exited after server/discover, and was started a second time",
+                    "the server exited, and was started a second time",
                 ),
             };
             // A server that also exits at `initialize` does not exit because of the probe.
             if connected {
                 self.add(PROBE_FATAL.at(Phase::Probe, seen));
             }
-            self.not_run([Check::ProbeAnswered], "the server ended when it was probed");
+            self.not_run([Check::ProbeAnswered], "the server exited after the probe");
             detail.to_owned()
         } else {
             if connected {
@@ -134,12 +134,15 @@ impl Examination {
                     ProbeAnswer::Foreign => {
                         "no message in answer to server/discover; trying initialize".to_owned()
                     }
-                    ProbeAnswer::Result => "answered with another result".to_owned(),
+                    ProbeAnswer::Result => "responded with another result".to_owned(),
                 }
             } else {
                 if connected {
                     let waited = seconds(initialize.saturating_duration_since(probed));
-                    let seen = format!("no answer to server/discover within {waited}, and one to initialize");
+                    let seen = format!(
+                        "no response to server/discover within {waited}, but one to \
+                        initialize"
+                    );
                     self.add(MUTE.at(Phase::Probe, seen));
                 }
                 NO_ANSWER.to_owned()
@@ -159,7 +162,7 @@ impl Examination {
         peer: Arc<Peer>,
     ) {
         let name = peer.info.as_ref().map_or_else(
-            || "a server without a name".to_owned(),
+            || "an unnamed server".to_owned(),
             |info| format!("{} {}", info.name, info.version).trim_end().to_owned(),
         );
         let version = &peer.profile.version;
@@ -173,7 +176,7 @@ impl Examination {
             // A response that arrived after the timeout of the probe still decides.
             self.reopen(Phase::Probe, observed.probe.unwrap_or(began));
             self.end(detail);
-            self.skip(Phase::Initialize, "this version of the protocol has none");
+            self.skip(Phase::Initialize, "this protocol version has no ping");
         }
         let unanswered = observed.probe.is_some() && observed.answered.is_none();
         let took = match observed.initialize {
@@ -188,7 +191,7 @@ impl Examination {
                 (false, false) => &PROGRAM_SLOW_START,
             };
             let (took, limit) = (seconds(took), seconds(self.slow_start));
-            kind.at(self.last_phase(), format!("the first answer came after {took}, more than {limit}"))
+            kind.at(self.last_phase(), format!("the first response came after {took}, more than {limit}"))
         });
         self.decide(Check::Speed, fault);
         self.report.peer = Some(Arc::unwrap_or_clone(peer));

@@ -154,7 +154,7 @@ impl OrchestraDoctor {
                     Check::Protocol,
                 ]);
                 known.name = connection.peer_name();
-                let name = known.name.as_deref().unwrap_or("an orchestrator without a name");
+                let name = known.name.as_deref().unwrap_or("an unnamed orchestrator");
                 let millis = connection.round_trip().as_secs_f64() * 1000.0;
                 exam.end(format!("{name} at {}, round trip {millis:.1} ms", connection.remote()));
                 exam.report.addresses.push(connection.remote());
@@ -176,19 +176,19 @@ impl OrchestraDoctor {
         exam.begin(Phase::Health);
         match self.request(connection, Request::Health(HealthRequest {})).await {
             Ok(Response::Health(health)) => {
-                let said = if health.message.is_empty() { "it says nothing" } else { &health.message };
+                let said = if health.message.is_empty() { "no details" } else { &health.message };
                 if health.status() == health_result::Status::Healthy {
                     exam.pass([Check::Health]);
                     exam.end(said);
                 } else {
                     let details = health.details.iter().map(|(name, what)| format!("; {name}: {what}"));
                     let (status, details) = (health.status().as_str_name(), details.collect::<String>());
-                    let seen = format!("it says that it is {status}: {said}{details}");
+                    let seen = format!("its status is {status}: {said}{details}");
                     exam.fail(UNHEALTHY.at(Phase::Health, seen));
                 }
                 known.health = Some(health);
             }
-            other => exam.fail(unanswered(&HEALTH_UNANSWERED, Phase::Health, "how it is", other)),
+            other => exam.fail(unanswered(&HEALTH_UNANSWERED, Phase::Health, "its health", other)),
         }
     }
 
@@ -208,8 +208,8 @@ impl OrchestraDoctor {
         let duplicates = names.windows(2).filter(|pair| matches!(pair, [one, other] if one == other)).count();
         let without_schema = tools.iter().filter(|tool| tool.input_schema.is_none()).count();
         for (count, what) in [
-            (duplicates, "have the name of another: only one of each can be called"),
-            (without_schema, "have no schema: the bridge gives them one that allows all"),
+            (duplicates, "have the same name as another: only one of each can be called"),
+            (without_schema, "have no schema: the bridge gives them one that accepts everything"),
         ] {
             if count > 0 {
                 exam.report.notes.push(format!("{count} of the tools {what}"));
@@ -239,9 +239,9 @@ impl OrchestraDoctor {
             let error = |error: WireError| {
                 connection.ended().map_or_else(|| error.to_string(), |ended| ended.to_string())
             };
-            response.map_err(error)?.response.ok_or_else(|| "an answer with nothing in it".to_owned())
+            response.map_err(error)?.response.ok_or_else(|| "an empty response".to_owned())
         };
-        let late = |_| format!("no answer within {} s", self.response_timeout.as_secs_f64());
+        let late = |_| format!("no response within {} s", self.response_timeout.as_secs_f64());
         timeout(self.response_timeout, exchange).await.map_err(late)?
     }
 }
@@ -256,7 +256,7 @@ impl fmt::Debug for OrchestraDoctor {
 fn has_authority(exam: &mut Examination, report: &CertificateReport) -> bool {
     let directory = report.directory.display().to_string();
     if report.files.is_empty() {
-        let seen = format!("there are no certificates in {directory}");
+        let seen = format!("{directory} contains no certificates");
         exam.fail(NO_CERTIFICATES.at(Phase::Certificates, seen));
         return false;
     }
@@ -301,10 +301,10 @@ fn unanswered(kind: &Kind<Check>, phase: Phase, what: &str, response: Result<Res
         Ok(Response::ToolCall(refused)) if !refused.success => {
             format!("the error {}: {}", refused.error_code, refused.error_message)
         }
-        Ok(_) => "an answer to another question".to_owned(),
+        Ok(_) => "a response to another request".to_owned(),
         Err(error) => error,
     };
-    kind.at(phase, format!("asked {what}, what came was: {came}"))
+    kind.at(phase, format!("requested {what}, received: {came}"))
 }
 
 #[cfg(test)]
@@ -319,7 +319,7 @@ mod tests {
             not_connected(&QuicError::new("localhost:50100", kind))
         };
         let expired = refused(EXPIRED_ALERT);
-        assert!(expired.advice.starts_with("start the orchestrator again"), "{expired:?}");
+        assert!(expired.advice.starts_with("restart the orchestrator"), "{expired:?}");
         assert!(!expired.meaning.contains("another authority"), "{expired:?}");
         let unknown = refused(48);
         assert!(unknown.advice.contains("--certs-dir"), "{unknown:?}");

@@ -35,7 +35,7 @@ pub(super) async fn examine(exam: &mut Examination, connect: QuicConnect, client
         Ok(client) => {
             exam.read_lists(&client).await;
             if exam.disconnect(client).await {
-                exam.end(format!("closed by us, after {} datagrams from it", connection.received()));
+                exam.end(format!("closed by mcpjoin, after {} datagrams from it", connection.received()));
             }
             exam.add_violations();
         }
@@ -65,17 +65,17 @@ async fn connected(exam: &mut Examination, connect: QuicConnect) -> Option<(Link
     ]);
     let certificate = connection.peer_certificate();
     let known = match trust {
-        Trust::Key(_) => "known by its key",
-        Trust::Authorities(_) => "known by an authority",
+        Trust::Key(_) => "verified by its key",
+        Trust::Authorities(_) => "verified by an authority",
     };
     let whose = certificate.as_ref().map_or("a certificate that cannot be read", |facts| &facts.subject);
     let until = certificate.as_ref().map_or_else(String::new, |facts| format!(" until {}", facts.ends()));
     let millis = connection.round_trip().as_secs_f64() * 1000.0;
     exam.end(format!("{whose}{until}, {known}, at {}, round trip {millis:.1} ms", connection.remote()));
     if let Some(facts) = certificate.as_ref().filter(|facts| expires_soon(facts)) {
-        let when = if facts.not_after < now().0 { "has run out on" } else { "runs out on" };
+        let when = if facts.not_after < now().0 { "expired on" } else { "expires on" };
         exam.report.notes.push(format!(
-            "its certificate {when} {}: who trusts an authority, and not its key alone, refuses it then",
+            "its certificate {when} {}: clients that trust an authority, and not its key, then reject it",
             facts.ends()
         ));
     }

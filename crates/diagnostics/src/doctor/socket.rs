@@ -47,7 +47,7 @@ pub(super) async fn examine(exam: &mut Examination, connect: SocketConnect, clie
             exam.pass([Check::Protocol]);
             exam.read_lists(&client).await;
             if exam.disconnect(client).await {
-                exam.end("closed by us");
+                exam.end("closed by mcpjoin");
             }
             exam.add_violations();
         }
@@ -60,10 +60,10 @@ pub(super) async fn examine(exam: &mut Examination, connect: SocketConnect, clie
                 _ => None,
             };
             if let (Some(scheme), SocketPlace::Tcp(address)) = (scheme, &place) {
-                finding.advice = format!("write {scheme}://{address}/mcp, or the path that the server says");
+                finding.advice = format!("use {scheme}://{address}/mcp, or the path in the server's output");
             }
             if finding.check == Check::Opening {
-                exam.not_run([Check::Protocol], "nothing was said that would show it");
+                exam.not_run([Check::Protocol], "no message was sent that would show it");
             }
             exam.fail(finding);
         }
@@ -115,7 +115,13 @@ pub(super) async fn resolve(
     let addresses: Vec<_> = match timeout(within, lookup_host((host, port))).await {
         Ok(Ok(addresses)) => addresses.collect(),
         Ok(Err(error)) => {
-            return Err(NAME_UNKNOWN.at(Phase::Resolve, format!("the name {host} was not resolved: {error}")));
+            return Err(NAME_UNKNOWN.at(
+                Phase::Resolve,
+                format!(
+                    "the name {host} cannot be resolved: \
+                {error}"
+                ),
+            ));
         }
         Err(_) => {
             let seen = format!("the name {host} was not resolved within {}", seconds(within));
@@ -128,7 +134,7 @@ pub(super) async fn resolve(
     let mut shown: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
     shown.dedup();
     exam.report.addresses = addresses;
-    Ok(if host.parse::<IpAddr>().is_ok() { "an address, no name".to_owned() } else { shown.join(", ") })
+    Ok(if host.parse::<IpAddr>().is_ok() { "an address, not a name".to_owned() } else { shown.join(", ") })
 }
 
 /// Whether there is a Unix socket.
@@ -138,17 +144,17 @@ async fn find_socket(path: &Path, timeout: Duration) -> Result<String, Finding> 
         Some(Ok(found)) if found.file_type().is_socket() => return Ok("a socket".to_owned()),
         Some(Ok(found)) => {
             let what = if found.is_dir() { "a directory" } else { "a file" };
-            (NOT_A_SOCKET, format!("{name} is {what}, no socket"))
+            (NOT_A_SOCKET, format!("{name} is {what}, not a socket"))
         }
         Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-            (SOCKET_MISSING, format!("there is nothing at {name}"))
+            (SOCKET_MISSING, format!("{name} does not exist"))
         }
         Some(Err(error)) => {
             let is_closed = error.kind() == io::ErrorKind::PermissionDenied;
             let kind = if is_closed { FOLDER_CLOSED } else { SOCKET_UNREADABLE };
-            (kind, format!("{name} cannot be looked at: {error}"))
+            (kind, format!("{name} cannot be read: {error}"))
         }
-        None => (FOLDER_SILENT, format!("{name} could not be looked at within {}", seconds(timeout))),
+        None => (FOLDER_SILENT, format!("{name} could not be read within {}", seconds(timeout))),
     };
     Err(kind.at(Phase::Resolve, seen))
 }

@@ -160,10 +160,10 @@ fn port(line: &str) -> Option<u16> {
 pub(super) fn crash(signal: i32) -> Option<&'static str> {
     use rustix::process::Signal;
     [
-        (Signal::SEGV, "it touched memory that it does not have (SIGSEGV)"),
-        (Signal::BUS, "it touched memory that is not there (SIGBUS)"),
-        (Signal::ILL, "it came to an instruction that this processor does not have (SIGILL)"),
-        (Signal::ABORT, "it gave itself up (SIGABRT), mostly at an error that nobody caught"),
+        (Signal::SEGV, "it accessed invalid memory (SIGSEGV)"),
+        (Signal::BUS, "it accessed missing memory (SIGBUS)"),
+        (Signal::ILL, "it used an instruction that this processor does not have (SIGILL)"),
+        (Signal::ABORT, "it aborted (SIGABRT), usually after an uncaught error"),
     ]
     .into_iter()
     .find_map(|(known, meaning)| (known.as_raw() == signal).then_some(meaning))

@@ -321,7 +321,7 @@ impl LineSession {
                 None => NegotiationFailure::InvalidResponse {
                     method,
                     problem: format!(
-                        "{} messages came, and none of them is the answer",
+                        "{} messages were received, but none of them is the response",
                         self.state.traffic.messages()
                     ),
                 },

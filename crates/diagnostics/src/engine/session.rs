@@ -344,7 +344,7 @@ impl Outcome {
             Self::Error(error) => NegotiationFailure::Refused { method, error },
             Self::Result(_) => NegotiationFailure::InvalidResponse {
                 method,
-                problem: "it is not what this request is answered with".into(),
+                problem: "it is not a valid response to this request".into(),
             },
             Self::Broken(error) => NegotiationFailure::InvalidResponse { method, problem: error.to_string() },
             Self::Echo => NegotiationFailure::Echo { method },

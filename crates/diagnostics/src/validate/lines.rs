@@ -178,7 +178,7 @@ impl Runs<Lines> {
         for (probe, line) in probes::BAD_LINES {
             let mut session = match open.take() {
                 Some(session) => session,
-                None => match self.opened("lines that cannot be read", modern).await? {
+                None => match self.opened("lines that cannot be parsed", modern).await? {
                     Some(session) => session,
                     None => return Ok(()),
                 },

@@ -137,7 +137,7 @@ fn r72_a_healthy_server_has_no_fault_and_every_phase_has_its_time() {
     assert_eq!(report.steps[2].detail, "JSON-RPC error -32601: speaks the older protocol (initialize)");
     assert_eq!(report.steps[3].detail, "shell 1, protocol 2025-11-25");
     assert_eq!(report.steps[4].detail, "2 tools");
-    assert_eq!(report.steps[5].detail, "ended by itself when its input ended, exit code 0");
+    assert_eq!(report.steps[5].detail, "exited at the end of its input, exit code 0");
     assert_eq!((&report.lists[0].method, report.lists[0].items), (&Method::ListTools, 2));
     // The shell needs no runtime; all other checks are run.
     let not_run: Vec<Check> = report.checks_not_run().map(|(check, _)| check).collect();
@@ -150,8 +150,8 @@ fn only_the_legacy_era_is_examined_when_it_is_asked_for() {
     let client = client().era(EraChoice::Only(Era::Legacy));
     let report = run(Doctor::new(HEALTHY.command(), client).examine());
     assert!(report.is_healthy(), "{report:#?}");
-    assert_eq!(report.steps[2].outcome, Outcome::NotRun("the legacy era was asked for"));
-    assert!(report.checks.contains(&(Check::ProbeAnswered, Outcome::NotRun("the era was not probed"))));
+    assert_eq!(report.steps[2].outcome, Outcome::NotRun("the older protocol was requested (--era legacy)"));
+    assert!(report.checks.contains(&(Check::ProbeAnswered, Outcome::NotRun("the protocol was not probed"))));
 }
 
 const MODERN: &str = r#"say '"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}'"#;
@@ -168,7 +168,7 @@ fn an_answer_to_the_probe_decides_also_when_it_is_late() {
         let phases: Vec<Phase> = report.steps.iter().map(|step| step.phase).collect();
         assert_eq!(phases, PHASES);
         assert!(report.steps[2].detail.ends_with("protocol 2026-07-28"), "{report:#?}");
-        assert_eq!(report.steps[3].outcome, Outcome::NotRun("this version of the protocol has none"));
+        assert_eq!(report.steps[3].outcome, Outcome::NotRun("this protocol version has no ping"));
     }
 }
 
@@ -344,7 +344,7 @@ fn a_server_that_is_mute_until_initialize_is_found() {
 fn a_server_that_exits_at_the_probe_is_found() {
     let report = Shell { probe: "exit 1", ..HEALTHY }.examine();
     only(&report, "probe-fatal", Check::ProbeSurvived, Phase::Probe);
-    assert_eq!(report.steps[2].detail, "the server ended, and was started a second time");
+    assert_eq!(report.steps[2].detail, "the server exited, and was started a second time");
 }
 
 #[test]
@@ -380,7 +380,7 @@ fn a_response_with_another_id_is_found() {
         let server = Shell { probe, initialize, ..HEALTHY };
         let report = run(Doctor::new(server.command(), with_timeout(Duration::from_secs(2))).examine());
         let finding = only(&report, "other-id", Check::Opening, Phase::Initialize);
-        assert!(finding.seen.contains(&format!("the id {given}, which nobody asked")), "{finding:?}");
+        assert!(finding.seen.contains(&format!("the unknown id {given}")), "{finding:?}");
     }
     // The same after the opening.
     let mut limits = Limits::default();
@@ -390,7 +390,7 @@ fn a_response_with_another_id_is_found() {
     let report = run(doctor.examine());
     let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["list-unanswered", "violations"], "{report:#?}");
-    assert!(report.findings[0].seen.contains("with the id 7000, which nobody asked"), "{report:#?}");
+    assert!(report.findings[0].seen.contains("with the unknown id 7000"), "{report:#?}");
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn messages_in_a_wrong_encoding_are_no_noise() {
         let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
         assert_eq!(ids, ["list-unanswered", id], "{report:#?}");
         // An unreadable response ends the wait: the timeout of a request, a minute, is longer than this test may take.
-        assert!(report.findings[0].seen.contains("what came for it is no message"), "{report:#?}");
+        assert!(report.findings[0].seen.contains("the response is not a message"), "{report:#?}");
     }
     // An indented log is noise.
     let log = Shell { first: r#"printf '{\n  "level": "info"\n}\n'"#, ..HEALTHY };
@@ -428,7 +428,7 @@ fn text_in_another_encoding_is_found() {
         let server = Shell { initialize, ..HEALTHY };
         let report = run(Doctor::new(server.command(), with_timeout(Duration::from_secs(2))).examine());
         let finding = only(&report, "encoding", Check::Output, Phase::Initialize);
-        assert_eq!(finding.seen, format!("what the server writes is {encoding}"));
+        assert_eq!(finding.seen, format!("the output of the server is {encoding}"));
     }
 }
 
@@ -457,7 +457,7 @@ fn a_server_that_exits_in_the_conversation_is_found() {
     let finding = only(&report, "died", Check::Life, Phase::List);
     assert_eq!(finding.evidence.exit, Some(ProcessExit::Code(4)));
     assert_eq!(finding.evidence.stderr, ["no more"]);
-    assert_eq!(report.steps[5].outcome, Outcome::NotRun("the server had ended"));
+    assert_eq!(report.steps[5].outcome, Outcome::NotRun("the server has exited"));
     // A server that exits with 0 was a server until then.
     let report = Shell { list: "exit 0", ..HEALTHY }.examine();
     let finding = only(&report, "died", Check::Life, Phase::List);
@@ -498,7 +498,7 @@ fn a_server_that_ignores_the_end_of_its_input_is_found() {
     let report = examine(deaf);
     let finding = only(&report, "deaf", Check::EndOfInput, Phase::ShutDown);
     assert!(finding.seen.ends_with("but on SIGTERM"), "{finding:?}");
-    assert_eq!(report.steps[5].detail, "ended on SIGTERM, signal 15");
+    assert_eq!(report.steps[5].detail, "exited on SIGTERM, signal 15");
 
     let stubborn = Shell { first: "trap '' TERM", last: "exec sleep 1000", ..HEALTHY };
     let report = examine(stubborn.command().shutdown(soon, soon));

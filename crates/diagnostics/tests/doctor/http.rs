@@ -402,7 +402,7 @@ fn streamable_http_behind_a_url_for_http_sse_is_found() {
             let server = server.await;
             let report = examined(Link::http(server.url()).legacy_sse()).await;
             let finding = alone(&report, "streamable-http", Check::Endpoint);
-            assert_eq!(finding.advice, format!("write {}", server.url()));
+            assert_eq!(finding.advice, format!("use {}", server.url()));
         }
     });
 }
@@ -439,7 +439,7 @@ fn clocks_that_differ_are_found() {
             assert!(finding.seen.contains(ahead), "{finding:#?}");
         }
         let report = Canned::new(good).await.examined().await;
-        let untold = Outcome::NotRun("the server does not say what time it is");
+        let untold = Outcome::NotRun("the response has no Date");
         assert!(report.checks.contains(&(Check::Clock, untold)), "{report:#?}");
     });
 }
@@ -530,7 +530,7 @@ fn another_protocol_on_the_port_is_recognised() {
         for (words, id, seen) in [
             (&b"SSH-2.0-OpenSSH_9.6\r\n"[..], "not-mcp", "SSH"),
             (b"220 mail.example ESMTP\r\n", "not-mcp", "speaks SMTP"),
-            (b"hello\r\n", "not-http", "does not answer in HTTP"),
+            (b"hello\r\n", "not-http", "does not speak HTTP"),
             (b"", "not-http", "closes the connection"),
         ] {
             let (port, task) = banner(words).await;
@@ -598,6 +598,6 @@ fn a_server_at_the_other_loopback_address_is_found() {
         let port = listener.local_addr().unwrap().port();
         let report = examined(Link::http(format!("http://127.0.0.1:{port}/mcp"))).await;
         let finding = alone(&report, "other-loopback", Check::Reached);
-        assert!(finding.advice.starts_with(&format!("write [::1]:{port} in the URL")), "{finding:?}");
+        assert!(finding.advice.starts_with(&format!("use [::1]:{port} in the URL")), "{finding:?}");
     });
 }

@@ -69,9 +69,9 @@ const PROGRAMS: &[(&str, How, &str, &str)] = &[
         "version",
         "update the server",
     ),
-    ("a slow start", Server(Shell { first: "sleep 0.5", ..HEALTHY }), "slow-start", "longer start-up time"),
+    ("a slow start", Server(Shell { first: "sleep 0.5", ..HEALTHY }), "slow-start", "start-up timeout"),
     ("a program that waits", Sh("cat >/dev/null"), "silent", "in a terminal"),
-    ("a program that prints and ends", Sh("echo Welcome"), "died", "serves MCP over stdio"),
+    ("a program that prints and ends", Sh("echo Welcome"), "died", "MCP over stdio"),
     ("no uvx", WithoutPath(&["uvx", "x"]), "program-missing", "install uv"),
     (
         "a module of Python that is missing",
@@ -79,7 +79,7 @@ const PROGRAMS: &[(&str, How, &str, &str)] = &[
         "module-missing",
         ".venv/bin",
     ),
-    ("a script that does not exist", Run(&["python3", "./srv/nofile.py"]), "file-missing", "whole path"),
+    ("a script that does not exist", Run(&["python3", "./srv/nofile.py"]), "file-missing", "absolute path"),
     ("a crash", Sh("kill -SEGV $$"), "died", "in a terminal"),
     (
         "a variable that is not set",
@@ -103,7 +103,7 @@ const PROGRAMS: &[(&str, How, &str, &str)] = &[
         "start Docker",
     ),
     (
-        "no SSH server",
+        "the SSH server is not running",
         Says("ssh: connect to host h port 22: Connection refused", 255),
         "ssh-refused",
         "-p PORT",
@@ -153,9 +153,9 @@ const PROGRAMS: &[(&str, How, &str, &str)] = &[
         "a file that is missing",
         Run(&["python3", "-c", "open('/no/such/file')"]),
         "file-missing",
-        "whole path",
+        "absolute path",
     ),
-    ("a changed library", Run(&["python3", "-c", "from os import nope"]), "sdk-changed", "worked before"),
+    ("a changed library", Run(&["python3", "-c", "from os import nope"]), "sdk-changed", "that worked"),
     ("a folder without git", Run(&["git", "-C", "/", "rev-parse", "HEAD"]), "git-repository", "repository"),
     ("a binary of another processor", File("alien", "\u{7f}ELF\u{1}alien", &[]), "exec-format", "uname -sm"),
     (
@@ -174,7 +174,7 @@ const PROGRAMS: &[(&str, How, &str, &str)] = &[
         "a container with a terminal",
         Says("the input device is not a TTY", 1),
         "docker-terminal",
-        "-i in place of -it",
+        "-i instead of -it",
     ),
     (
         "an image that does not exist",
@@ -292,7 +292,7 @@ const PROGRAMS: &[(&str, How, &str, &str)] = &[
         "no-tools",
         "variables",
     ),
-    ("a directory as the command", Run(&["/usr/bin/"]), "directory", "inside it"),
+    ("a directory as the command", Run(&["/usr/bin/"]), "directory", "in this directory"),
     ("a file that may not be run", Run(&["/etc/passwd"]), "not-executable", "chmod +x"),
 ];
 
@@ -374,7 +374,7 @@ fn a_program_that_serves_http_is_named_long_before_the_timeout() {
         let client = Client::builder("test", "1.0.0").limits(limits.clone());
         let report = run(Doctor::new(command, client).examine());
         assert_eq!(check(script, &report, "listens-elsewhere", "mcpjoin doctor http://127.0.0.1:"), None);
-        assert!(report.findings[0].seen.contains("/mcp, and not standard input"), "{report:#?}");
+        assert!(report.findings[0].seen.contains("/mcp, and not MCP over stdio"), "{report:#?}");
         assert!(report.took < Duration::from_secs(30), "{report:#?}");
         assert!(!handle.is_running());
     }
@@ -386,12 +386,7 @@ const SERVERS: &[(&str, Response, &str, &str)] = &[
     ("a wrong path", ("404 Not Found", "", "no"), "wrong-path", "path"),
     ("a web page", ("200 OK", "Content-Type: text/html\r\n", "<!DOCTYPE html>"), "html", "/mcp"),
     ("a gateway", ("502 Bad Gateway", "Retry-After: 3600\r\n", ""), "gateway", "server behind it runs"),
-    (
-        "another interface",
-        ("200 OK", "Content-Type: application/json\r\n", "{\"ok\":true}"),
-        "no-message",
-        "path",
-    ),
+    ("another API", ("200 OK", "Content-Type: application/json\r\n", "{\"ok\":true}"), "no-message", "path"),
     (
         "a login page",
         ("302 Found", "Location: https://login.example/in\r\n", ""),
@@ -408,10 +403,10 @@ const SERVERS: &[(&str, Response, &str, &str)] = &[
     ("a Bearer token", ("401 Unauthorized", "WWW-Authenticate: Bearer\r\n", ""), "not-authorized", "API key"),
     ("nobody is let in", ("403 Forbidden", "", "no"), "forbidden", "--header"),
     (
-        "a guard against robots",
+        "a bot protection",
         ("403 Forbidden", "", "<title>Just a moment...</title>"),
         "robots-refused",
-        "guard",
+        "bot protection",
     ),
     ("a guard of hosts", ("421 Misdirected Request", "", "Invalid Host"), "host-refused", "allowed hosts"),
     (
@@ -463,7 +458,7 @@ fn each_server_over_http_is_diagnosed_with_its_advice() {
                 "a name that is unknown",
                 "http://no-such-host.invalid/mcp".to_owned(),
                 "unresolved",
-                "name of the host",
+                "host name",
             ),
             ("a port that is none", "http://127.0.0.1:99999/mcp".to_owned(), "no-address", "host:port"),
             (

@@ -156,7 +156,7 @@ fn a_banner_of_another_protocol_ends_the_examination() {
         for (banner, seen) in [
             (&b"SSH-2.0-OpenSSH_9.6p1\r\n"[..], "is an SSH server"),
             (b"220 (vsFTPd 3.0.5)\r\n", "speaks FTP"),
-            (b"hello, who is there?\r\n", "not with messages"),
+            (b"hello, who is there?\r\n", "not with JSON-RPC messages"),
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap().to_string();

@@ -362,7 +362,7 @@ async fn r71_a_server_that_wants_a_token_is_clean_without_one_and_with_one() {
         assert_eq!(failed(&report), [""; 0], "{version}: {:#?}", report.failed().collect::<Vec<_>>());
         assert!(report.ran() > 7, "{version}: {}", report.ran());
         let Outcome::Skipped(why) = outcome(&report, "ping-empty") else { panic!("it was judged") };
-        assert!(why.contains("see --header") && why.contains("mcpjoin auth login"), "{why}");
+        assert!(why.contains("use --header") && why.contains("mcpjoin auth login"), "{why}");
         // One request is refused, and fifteen find out what the server requires.
         assert!(came.lock().unwrap().len() <= 16, "{:?}", came.lock().unwrap());
     }

@@ -35,7 +35,9 @@ pub(super) enum Look {
 /// The correct server behind the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Of {
-    /// The demonstration server, which has every feature.
+    /// The demonstration server for newcomers.
+    Introduction,
+    /// The demonstration server with every feature.
     Demo,
     /// A server that supports only the modern era.
     ModernAlone,

@@ -13,7 +13,7 @@ use mcpjoin_rules::{CallWarningKind, Chapter, Outcome, Report, Trace, rules};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::demo;
+use super::demo::Demo;
 use super::fault::{Fault, Look, Of, Over, Row, modern};
 use super::front::{Front, SLOW, failed, judged, looked, outcome, server, small};
 use super::lines;
@@ -24,11 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The number of servers validated over HTTP at the same time.
 const AT_ONCE: u32 = 8;
 
-const EVERY: [Of; 5] = [Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare, Of::Small];
+const EVERY: [Of; 6] = [Of::Introduction, Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare, Of::Small];
 
 fn clean(of: Of) -> Server {
     match of {
-        Of::Demo => demo::server(Limits::default()).unwrap(),
+        Of::Introduction => Demo::Introduction.server(Limits::default()).unwrap(),
+        Of::Demo => Demo::Full.server(Limits::default()).unwrap(),
         Of::ModernAlone => server(&[Version::newest(Era::Modern)]),
         Of::Plain => server(&[]),
         Of::Small => small(),

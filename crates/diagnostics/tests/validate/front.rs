@@ -88,7 +88,7 @@ pub(super) fn small() -> Server {
             let asked = cx.params().is_some_and(|params| params.raw().as_str().contains("progressToken"));
             let time = if asked { Duration::from_millis(50) } else { Duration::from_secs(3600) };
             let called_off = tokio::time::timeout(time, cx.cancelled()).await;
-            if called_off.is_ok() { "called off" } else { "done" }
+            if called_off.is_ok() { "cancelled" } else { "done" }
         });
     server.build().unwrap()
 }

@@ -254,7 +254,7 @@ async fn a_server_that_ends_over_http_is_told_to_have_ended_and_nothing_else() {
         assert_eq!(failed(&report), ["request-answered"], "{last}");
         let Outcome::Failed(findings) = outcome(&report, "request-answered") else { panic!("{last}") };
         assert_eq!(findings.len(), 1, "{findings:?}");
-        assert!(findings[0].problem.ends_with("was not answered: the server ended"), "{findings:?}");
+        assert!(findings[0].problem.ends_with("got no response: the server exited"), "{findings:?}");
     }
 }
 

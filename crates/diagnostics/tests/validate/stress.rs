@@ -12,7 +12,7 @@ use mcpjoin::proto::Raw;
 use mcpjoin::proto::session::Limits;
 use mcpjoin_diagnostics::validate::Validator;
 
-use super::demo;
+use super::demo::Demo;
 use super::fault::Fault;
 use super::front::{Front, Raw as Bytes, Reply, full, looked, server};
 use mcpjoin_rules::{Outcome, Selection, Trace, check_server};
@@ -44,7 +44,7 @@ const OF_PROCESSES: [&str; 4] =
 
 #[tokio::test]
 async fn f27_our_server_bears_it_over_http() {
-    let demo = demo::server(Limits::default()).unwrap();
+    let demo = Demo::Full.server(Limits::default()).unwrap();
     let front = Front::of(&demo, Fault { whole: true, ..Fault::default() }).await;
     let validator = front.validator().resilience().call(SLOW, Some(Raw::empty_object()));
     let said = said(&looked(validator).await.unwrap());
@@ -59,7 +59,7 @@ async fn f27_our_server_bears_it_over_http() {
 
 #[tokio::test]
 async fn f27_our_server_bears_it_over_http_sse() {
-    let demo = demo::server(Limits::default()).unwrap();
+    let demo = Demo::Full.server(Limits::default()).unwrap();
     let front = Front::of(&demo, Fault::default()).await;
     let said = said(&looked(over_sse(&front)).await.unwrap());
     assert_eq!(of(&said, "failed"), [""; 0]);
@@ -174,7 +174,7 @@ fn legacy() -> Vec<(&'static str, Instead)> {
 
 #[tokio::test]
 async fn f27_each_fault_of_a_server_under_stress_over_http_is_found_by_its_rule_and_by_no_other() {
-    let (plain, demo) = (server(&[]), demo::server(Limits::default()).unwrap());
+    let (plain, demo) = (server(&[]), Demo::Full.server(Limits::default()).unwrap());
     let mut looks = tokio::task::JoinSet::new();
     for (is_modern, (rule, instead)) in modern()
         .into_iter()

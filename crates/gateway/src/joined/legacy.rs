@@ -125,7 +125,7 @@ impl Part for LegacyPart {
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         match self.session().filter(|session| session.is_ready()) {
             Some(session) => session.request(request, cx).await,
-            None => Err(self.errors.not_available(self.target.health.outage())),
+            None => Err(self.errors.not_available(self.target.health().outage())),
         }
     }
 }
@@ -136,7 +136,7 @@ impl LegacyClient {
         let part = &self.router.parts[index];
         let pools = &part.target.gateway.pools;
         loop {
-            part.target.health.ready_to_start().await;
+            part.target.health().ready_to_start().await;
             let open = TargetSession::open(pools, caller.clone(), hello.clone(), &link, part.errors.clone());
             let session = match open.await {
                 Ok(session) => Arc::new(session),
@@ -166,6 +166,7 @@ impl LegacyClient {
                 biased;
                 () = session.over() => {}
                 () = session.tell_changes() => {}
+                () = self.watch(index, &session) => {}
             }
             *part.session.lock() = None;
             self.changed(index);
@@ -206,25 +207,13 @@ impl LegacyClient {
     /// Notifies the client of changed lists, once for all changes within [`CHANGES_DELAY`].
     async fn tell_changes(self: Arc<Self>) {
         let mut own = self.changes.subscribe();
-        let mut health = self.joined.changes();
-        let mut ready = self.ready();
         own.borrow_and_update();
-        loop {
-            let is_own = tokio::select! {
-                changed = own.changed() => changed.is_ok(),
-                _ = health.changed() => false,
-            };
+        while own.changed().await.is_ok() {
             sleep(CHANGES_DELAY).await;
-            let now = self.ready();
-            if !is_own && now == ready && !own.has_changed().unwrap_or(false) {
-                continue;
-            }
-            let warnings = self.warnings(&ready, &now);
-            ready = now;
             own.borrow_and_update();
             let connection = self.connection.lock().clone();
             let Some(connection) = connection else { continue };
-            for notification in warnings.into_iter().chain(list_changes()) {
+            for notification in list_changes() {
                 if let Err(error) = connection.notify(notification) {
                     tracing::debug!(target: "mcpjoin", %error, "a client was not notified of changed lists");
                 }
@@ -232,19 +221,32 @@ impl LegacyClient {
         }
     }
 
-    /// The log messages about targets that are not ready any more, if the client wants them.
-    fn warnings(&self, before: &[bool], now: &[bool]) -> Vec<Notification> {
+    /// Sends the log message that a target has no server, if the client wants it.
+    fn warn(&self, index: usize) {
         let level = self.level.lock().as_ref().and_then(|params| params.raw().member("level")?.decode().ok());
-        if !wants_warnings(level) {
-            return Vec::new();
+        let connection = self.connection.lock().clone();
+        let Some(connection) = connection.filter(|_| wants_warnings(level)) else { return };
+        let part = &self.router.parts[index];
+        let text = part.errors.not_available(part.target.health().outage()).message;
+        if let Err(error) = connection.notify(warning(&text)) {
+            tracing::debug!(target: "mcpjoin", %error, "a log message was not sent");
         }
-        let gone = before.iter().zip(now).zip(&self.router.parts);
-        let gone = gone.filter(|((before, now), _)| **before && !**now).map(|(_, part)| part);
-        gone.map(|part| warning(&part.errors.not_available(part.target.health.outage()).message)).collect()
     }
 
-    fn ready(&self) -> Vec<bool> {
-        self.router.parts.iter().map(|part| part.is_ready()).collect()
+    /// Watches whether the server of an open session runs, which it does not while it is restarted.
+    async fn watch(&self, index: usize, session: &TargetSession) {
+        let mut events = self.router.parts[index].target.health().changes();
+        let mut is_ready = session.is_ready();
+        // The sender lives as long as the target.
+        while events.changed().await.is_ok() {
+            if session.is_ready() != is_ready {
+                is_ready = !is_ready;
+                if !is_ready {
+                    self.warn(index);
+                }
+                self.changed(index);
+            }
+        }
     }
 
     /// The role that the gateway takes towards the client. The capabilities are those that a target may have later:

@@ -29,12 +29,11 @@ use mcpjoin_proto::types::{
 };
 use mcpjoin_proto::{Method, Notification, Payload, Raw, Version};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use self::names::Names;
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
-use crate::end::{GatewayEnd, GatewayEvent};
+use crate::end::GatewayEnd;
 use crate::errors::ErrorTexts;
 use crate::opening::Opening;
 use crate::policy::Allowed;
@@ -93,8 +92,6 @@ pub(crate) struct Joined {
     header_marks: HeaderMarks,
     /// The names of clients over HTTP without a session, the caller that was used last at the end.
     names: Mutex<VecDeque<(Caller, Arc<Names>)>>,
-    /// Counts the events of all targets.
-    changes: watch::Sender<u64>,
 }
 
 /// One target.
@@ -102,7 +99,6 @@ pub(crate) struct Target {
     name: Box<str>,
     source: Source,
     gateway: Gateway,
-    health: Arc<TargetHealth>,
 }
 
 impl Default for TargetOptions {
@@ -170,11 +166,10 @@ impl JoinedBuilder {
     /// is reached alone ([`JoinedGateway::target`]).
     #[must_use]
     pub fn build(self) -> JoinedGateway {
-        let changes = watch::Sender::new(0);
         let target = |(name, options, builder): (Box<str>, TargetOptions, GatewayBuilder)| {
             let source = options.source.unwrap_or_else(|| Source::new(&*name));
-            let (gateway, health) = builder.build_target(&name, options.questions, changes.clone());
-            Arc::new(Target { name, source, gateway, health })
+            let gateway = builder.build_target(&name, options.questions);
+            Arc::new(Target { name, source, gateway })
         };
         let targets = self.targets.into_iter().map(target).collect();
         JoinedGateway(Arc::new(Joined {
@@ -183,7 +178,6 @@ impl JoinedBuilder {
             targets,
             header_marks: HeaderMarks::default(),
             names: Mutex::default(),
-            changes,
         }))
     }
 }
@@ -250,7 +244,7 @@ impl JoinedGateway {
         let names = self.0.names.lock().back().map(|(_, names)| names.clone());
         let status = |(index, target): (usize, &Arc<Target>)| TargetStatus {
             name: target.name.clone(),
-            state: target.health.state(),
+            state: target.gateway.state(),
             collisions: names.as_ref().map(|names| names.collisions(index)).unwrap_or_default(),
         };
         self.0.targets.iter().enumerate().map(status).collect()
@@ -309,10 +303,6 @@ impl Joined {
         names
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
-    }
-
     /// What the gateway declares: all that a target may have later.
     fn capabilities(&self) -> ServerCapabilities {
         ServerCapabilities::default()
@@ -325,6 +315,10 @@ impl Joined {
 }
 
 impl Target {
+    fn health(&self) -> &TargetHealth {
+        &self.gateway.pools.launcher.settings.health
+    }
+
     fn errors(&self, remote: bool) -> ErrorTexts {
         ErrorTexts::new(&self.gateway.pools.launcher.settings, remote)
     }
@@ -387,19 +381,4 @@ impl fmt::Debug for JoinedBuilder {
             .field("targets", &targets)
             .finish_non_exhaustive()
     }
-}
-
-/// Wraps the function that receives the events of a target, so that its health learns from them first.
-pub(super) fn also_note(
-    health: Arc<TargetHealth>,
-    changes: watch::Sender<u64>,
-    on_event: Option<crate::settings::OnEvent>,
-) -> crate::settings::OnEvent {
-    Arc::new(move |event: &GatewayEvent<'_>| {
-        health.note(event);
-        changes.send_modify(|changes| *changes += 1);
-        if let Some(on_event) = &on_event {
-            on_event(event);
-        }
-    })
 }

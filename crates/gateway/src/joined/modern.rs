@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
 use mcpjoin::server::catalogue::join_instructions;
@@ -97,7 +97,7 @@ impl ModernPart {
         cx: &Context,
         sink: Option<StreamSink>,
     ) -> Result<Reply, ErrorObject> {
-        if let Some(why) = self.target.health.cooling_down() {
+        if let Some(why) = self.target.health().cooling_down() {
             return Err(self.errors.not_available(Some(why)));
         }
         let reply = self.requests.request(request, cx, sink).await?;
@@ -108,13 +108,13 @@ impl ModernPart {
 impl ModernPart {
     /// The log message that the target has no server.
     fn warning(&self) -> Notification {
-        warning(&self.errors.not_available(self.target.health.outage()).message)
+        warning(&self.errors.not_available(self.target.health().outage()).message)
     }
 }
 
 impl Part for ModernPart {
     fn is_ready(&self) -> bool {
-        self.target.health.cooling_down().is_none()
+        self.target.health().cooling_down().is_none()
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
@@ -204,15 +204,18 @@ impl ModernClient {
             Method::PromptListChanged => filter.prompts_list_changed == Some(true),
             _ => filter.resources_list_changed == Some(true),
         };
-        let mut health = self.joined.changes();
+        let mut health: Vec<_> = self.parts.iter().map(|part| part.target.health().changes()).collect();
         let mut ready = self.ready();
+        if health.is_empty() {
+            return;
+        }
         loop {
             let is_own = tokio::select! {
                 own = changed.changed() => match own {
                     Ok(()) => true,
                     Err(_) => return,
                 },
-                _ = health.changed() => false,
+                _ = select_all(health.iter_mut().map(|events| Box::pin(events.changed()))) => false,
             };
             sleep(CHANGES_DELAY).await;
             let now = self.ready();
@@ -236,7 +239,7 @@ impl ModernClient {
 
     /// Whether each target has a server, or none has failed.
     fn ready(&self) -> Vec<bool> {
-        self.parts.iter().map(|part| part.target.health.outage().is_none()).collect()
+        self.parts.iter().map(|part| part.target.health().outage().is_none()).collect()
     }
 
     /// Describes the gateway, with the instructions of the targets that answer in time.
@@ -314,7 +317,7 @@ impl TargetStream {
             was_open.send_replace(true);
             self.changes.send_modify(|changes| *changes += 1);
             sleep(REOPEN_DELAY).await;
-            self.part.target.health.ready_to_start().await;
+            self.part.target.health().ready_to_start().await;
         }
     }
 }

@@ -126,7 +126,7 @@ fn checked_level(request: &Request) -> Result<(), ErrorObject> {
     if LoggingLevel::ALL.contains(&params.level) {
         Ok(())
     } else {
-        Err(ErrorObject::invalid_params("`level` is no level of log messages"))
+        Err(ErrorObject::invalid_params("`level` is not a log level"))
     }
 }
 

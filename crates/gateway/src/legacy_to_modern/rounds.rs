@@ -66,7 +66,7 @@ impl Rounds {
         };
         let state = member("requestState");
         if questions.is_empty() && state.is_none() {
-            return Err(bad("`input_required` with neither `inputRequests` nor `requestState`"));
+            return Err(bad("`input_required` has neither `inputRequests` nor `requestState`"));
         }
         let mut params = self.original.clone().unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
         if questions.is_empty() {
@@ -101,7 +101,7 @@ async fn ask(
     let method = question.member("method");
     let method = method.as_ref().and_then(Raw::to_string_value);
     let method = method.ok_or_else(|| {
-        failure("badReply", "the server asks for input, and a question of it has no `method`", &[])
+        failure("badReply", "the server asks for input, but one of its input requests has no `method`", &[])
     })?;
     let method = Method::parse(&method);
     may_ask.check(&method)?;

@@ -104,7 +104,7 @@ impl Stream {
                 self.shared.change(|wanted| wanted.remove(&uri));
                 Err(match other {
                     Some(Err(error)) => error,
-                    _ => ErrorObject::invalid_params("the server does not tell of changes of this resource"),
+                    _ => ErrorObject::invalid_params("the server does not announce changes of this resource"),
                 })
             }
         }

@@ -262,8 +262,8 @@ impl Owner {
 fn several_requests() -> ErrorObject {
     failure(
         "severalClients",
-        "the client cannot be asked: this may be about a request of another client that is under way, or was left before \
-         it was answered, and a question that may be another's reaches nobody",
+        "the client cannot be asked: the question may belong to a request of another client, or to a \
+         request that was cancelled",
         &[],
     )
 }
@@ -272,8 +272,8 @@ fn several_requests() -> ErrorObject {
 fn no_call() -> ErrorObject {
     failure(
         "nobodyToAsk",
-        "the client cannot be asked: it speaks a protocol version in which a server asks only while it handles \
-         tools/call, prompts/get or resources/read, and none of them is under way",
+        "the client cannot be asked: in its protocol version a server sends requests only during \
+         tools/call, prompts/get or resources/read, and none of them is in flight",
         &[],
     )
 }
@@ -390,9 +390,7 @@ impl<C> PendingQuestion<C> {
     /// # Errors
     /// The error to answer the server with.
     pub(super) async fn answer(mut self) -> Answer {
-        (&mut self.answer)
-            .await
-            .unwrap_or_else(|_| Err(ErrorObject::internal("the client went without an answer")))
+        (&mut self.answer).await.unwrap_or_else(|_| Err(ErrorObject::internal("the client got no response")))
     }
 }
 

@@ -162,7 +162,7 @@ impl Streams {
         let now = *self.changes.borrow();
         let waited = timeout(SUBSCRIBE_TIMEOUT, progress.wait_for(|done| *done >= now)).await;
         if waited.is_err() {
-            tracing::debug!(target: "mcpjoin", "a server does not answer subscriptions");
+            tracing::debug!(target: "mcpjoin", "a server does not respond to subscriptions");
         }
     }
 }

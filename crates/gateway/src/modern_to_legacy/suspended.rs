@@ -133,10 +133,10 @@ impl<T: Send + 'static> Suspended<T> {
     fn reserve(&self, entries: &Entries<T>, bytes: usize) -> Result<String, ErrorObject> {
         let Bounds { calls, bytes: most_bytes, .. } = self.bounds;
         if entries.by_handle.len() >= calls {
-            return Err(full("parked_calls", calls, "calls that wait for their clients' answers"));
+            return Err(full("parked_calls", calls, "calls that wait for input responses"));
         }
         if entries.bytes.saturating_add(bytes) > most_bytes {
-            return Err(full("parked_bytes", most_bytes, "bytes of questions that wait for answers"));
+            return Err(full("parked_bytes", most_bytes, "bytes of input requests that wait for responses"));
         }
         random_handle()
     }
@@ -151,15 +151,15 @@ impl<T: Send + 'static> Suspended<T> {
         let Some(entry) = entries.by_handle.get(handle) else {
             let invalid = entries.invalid.iter().find_map(|(name, why)| (**name == *handle).then_some(*why));
             return Err(refused(match invalid {
-                Some(Invalid::Used) => "was used already: each is good for one request",
+                Some(Invalid::Used) => "was used already: each value is valid for one request",
                 Some(Invalid::Expired) => {
-                    "is too old: the call to the server was cancelled when no answer came"
+                    "has expired: the call to the server was cancelled because no input response arrived"
                 }
-                None => "is not one that this bridge has given, or not one that it still knows",
+                None => "is unknown to this bridge",
             }));
         };
         if entry.owner.principal != owner.principal {
-            return Err(refused("is not one that this bridge has given, or not one that it still knows"));
+            return Err(refused("is unknown to this bridge"));
         }
         if entry.owner.request != owner.request {
             return Err(refused("belongs to another request: method, target and arguments must be the same"));
@@ -187,10 +187,7 @@ async fn expire<T: Send + 'static>(calls: Weak<Suspended<T>>, handle: Box<str>, 
     let Some(calls) = calls.upgrade() else { return };
     let expired = calls.entries.lock().remove(&handle, Invalid::Expired);
     if let Some(call) = expired {
-        let why = format!(
-            "the client did not come back with an answer within {} s",
-            calls.bounds.absence.as_secs()
-        );
+        let why = format!("the client sent no input response within {} s", calls.bounds.absence.as_secs());
         (calls.abandon)(call, &why);
     }
 }
@@ -199,7 +196,7 @@ async fn expire<T: Send + 'static>(calls: Weak<Suspended<T>>, handle: Box<str>, 
 fn random_handle() -> Result<String, ErrorObject> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|_| {
-        ErrorObject::internal("this system gives no random numbers to name a waiting call with")
+        ErrorObject::internal("this system provides no random numbers for the name of a waiting call")
     })?;
     Ok(format!("mcpjoin-{:032x}", u128::from_be_bytes(random)))
 }
@@ -239,8 +236,8 @@ mod tests {
         let handle = calls.add(Noted("a", abandoned.clone()), owner(1, Some("x")), 1).expect("room");
         for (other, why) in [
             (owner(2, Some("x")), "belongs to another request"),
-            (owner(1, Some("y")), "is not one that this bridge has given"),
-            (owner(1, None), "is not one that this bridge has given"),
+            (owner(1, Some("y")), "is unknown to this bridge"),
+            (owner(1, None), "is unknown to this bridge"),
         ] {
             let error = calls.take(&handle, &other).expect_err("another's");
             assert_eq!(error.code, mcpjoin_proto::code::INVALID_PARAMS);
@@ -250,7 +247,7 @@ mod tests {
         let error = calls.take(&handle, &owner(1, Some("x"))).expect_err("used");
         assert!(error.message.contains("was used already"), "{}", error.message);
         let error = calls.take("mcpjoin-0", &owner(1, None)).expect_err("unknown");
-        assert!(error.message.contains("is not one that this bridge has given"), "{}", error.message);
+        assert!(error.message.contains("is unknown to this bridge"), "{}", error.message);
         assert!(abandoned.lock().is_empty());
     }
 
@@ -300,7 +297,7 @@ mod tests {
             })
             .collect();
         let why = |handle: &String| calls.take(handle, &owner(1, None)).expect_err("it is over").message;
-        assert!(why(&handles[0]).contains("not one that it still knows"), "{}", why(&handles[0]));
+        assert!(why(&handles[0]).contains("is unknown to this bridge"), "{}", why(&handles[0]));
         for handle in &handles[1..] {
             assert!(why(handle).contains("was used already"), "{}", why(handle));
         }
@@ -318,9 +315,9 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(begun.elapsed().as_secs(), 600);
-        assert_eq!(*abandoned.lock(), ["a: the client did not come back with an answer within 600 s"]);
+        assert_eq!(*abandoned.lock(), ["a: the client sent no input response within 600 s"]);
         let error = calls.take(&handle, &owner(1, None)).expect_err("too late");
-        assert!(error.message.contains("is too old"), "{}", error.message);
+        assert!(error.message.contains("has expired"), "{}", error.message);
         calls.add(Noted("b", abandoned), owner(1, None), 10).expect("its bytes are free again");
     }
 

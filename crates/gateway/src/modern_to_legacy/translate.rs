@@ -59,7 +59,7 @@ pub(super) fn round(params: Option<&Payload>) -> Result<Option<Round>, ErrorObje
             None => Ok(None),
             // Repeating the call would run a tool twice.
             Some(_) => Err(ErrorObject::invalid_params(
-                "`inputResponses` without the `requestState` that came with the questions",
+                "`inputResponses` without the `requestState` of the input requests",
             )),
         };
     };
@@ -136,7 +136,7 @@ pub(super) fn question(
         .map_err(|error| ErrorObject::invalid_params(format!("{method}: {error}")))?;
     if is_undeclared(&known, client) {
         return Err(ErrorObject::invalid_params(format!(
-            "{method} asks in a way that this client has not declared"
+            "{method} uses a mode that this client has not declared"
         )));
     }
     // Members that only a separate request has are removed.

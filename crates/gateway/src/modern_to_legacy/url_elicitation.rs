@@ -77,7 +77,7 @@ impl Pages {
             })?;
             if answer.action != ElicitAction::Accept {
                 let text = format!(
-                    "the user did not agree to visit a page that the server requires: {}",
+                    "the user did not agree to open a page that the server requires: {}",
                     self.message
                 );
                 return Err(failure("pageDeclined", &text, &[]));

@@ -1,8 +1,8 @@
 //! What a target may ask clients: whether it may sample from their models and learn their roots.
 //!
-//! A target that may not ask does not learn that the client could answer, and its question is refused if it asks all the
-//! same. Used by `legacy` and `modern` for what clients declare, and by `pair`, `pool` and `legacy_to_modern` for each
-//! question. <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>
+//! A target that may not ask does not learn that the client could answer, and its question is refused if it asks anyway.
+//! Used by `legacy` and `modern` for what clients declare, and by `pair`, `pool` and `legacy_to_modern` for each question.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>
 
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::meta::key;

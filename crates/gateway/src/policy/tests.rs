@@ -66,13 +66,13 @@ fn the_example_of_the_documentation_is_a_policy() {
     assert_eq!(policy.targets().collect::<Vec<_>>(), ["server"]);
     let writer = client("anna", &["files:write"]);
     let ci = client("https://login.example ci-7", &["files:write"]);
-    for (tool, nobody, by_writer, by_ci) in [
+    for (tool, without_token, by_writer, by_ci) in [
         ("read_file", true, true, true),
         ("read_secrets", false, false, false),
         ("write_file", false, true, false),
         ("delete", false, false, false),
     ] {
-        assert_eq!(allows(&policy, tool, None), nobody, "{tool}");
+        assert_eq!(allows(&policy, tool, None), without_token, "{tool}");
         assert_eq!(allows(&policy, tool, Some(&writer)), by_writer, "{tool}");
         assert_eq!(allows(&policy, tool, Some(&ci)), by_ci, "{tool}");
     }
@@ -121,8 +121,8 @@ fn a_fault_of_a_file_is_named_with_its_line_and_its_column() {
             "policy.toml:3:3: `[` is no pattern: unclosed character class; missing ']'",
         ),
         (
-            "[target.é]\nscopes = { \"{a\" = [] }\n",
-            "policy.toml:2:12: `{a` is no pattern: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
+            "[target.a]\nscopes = { \"é\" = [], \"{a\" = [] }\n",
+            "policy.toml:2:22: `{a` is no pattern: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
         ),
         (
             "[[rule]]\ndeny = []\n",

@@ -196,7 +196,7 @@ fn a_server_that_does_not_stay_is_given_up_and_the_error_says_so() {
         let reply = client.value().await;
         assert_eq!(reply["error"]["data"], json!({"gateway": "givenUp", "starts": 2}));
         let text = reply["error"]["message"].as_str().unwrap();
-        assert!(text.starts_with("the server was given up after 2 starts"), "{text}");
+        assert!(text.starts_with("the server is no longer restarted after 2 starts"), "{text}");
         let heard = heard.lock().unwrap();
         assert_eq!(heard.iter().filter(|event| event.starts_with("Started")).count(), 1);
         assert_eq!(heard.iter().filter(|event| event.starts_with("Ended")).count(), 2);
@@ -253,10 +253,7 @@ fn one_server_more_than_there_may_be_is_refused() {
         let (mut second, served) = client(&gateway);
         second.say(INITIALIZE).await;
         let reply = second.value().await;
-        assert_eq!(
-            reply["error"]["message"],
-            "there is no server left for one more client: 1 may run at once"
-        );
+        assert_eq!(reply["error"]["message"], "no server is free for another client: 1 may run at once");
         assert_eq!(reply["error"]["data"], json!({"gateway": "tooManyServers", "limit": 1}));
         assert!(matches!(served.await.unwrap(), GatewayEnd::NoServer(Refusal::TooMany { limit: 1 })));
         assert_eq!(servers.starts(), 1);

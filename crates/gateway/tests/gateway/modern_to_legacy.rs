@@ -409,11 +409,7 @@ fn a_handle_is_good_once_and_for_its_own_request() {
             assert!(error.message.contains(why), "{}", error.message);
         };
         refused(with("ten", &state(&asked)), "belongs to another request").await;
-        refused(
-            with("form", "mcpjoin-00000000000000000000000000000000"),
-            "not one that this bridge has given",
-        )
-        .await;
+        refused(with("form", "mcpjoin-00000000000000000000000000000000"), "is unknown to this bridge").await;
         refused(
             json!({ "name": "form", "requestState": state(&asked), "inputResponses": [] }),
             "inputResponses",
@@ -996,7 +992,7 @@ fn over_http_a_servers_questions_reach_no_other_principal() {
             "name": "form", "requestState": state(&asked), "inputResponses": { "ask-1": accepted() },
         });
         let error = ask(&clients[1], "tools/call", back.clone()).await.unwrap_err();
-        assert!(error.message.contains("is not one that this bridge has given"), "{}", error.message);
+        assert!(error.message.contains("is unknown to this bridge"), "{}", error.message);
         // The same principal may return over another connection.
         let result = ask(&clients[2], "tools/call", back).await.unwrap();
         assert_eq!(result["content"][0]["text"], "accept");

@@ -455,7 +455,7 @@ fn requests_above_a_rate_are_refused_for_their_client_and_told_when_to_come_agai
         );
         let text = refused["message"].as_str().unwrap();
         assert!(text.contains("3 requests may come at once after a pause for one client"), "{text}");
-        // Others have their own limits, and a reload forgives nothing.
+        // Others have their own limits, and a reload resets no count.
         let mut fast = Guest::new(&gate, near, origin("two", &["fast"])).await;
         for _ in 0..10 {
             assert!(fast.has("read_file").await);

@@ -71,7 +71,7 @@ impl Person {
     }
 
     pub(crate) async fn say(&mut self, text: String) {
-        assert!(self.tries(text).await, "the connection is over");
+        assert!(self.tries(text).await, "the connection has ended");
     }
 
     /// Sends on a connection that may have ended; returns whether it was accepted.
@@ -413,7 +413,7 @@ fn a_state_is_good_for_nobody_else_and_cannot_be_made_up() {
         let last = forged.len() - 1;
         forged[last] = if forged[last] == b'0' { b'1' } else { b'0' };
         let forged = String::from_utf8(forged).unwrap();
-        let refused = "is not one that this bridge has given";
+        let refused = "is unknown to this bridge";
         for (mut person, state, why) in [
             (Person::at(&gateway, "192.0.2.2:1"), &state, refused),
             (Person::of(&gateway, "ada"), &state, refused),

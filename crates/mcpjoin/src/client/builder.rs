@@ -170,8 +170,8 @@ impl ClientBuilder {
     }
 
     /// Sets the directories that servers may work in. Declares `roots`. [`Client::set_roots`] changes them later.
-    pub fn roots(mut self, roots: Vec<Root>) -> Self {
-        self.answers.declare_roots(roots);
+    pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> Self {
+        self.answers.declare_roots(roots.into_iter().collect());
         self
     }
 

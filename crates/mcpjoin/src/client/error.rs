@@ -23,7 +23,7 @@ pub enum ClientError {
     #[error(transparent)]
     Notify(#[from] NotifyRefused),
     /// The parameters cannot be encoded as JSON. Nothing was sent.
-    #[error("the parameters of {method} cannot be written: {what}")]
+    #[error("the parameters of {method} cannot be encoded: {what}")]
     BadParams {
         /// The method of the request.
         method: Method,
@@ -39,7 +39,7 @@ pub enum ClientError {
         what: String,
     },
     /// A list contains the same cursor twice.
-    #[error("the pages of {method} go round in a circle: the cursor `{}` came twice", Line::of(.cursor))]
+    #[error("the pages of {method} form a loop: the cursor `{}` appeared twice", Line::of(.cursor))]
     RepeatedCursor {
         /// The method of the list.
         method: Method,
@@ -75,7 +75,7 @@ pub enum ClientError {
         error: Box<ErrorObject>,
     },
     /// The server asked for a kind of input that this client has not declared.
-    #[error("{method} asked for {asked} (`{}`), which this client has not declared", Line::of(.key))]
+    #[error("{method} asked for {asked} (`{}`), which this client does not declare", Line::of(.key))]
     UndeclaredInput {
         /// The method of the request.
         method: Method,
@@ -86,7 +86,7 @@ pub enum ClientError {
     },
     /// The server does not know the task: it never existed, was removed, or was lost in a restart of the server; or it
     /// belongs to another session or another authorization.
-    #[error("the server does not know the task `{}`, or no longer: {error}", Line::of(.id))]
+    #[error("the server does not know the task `{}`: {error}", Line::of(.id))]
     UnknownTask {
         /// The id of the task.
         id: String,
@@ -94,7 +94,7 @@ pub enum ClientError {
         error: Box<ErrorObject>,
     },
     /// The task was cancelled before it had a result, by this client or by someone else.
-    #[error("the task `{}` was called off{}", Line::of(.id), said(.message.as_deref()))]
+    #[error("the task `{}` was cancelled{}", Line::of(.id), said(.message.as_deref()))]
     TaskCancelled {
         /// The id of the task.
         id: String,
@@ -103,7 +103,7 @@ pub enum ClientError {
     },
     /// The task did not end in the time that the caller allowed, or for which the server keeps it. It may still run at
     /// the server.
-    #[error("the task `{}` is not over after {after:?}", Line::of(.id))]
+    #[error("the task `{}` has not ended after {after:?}", Line::of(.id))]
     TaskTimedOut {
         /// The id of the task.
         id: String,
@@ -111,7 +111,7 @@ pub enum ClientError {
         after: Duration,
     },
     /// The server does not send updates of this resource, although it declares subscriptions.
-    #[error("the server does not honour a subscription to `{}`", Line::of(.uri))]
+    #[error("the server does not accept a subscription to `{}`", Line::of(.uri))]
     NotHonoured {
         /// The URI of the resource.
         uri: String,

@@ -230,7 +230,7 @@ impl Handler for ClientHandler {
             Ok(answer) => Ok(Reply::Complete(related(answer.into_raw(), task)?)),
             Err(Unanswered::Failed(error)) => Err(error),
             Err(Unanswered::Undeclared) => Err(ErrorObject::invalid_params(format!(
-                "{} asks in a way that this client has not declared",
+                "{} uses a mode that this client has not declared",
                 request.method
             ))),
         }

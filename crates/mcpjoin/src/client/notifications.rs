@@ -257,17 +257,18 @@ async fn keep_stream(
                 forward(stream, on_notification.clone()).await;
             }
             Err(error) if error.remote().is_some() => {
-                tracing::warn!(target: "mcpjoin", %error, "the server does not tell of changes");
+                tracing::warn!(target: "mcpjoin", %error, "the server does not announce changes");
                 return;
             }
-            Err(error) => tracing::debug!(target: "mcpjoin", %error, "the stream of changes was not opened"),
+            Err(error) => tracing::debug!(target: "mcpjoin", %error, "the subscription stream was not \
+                opened"),
         }
         if began.elapsed() >= STREAM_SETTLED {
             (failures, pause) = (0, FIRST_PAUSE);
         }
         failures += 1;
         if failures >= MAX_STREAM_FAILURES {
-            tracing::warn!(target: "mcpjoin", failures, "the stream of changes is given up");
+            tracing::warn!(target: "mcpjoin", failures, "the subscription stream is not reopened");
             return;
         }
         sleep(pause).await;

@@ -434,7 +434,7 @@ impl<T: Listed> Listed for RawItem<T> {
 
     fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError> {
         let bad = |what: String| ClientError::BadResult { method: T::METHOD, what };
-        let page: Members<Raw> = result.decode().map_err(|_| bad("it is no object".into()))?;
+        let page: Members<Raw> = result.decode().map_err(|_| bad("it is not an object".into()))?;
         let items: Option<Vec<Raw>> = page.get(T::MEMBER).and_then(|items| items.decode().ok());
         let items = items.ok_or_else(|| bad(format!("it has no array {}", T::MEMBER)))?;
         let text = |raw: Option<&Raw>| Some(raw?.to_string_value()?.into_owned());

@@ -197,7 +197,8 @@ pub enum RestartError {
     Closed,
     /// The server was given up.
     #[error(
-        "the server was given up after {starts} starts in a row that failed or did not last; the last: {last}"
+        "the server is no longer restarted after {starts} starts in a row that failed or ended early; the \
+         last: {last}"
     )]
     GivenUp {
         /// How many starts in a row have failed or exited early.
@@ -207,7 +208,7 @@ pub enum RestartError {
         last: RunExit,
     },
     /// The server is being restarted, and was not ready in time.
-    #[error("the server is being started again and was not there within {} ms; before: {last}", .after.as_millis())]
+    #[error("the server is restarting and was not ready within {} ms; before: {last}", .after.as_millis())]
     TimedOut {
         /// How long the caller has waited.
         after: Duration,

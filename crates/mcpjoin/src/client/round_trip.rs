@@ -433,7 +433,7 @@ impl<P: RoundTripParams> RoundTrip<P> {
             Ok(Reply::Task(task)) if self.params.tool().is_some() => self.task_started(task),
             Ok(Reply::Task(_)) => Stage::Done(Err(ClientError::BadResult {
                 method: P::METHOD,
-                what: "it is a task, which only the call of a tool can become".into(),
+                what: "it is a task, but only tools/call can become a task".into(),
             })),
             Err(error) => Stage::Done(Err(error.into())),
         }

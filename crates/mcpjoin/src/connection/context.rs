@@ -78,12 +78,22 @@ impl Context {
     /// crate never logs them, and `Debug` of the head shows them as `Sensitive`. Work that continues as a task keeps the head, which
     /// counts among the bytes of the task.
     ///
+    /// [`header`](Self::header) reads one header, and [`extension`](Self::extension) what middleware has added.
+    #[cfg(feature = "http-server")]
+    #[must_use]
+    pub fn http(&self) -> Option<&http::request::Parts> {
+        self.http_request().map(|request| &request.parts)
+    }
+
+    /// Returns the value of a header of the HTTP request that brought the message. The case of the name does not matter. `None`
+    /// if there is none, if its value is not visible ASCII, and wherever [`http`](Self::http) returns none. Of several with this
+    /// name it is the first.
+    ///
     /// ```
     /// use mcpjoin::server::{Context, NoArguments, Server, tool};
     ///
     /// async fn agent(_: NoArguments, cx: Context) -> String {
-    ///     let header = cx.http().and_then(|parts| parts.headers.get("user-agent")?.to_str().ok());
-    ///     header.unwrap_or("no header").to_owned()
+    ///     cx.header("user-agent").unwrap_or("no header").to_owned()
     /// }
     ///
     /// let server = Server::builder("headers", "1.0.0").tool(tool("agent"), agent).build()?;
@@ -91,8 +101,8 @@ impl Context {
     /// ```
     #[cfg(feature = "http-server")]
     #[must_use]
-    pub fn http(&self) -> Option<&http::request::Parts> {
-        self.http_request().map(|request| &request.parts)
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.http()?.headers.get(name)?.to_str().ok()
     }
 
     /// Returns the value of this type that stands beside the HTTP request: what the admission has added

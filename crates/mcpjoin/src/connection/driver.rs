@@ -255,7 +255,7 @@ impl Driver {
         let count = dropped - self.dropped_logs;
         if count > 0 {
             self.dropped_logs = dropped;
-            tracing::warn!(target: "mcpjoin", count, "log messages were dropped: the peer takes too little");
+            tracing::warn!(target: "mcpjoin", count, "log messages were dropped: the peer reads too slowly");
         }
     }
 

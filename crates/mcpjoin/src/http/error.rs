@@ -41,13 +41,13 @@ pub enum HttpSetupError {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL cannot be requested.
-    #[error("the URL cannot be written in a request")]
+    #[error("the URL cannot be used in a request")]
     InvalidUrl,
     /// The exchange failed: no connection, or none that lived until the response.
-    #[error("no connection, or none that lasted until a response came")]
+    #[error("no connection, or it was lost before a response")]
     Exchange(#[source] legacy::Error),
     /// Reading the body failed.
-    #[error("the body broke off")]
+    #[error("the response body was cut off")]
     Body(#[source] hyper::Error),
 }
 
@@ -60,7 +60,7 @@ impl Error {
 
 /// A name was not resolved.
 #[derive(Debug, thiserror::Error)]
-#[error("the name was not resolved")]
+#[error("the name cannot be resolved")]
 pub(super) struct ResolveError(#[source] pub(super) BoxError);
 
 /// Connecting took longer than it may.
@@ -78,7 +78,7 @@ pub fn describe(
     let host = url.host_str().unwrap_or_default();
     let unreached = |what| (TransportErrorKind::Unreachable, what, true);
     if !proxied && find::<ResolveError>(error).is_some() {
-        return unreached(format!("the name {host} was not resolved: {}", root(error)));
+        return unreached(format!("the name {host} cannot be resolved: {}", root(error)));
     }
     if let Some(tls) = find::<rustls::Error>(error) {
         if matches!(tls, rustls::Error::InvalidMessage(_)) {
@@ -95,10 +95,10 @@ pub fn describe(
             (true, false) => "connection refused: nothing listens there".into(),
             (true, true) => "connection refused: no proxy listens there".into(),
             (false, false) => format!("no connection: {}", root(error)),
-            (false, true) => format!("the proxy made no connection to {host}: {}", root(error)),
+            (false, true) => format!("the proxy could not connect to {host}: {}", root(error)),
         });
     }
-    let what = format!("the connection broke before a response came: {}", root(error));
+    let what = format!("the connection was lost before a response: {}", root(error));
     (TransportErrorKind::Broken, what, true)
 }
 
@@ -128,26 +128,27 @@ pub fn tls_text(error: &rustls::Error, host: &str) -> String {
     match error {
         rustls::Error::InvalidCertificate(problem) => match problem {
             CertificateError::Other(other) if other.0.is::<Untrusted>() => {
-                format!("the certificate of {host} is {} (an extra CA can be given)", other.0)
+                format!("the certificate of {host} is {} (another CA can be added)", other.0)
             }
             problem if is_an_authoritys(problem) => {
                 format!(
-                    "the certificate of {host} is an authority's own (CA:TRUE), which no server may show as its own"
+                    "the certificate of {host} is the certificate of an authority (CA:TRUE), which a \
+                     server may not use"
                 )
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 format!("the certificate of {host} has expired")
             }
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                format!("the certificate of {host} is not valid yet: are the clocks right?")
+                format!("the certificate of {host} is not valid yet: check the clocks")
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 format!("the certificate is not for {host}: {problem}")
             }
-            problem => format!("the certificate of {host} is refused: {problem}"),
+            problem => format!("the certificate of {host} is rejected: {problem}"),
         },
         rustls::Error::InvalidMessage(_) => {
-            format!("{host} does not speak TLS on that port (is it http, not https?): {error}")
+            format!("{host} does not speak TLS on that port (http instead of https?): {error}")
         }
         error => format!("TLS with {host} failed: {error}"),
     }
@@ -166,7 +167,7 @@ pub fn untrusted_issuer(error: &CertificateError) -> Option<(String, bool)> {
     match error {
         CertificateError::Other(other) => {
             let Untrusted { issuer, self_signed } = other.0.downcast_ref()?;
-            let issuer = issuer.as_deref().unwrap_or("somebody without a name");
+            let issuer = issuer.as_deref().unwrap_or("an unnamed issuer");
             Some((issuer.to_owned(), *self_signed))
         }
         _ => None,

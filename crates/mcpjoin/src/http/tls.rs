@@ -30,7 +30,7 @@ pub fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupError> {
             extra.push(certificate.map_err(|error| HttpSetupError::Certificate(error.to_string()))?);
         }
         if extra.len() == before {
-            return Err(HttpSetupError::Certificate("there is no certificate in the PEM text".into()));
+            return Err(HttpSetupError::Certificate("the PEM text contains no certificate".into()));
         }
     }
     let provider = Arc::new(provider());
@@ -70,10 +70,10 @@ pub(super) struct Untrusted {
 
 impl fmt::Display for Untrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let issuer = self.issuer.as_deref().unwrap_or("somebody without a name");
+        let issuer = self.issuer.as_deref().unwrap_or("an unnamed issuer");
         match self.self_signed {
             true => write!(f, "self-signed ({issuer}), and not trusted here"),
-            false => write!(f, "signed by {issuer}, who is not trusted here"),
+            false => write!(f, "signed by {issuer}, which is not trusted here"),
         }
     }
 }

@@ -54,7 +54,7 @@ pub enum SpawnErrorKind {
         path: PathBuf,
     },
     /// The file exists and is executable, but the interpreter of its `#!` line, or its loader, is missing.
-    #[error("{} is there, but the interpreter that it names is not", .path.display())]
+    #[error("{} exists, but its interpreter does not", .path.display())]
     NoInterpreter {
         /// The file.
         path: PathBuf,

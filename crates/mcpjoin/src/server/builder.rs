@@ -58,13 +58,13 @@ pub enum BuildError {
         tool: String,
     },
     /// The type of a prompt's arguments is no struct.
-    #[error("the type of the arguments of the prompt `{prompt}` is no struct")]
+    #[error("the type of the arguments of the prompt `{prompt}` is not a struct")]
     PromptArgumentsAreNoStruct {
         /// The name of the prompt.
         prompt: String,
     },
     /// The type of a resource template's variables is no struct.
-    #[error("the type of the variables of the URI template `{template}` is no struct")]
+    #[error("the type of the variables of the URI template `{template}` is not a struct")]
     VariablesAreNoStruct {
         /// The template.
         template: String,
@@ -97,7 +97,7 @@ pub enum BuildError {
     #[error("there is a completion for something that is neither a prompt nor a resource template")]
     UnknownReference,
     /// Two of the server itself and the servers mounted on it offer the same name or URI.
-    #[error("`{name}` is twice in the list of {list}: as {first}, and as {second}")]
+    #[error("`{name}` appears twice in the list of {list}: as {first}, and as {second}")]
     Collision {
         /// The list.
         list: &'static str,
@@ -350,7 +350,7 @@ impl ServerBuilder {
     ///         ErrorObject::internal(format!("the replica that keeps this task did not answer: {error}"))
     ///     };
     ///     let mut link = Link::http(url);
-    ///     let token = cx.http().and_then(|parts| parts.headers.get("authorization")?.to_str().ok());
+    ///     let token = cx.header("authorization");
     ///     if let Some(token) = token {
     ///         link = link.header("authorization", token);
     ///     }

@@ -294,6 +294,8 @@ pub struct Catalogue {
     sources: Vec<Entries>,
     index: Index,
     size: Size,
+    /// A hash of the prefixes and separators of all sources in their order. It is the same on all replicas. A changed list
+    /// keeps it, because each source keeps its own cursors valid.
     generation: u64,
 }
 
@@ -376,13 +378,6 @@ impl Catalogue {
         }
         let generation = first_bytes(digest);
         Self { sources, index: Index::default(), size: Size::default(), generation }
-    }
-
-    /// Returns the generation: a hash of the prefixes and separators of all sources in their order. It is the same
-    /// on all replicas. A changed list keeps it, because each source keeps its own cursors valid.
-    #[must_use]
-    pub const fn generation(&self) -> u64 {
-        self.generation
     }
 
     /// Returns the sources in their order.

@@ -70,7 +70,7 @@ fn form<T: JsonSchema>() -> Result<ElicitationSchema, String> {
     schema.remove("$schema");
     let name = T::schema_name();
     if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err(format!("`{name}` is no form: it is not an object"));
+        return Err(format!("`{name}` is not a form: it is not an object"));
     }
     if let Some(Value::Object(fields)) = schema.get_mut("properties") {
         for (field, schema) in fields {
@@ -79,14 +79,14 @@ fn form<T: JsonSchema>() -> Result<ElicitationSchema, String> {
             }
             let read = Raw::from_value(schema).map(|schema| schema.decode());
             if !matches!(read, Ok(Ok(kind)) if !matches!(kind, PrimitiveSchema::Other(_))) {
-                return Err(format!("`{name}` is no form: its field `{field}` has no primitive value"));
+                return Err(format!("`{name}` is not a form: its field `{field}` has no primitive value"));
             }
         }
     } else {
         schema.insert("properties".into(), Map::new().into());
     }
     let form = Raw::from_value(schema.as_value()).map_err(|error| error.to_string())?;
-    form.decode().map_err(|error| format!("`{name}` is no form: {error}"))
+    form.decode().map_err(|error| format!("`{name}` is not a form: {error}"))
 }
 
 /// Removes `null`, which a form says with `required`, writes the choices of an enum as one list, and removes formats that a
@@ -212,8 +212,8 @@ mod tests {
     #[test]
     fn a_type_that_is_no_form_is_refused_with_the_name_of_the_field() {
         let nested = form::<Nested>().unwrap_err();
-        assert_eq!(nested, "`Nested` is no form: its field `order` has no primitive value");
+        assert_eq!(nested, "`Nested` is not a form: its field `order` has no primitive value");
         assert!(form::<Texts>().unwrap_err().contains("its field `texts`"));
-        assert_eq!(form::<Vec<u8>>().unwrap_err(), "`Array_of_uint8` is no form: it is not an object");
+        assert_eq!(form::<Vec<u8>>().unwrap_err(), "`Array_of_uint8` is not a form: it is not an object");
     }
 }

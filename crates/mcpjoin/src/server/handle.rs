@@ -212,6 +212,7 @@ impl ServerHandle {
 
     /// Returns whether any client would be notified of changed tools: a legacy client with an open session, or a modern
     /// one that listens.
+    #[doc(hidden)]
     #[must_use]
     pub fn has_tool_listeners(&self) -> bool {
         self.0.any_connection(&|connection| connection.has_listener(&Method::ToolListChanged))

@@ -22,8 +22,9 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
 use mcpjoin_proto::types::{
-    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, InputRequests,
-    InputRequired, InputResponse, InputResponses, ListRootsParams, ListRootsResult, Members,
+    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams, ElicitParams, ElicitResult,
+    ElicitationSchema, InputRequest, InputRequests, InputRequired, InputResponse, InputResponses,
+    ListRootsParams, ListRootsResult, Members,
 };
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
 use serde::Serialize;
@@ -98,6 +99,30 @@ impl Context {
     /// [`InputError`]. Pass it on with `?`.
     pub async fn elicit(&self, params: impl Into<ElicitParams>) -> Result<ElicitResult, InputError> {
         self.ask_for(InputRequest::Elicit(params.into())).await
+    }
+
+    /// Asks the client's user whether to go on, with a form that has no fields: `true` if the user accepts, `false` if the
+    /// user declines or cancels. Works in both eras as [`elicit`](Self::elicit) does.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Context, NoArguments, Result, Server, tool};
+    ///
+    /// async fn clear(_: NoArguments, cx: Context) -> Result<&'static str> {
+    ///     if !cx.confirm("Delete all notes?").await? {
+    ///         return Ok("kept");
+    ///     }
+    ///     Ok("deleted")
+    /// }
+    ///
+    /// let server = Server::builder("notes", "1.0.0").tool(tool("clear"), clear).build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`InputError`]. Pass it on with `?`.
+    pub async fn confirm(&self, message: impl Into<String>) -> Result<bool, InputError> {
+        let form = ElicitFormParams::new(message, ElicitationSchema::new(Members::new()));
+        Ok(self.elicit(form).await?.action == ElicitAction::Accept)
     }
 
     /// Asks the client's model for a message.
@@ -331,7 +356,7 @@ impl Context {
         call = call.with_timeout(self.0.server.limits.request_total);
         match self.call(call).await {
             Ok(Reply::Complete(answer)) => Ok(answer),
-            Ok(_) => Err(InputError::Refused(ErrorObject::internal("the answer to a question is no answer"))),
+            Ok(_) => Err(InputError::Refused(ErrorObject::internal("the input response has the wrong type"))),
             Err(CallError::Refused(CallRefused::Undeclared { capability, .. })) => {
                 Err(InputError::Undeclared(capability))
             }

@@ -45,6 +45,7 @@ pub trait ToolOutput: Send {
     ///
     /// Where each response has a stream of its own (QUIC, HTTP), an output of 512 KiB or more is encoded on a blocking
     /// thread, so that it does not delay other responses.
+    #[doc(hidden)]
     #[must_use]
     fn size_hint(&self) -> usize {
         0
@@ -210,6 +211,7 @@ pub trait PromptOutput: Send {
 )]
 pub trait ResourceOutput: Send {
     /// See [`ToolOutput::size_hint`].
+    #[doc(hidden)]
     #[must_use]
     fn size_hint(&self) -> usize {
         0

@@ -85,7 +85,8 @@ impl<A> fmt::Debug for TypedPrompt<A> {
 }
 
 /// What describes a prompt to [`ServerBuilder::prompt`](super::ServerBuilder::prompt): [`prompt`] with the type of its
-/// arguments, or a [`Prompt`] whose handler receives texts ([`PromptArguments`]).
+/// arguments, or a [`Prompt`] whose handler receives texts ([`PromptArguments`]). Implemented by these two; its functions are
+/// called by the builder alone.
 pub trait PromptDescription {
     /// What the handler receives.
     type Arguments: 'static;
@@ -94,12 +95,14 @@ pub trait PromptDescription {
     ///
     /// # Errors
     /// [`BuildError`] if the type of the arguments is no struct.
+    #[doc(hidden)]
     fn into_prompt(self) -> Result<Prompt, BuildError>;
 
     /// Decodes the arguments.
     ///
     /// # Errors
     /// [`ErrorObject`] for the client, if a value does not fit.
+    #[doc(hidden)]
     fn decode(arguments: PromptArguments) -> Result<Self::Arguments, ErrorObject>;
 }
 

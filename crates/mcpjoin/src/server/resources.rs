@@ -108,7 +108,8 @@ impl<V> fmt::Debug for TypedResourceTemplate<V> {
 
 /// What describes a resource template to
 /// [`ServerBuilder::resource_template`](super::ServerBuilder::resource_template): [`resource_template`] with the type of
-/// its variables, or a [`ResourceTemplate`] whose handler receives a [`ReadRequest`].
+/// its variables, or a [`ResourceTemplate`] whose handler receives a [`ReadRequest`]. Implemented by these two; its functions
+/// are called by the builder alone.
 pub trait ResourceTemplateDescription {
     /// What the handler receives.
     type Input: 'static;
@@ -117,12 +118,14 @@ pub trait ResourceTemplateDescription {
     ///
     /// # Errors
     /// [`BuildError`] if the type of the variables is no struct.
+    #[doc(hidden)]
     fn into_template(self) -> Result<(ResourceTemplate, Vec<String>), BuildError>;
 
     /// Decodes the variables of a URI.
     ///
     /// # Errors
     /// [`ErrorObject`] for the client, if a value does not fit.
+    #[doc(hidden)]
     fn decode(request: ReadRequest) -> Result<Self::Input, ErrorObject>;
 }
 

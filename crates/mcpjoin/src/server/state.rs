@@ -85,6 +85,7 @@ where
 /// server by [`ServerBuilder::handlers`].
 pub trait Handlers: Send + Sync + 'static {
     /// Adds what the methods serve.
+    #[doc(hidden)]
     fn register(self: std::sync::Arc<Self>, builder: ServerBuilder) -> ServerBuilder;
 }
 

@@ -52,7 +52,7 @@ impl Template {
                 return Err("an expression that is neither `{name}` nor `{+name}`");
             }
             if places.iter().any(|(known, _)| **known == *name) {
-                return Err("a name that stands twice");
+                return Err("a name that appears twice");
             }
             if places.last().is_some_and(|(_, literal)| literal.is_empty()) {
                 return Err("two expressions with nothing between them");

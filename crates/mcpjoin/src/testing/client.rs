@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::client::{Client, ClientBuilder};
-use crate::server::Server;
+use crate::server::{Handlers, Server};
 use crate::transport::Link;
 
 /// How much of an unexpected question a message shows.
@@ -92,7 +92,7 @@ impl ClientScript {
     }
 
     /// Sets the directories that the client tells the server. Declares `roots`.
-    pub fn roots(self, roots: Vec<Root>) -> Self {
+    pub fn roots(self, roots: impl IntoIterator<Item = Root>) -> Self {
         self.configure(|builder| builder.roots(roots))
     }
 
@@ -144,6 +144,18 @@ impl ClientScript {
         let (near, far) = Link::memory();
         server.connect(far);
         self.connect_over(near).await
+    }
+
+    /// Connects to a server with nothing but these handlers: a type with the attribute macro
+    /// [`handlers`](crate::server::handlers), or an [`Arc`] of one.
+    ///
+    /// # Panics
+    /// If they are no valid server, and as [`connect`](Self::connect).
+    pub async fn connect_handlers(self, handlers: impl Handlers) -> TestClient {
+        match Server::builder("test-server", "1.0.0").handlers(handlers).build() {
+            Ok(server) => self.connect(&server).await,
+            Err(error) => panic!("the handlers are no valid server: {error}"),
+        }
     }
 
     /// Connects over any link: to a child process, over HTTP.
@@ -227,6 +239,39 @@ impl TestClient {
     /// As [`ClientScript::connect`].
     pub async fn connect(server: &Server) -> Self {
         Self::script().connect(server).await
+    }
+
+    /// Connects to a server with nothing but these handlers, without scripted answers.
+    ///
+    /// ```
+    /// # #[cfg(feature = "macros")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mcpjoin::server::{Json, handlers};
+    /// use mcpjoin::testing::{ExpectTool as _, TestClient};
+    /// use serde_json::json;
+    ///
+    /// struct Calculator;
+    ///
+    /// #[handlers]
+    /// impl Calculator {
+    ///     #[tool]
+    ///     fn add(&self, a: i64, b: i64) -> Json<i64> {
+    ///         Json(a + b)
+    ///     }
+    /// }
+    ///
+    /// let client = TestClient::connect_handlers(Calculator).await;
+    /// client.call_tool("add", json!({ "a": 2, "b": 40 })).await.expect_value(42);
+    /// # }
+    /// # #[cfg(not(feature = "macros"))]
+    /// # fn main() {}
+    /// ```
+    ///
+    /// # Panics
+    /// As [`ClientScript::connect_handlers`].
+    pub async fn connect_handlers(handlers: impl Handlers) -> Self {
+        Self::script().connect_handlers(handlers).await
     }
 
     /// Returns what the server has asked the user and the model so far, in its order.

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 
 use super::assert::differences;
 use super::json as to_json;
+use crate::client::Client;
 use crate::server::{ToolOutput, tools::written};
 use crate::transport::Link;
 
@@ -214,6 +215,18 @@ impl ServerScript {
         let task = tokio::spawn(player.play());
         (link, TestServer { progress, task })
     }
+
+    /// Starts the server like [`start`](Self::start), and connects a client without options to it.
+    ///
+    /// # Panics
+    /// If the two do not agree, and outside of a tokio runtime with time enabled.
+    pub async fn connect(self) -> (Client, TestServer) {
+        let (link, server) = self.start();
+        match Client::builder("test-client", "1.0.0").connect(link).await {
+            Ok(client) => (client, server),
+            Err(error) => panic!("the client could not be connected: {error}"),
+        }
+    }
 }
 
 impl TestServer {
@@ -242,13 +255,11 @@ impl TestServer {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use mcpjoin::Client;
     /// use mcpjoin::server::Json;
     /// use mcpjoin::testing::TestServer;
     /// use serde_json::json;
     ///
-    /// let (link, server) = TestServer::script().tool("add", Json(42)).start();
-    /// let client = Client::builder("c", "1").connect(link).await?;
+    /// let (client, server) = TestServer::script().tool("add", Json(42)).connect().await;
     /// let sum: i64 = client.call_tool("add", json!({ "a": 2, "b": 40 })).await?.decode()?;
     /// assert_eq!(sum, 42);
     /// assert_eq!(server.calls("add"), [json!({ "a": 2, "b": 40 })]);

@@ -46,6 +46,7 @@ pub trait TransportLayer: Send {
     }
 }
 
+#[doc(hidden)]
 impl<A: TransportLayer> Transport for A {
     fn caps(&self) -> TransportCaps {
         self.io().caps()

@@ -269,7 +269,8 @@ impl Listener {
                 Err(error) if concerns_one_client(&error) => {}
                 Err(error) => {
                     let pause = self.next_pause;
-                    tracing::warn!(target: "mcpjoin", address = %self.address, %error, ?pause, "nobody can be accepted");
+                    tracing::warn!(target: "mcpjoin", address = %self.address, %error, ?pause, "connections \
+                        cannot be accepted");
                     self.counts.failed.fetch_add(1, Ordering::Relaxed);
                     self.pause = Some(Box::pin(sleep(pause)));
                     self.next_pause = (pause * 2).min(MAX_ACCEPT_RETRY);

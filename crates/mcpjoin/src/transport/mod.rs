@@ -17,7 +17,7 @@ pub(crate) mod http_client;
 pub(crate) mod http_server;
 mod identity;
 pub(crate) mod inspect;
-mod layer;
+pub(crate) mod layer;
 mod listener;
 mod memory;
 mod queue;
@@ -55,7 +55,7 @@ pub use http_server::{
 };
 pub use identity::{CredentialKey, PeerIdentity};
 pub use inspect::{Direction, Inspected, Inspector};
-pub use layer::TransportLayer;
+pub(crate) use layer::TransportLayer;
 pub use listener::{Accept, ListenAddress, Listener, ListenerHandle};
 pub use raw_link::RawLink;
 #[cfg(feature = "socket")]
@@ -140,6 +140,7 @@ pub trait Transport: Send {
 
     /// A function that returns whether the peer listens for messages that belong to no request; `None` where such messages
     /// always arrive.
+    #[doc(hidden)]
     fn has_listener(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
         None
     }
@@ -189,12 +190,14 @@ impl fmt::Debug for Link {
 }
 
 /// The error of a transport that cannot connect again.
+#[doc(hidden)]
 pub fn cannot_reopen() -> TransportEnd {
     TransportEnd::failed(TransportError::new("this link cannot be opened again", false))
 }
 
 /// The address that stands for all addresses of one subscriber, to whom shares and limits belong. A network of IPv6 is one
 /// subscriber's down to 64 bits (<https://www.rfc-editor.org/rfc/rfc6177>).
+#[doc(hidden)]
 pub fn subscriber(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

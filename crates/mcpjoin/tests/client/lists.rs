@@ -70,7 +70,7 @@ async fn c66_f18_pages_in_a_circle_are_noticed() {
     for _ in 0..3 {
         pages.next().await.expect("an item").expect("a tool");
     }
-    let error = pages.next().await.expect("an end").expect_err("a circle");
+    let error = pages.next().await.expect("an end").expect_err("a loop");
     assert_eq!(error, ClientError::RepeatedCursor { method: Method::ListTools, cursor: "a".into() });
     assert!(pages.next().await.is_none());
     assert!(!error.is_fatal());

@@ -351,7 +351,7 @@ async fn a_task_that_failed_or_was_called_off_says_so() {
     let failed = end(json!({"error": {"code": -32603, "message": "broken"}}), "failed").await;
     assert_eq!(failed.remote(), Some(&ErrorObject::internal("broken")));
     let cancelled = end(json!({"statusMessage": "by\nsomebody"}), "cancelled").await;
-    assert_eq!(cancelled.to_string(), r"the task `t-1` was called off: by\nsomebody");
+    assert_eq!(cancelled.to_string(), r"the task `t-1` was cancelled: by\nsomebody");
 }
 
 #[tokio::test(start_paused = true)]

@@ -174,10 +174,13 @@ fn what_middleware_inserts_reaches_the_handlers_of_a_nested_service() {
         let who = |_: NoArguments, cx: Context| async move {
             let (user, head) = (cx.extension::<User>().unwrap(), cx.http().unwrap());
             assert_eq!(head.headers["x-user"], user.0.as_str());
+            assert_eq!(cx.header("X-User"), Some(user.0.as_str()));
+            assert_eq!((cx.header("x-none"), cx.header("no name")), (None, None));
+            assert_eq!(cx.principal(), Some(user.0.as_str()));
             user.0.clone()
         };
         let server = Server::builder("mounted", "1").tool(tool("who"), who).build().unwrap();
-        let service = server.http(HttpOptions::new());
+        let service = server.http(HttpOptions::new().principal_from(|user: &User| user.0.clone()));
         let router = application().nest_service("/mcp", service).layer(from_fn(authenticate));
         let up = Application::serve(router).await;
         for era in [Era::Modern, Era::Legacy] {
@@ -209,6 +212,28 @@ fn the_endpoints_of_2024_are_mounted_beside_another_route() {
         assert_eq!(text(&client, "tells", None).await, "told");
         client.close().await;
         up.end().await;
+    });
+}
+
+#[test]
+fn an_application_ends_with_a_service_that_is_drained_after_its_signal() {
+    run(async {
+        let service = service(HttpOptions::new());
+        let (end, ends) = oneshot::channel::<()>();
+        let ended = service.drain_after(ends);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let application = application().route_service("/mcp", service.clone());
+        let serving = axum::serve(listener, application).with_graceful_shutdown(ended);
+        let serving = tokio::spawn(async move { serving.await.unwrap() });
+        let client = connect(format!("http://{address}/mcp"), Era::Legacy).await;
+        assert_eq!(sum(&client, 2, 40).await, "42");
+        assert_eq!(service.sessions(), 1, "nothing ends before the signal");
+        drop(end);
+        // It waits for the client's stream, which ends only with the session.
+        serving.await.unwrap();
+        assert_eq!(service.sessions(), 0);
+        drop(client);
     });
 }
 

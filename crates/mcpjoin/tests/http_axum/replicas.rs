@@ -322,7 +322,7 @@ async fn start_tool(client: &Client, tool: &str) -> TaskHandle {
 
 fn is_unknown(error: &ClientError, id: &str) -> bool {
     // The key is shared, so the replica knows that the id is one of theirs.
-    let said = "unknown task: this server process keeps none of that id, or no longer";
+    let said = "unknown task: this server process does not have it, or no longer";
     matches!(error, ClientError::UnknownTask { id: of, error } if of == id && error.code == -32602 && error.message == said)
 }
 
@@ -455,7 +455,7 @@ fn a_forged_id_is_not_forwarded_and_a_replica_that_is_lost_is_named() {
         // The name of a replica follows 64 digits. Another name needs another signature.
         let forged = format!("{}{}", &known.id()[..64], &unknown.id()[64..]);
         let error = zero.task(&forged).status().await.unwrap_err();
-        let said = "unknown task: this server has issued no such id";
+        let said = "unknown task: this server did not issue the id";
         assert_eq!(error.remote().map(|error| &*error.message), Some(said));
         let error = zero.task(unknown.id()).status().await.unwrap_err();
         let said = "there is no replica `lost`";

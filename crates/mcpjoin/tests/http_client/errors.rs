@@ -159,11 +159,16 @@ fn f125_what_is_no_reply_is_a_readable_error() {
             ),
             (200, &[], "", "an empty body"),
             (200, &[JSON], "", "an empty body"),
-            (202, &[], "accepted!", "accepted without a reply"),
-            (202, &[], "", "accepted without a reply"),
-            (204, &[], "", "accepted without a reply"),
+            (202, &[], "accepted!", "accepted without a response"),
+            (202, &[], "", "accepted without a response"),
+            (204, &[], "", "accepted without a response"),
             (200, &[JSON], "{\"jsonrpc\":\"2.0\"", "not JSON"),
-            (200, &[JSON], "{\"jsonrpc\":\"2.0\",\"id\":999,\"result\":{}}", "something else than the reply"),
+            (
+                200,
+                &[JSON],
+                "{\"jsonrpc\":\"2.0\",\"id\":999,\"result\":{}}",
+                "other messages, but not the reply",
+            ),
         ];
         for (status, headers, body, expected) in answers {
             let server = calls(move |_, talk: Talk| talk.answer(status, headers, body)).await;
@@ -359,7 +364,7 @@ fn a_connection_that_breaks_before_the_response() {
         let server = calls(|_, _| async { None }).await;
         let client = server.connect().await.unwrap();
         let error = call(&client, "a").await.unwrap_err();
-        assert!(error.contains("the connection broke before a response came"), "{error}");
+        assert!(error.contains("the connection was lost before a response"), "{error}");
         assert_eq!(server.count("tools/call"), 1, "it may have been executed");
         assert!(!client.is_closed());
     });
@@ -386,7 +391,8 @@ fn a_reply_that_is_cut_off_with_its_connection_is_lost() {
             let client = server.connect().await.unwrap();
             let error = call(&client, "a").await.unwrap_err();
             assert_eq!(
-                error.contains("the body broke off: the connection was closed in the middle of it"),
+                error
+                    .contains("the response body was cut off: the connection was closed in the middle of it"),
                 lost,
                 "{error}"
             );

@@ -178,14 +178,14 @@ fn a_server_that_has_not_kept_the_events_has_not_forgotten_the_session() {
     run(async {
         let server = cut(|_, _, talk: Talk| async move {
             let error = json!({"jsonrpc": "2.0", "id": null,
-                "error": {"code": -32600, "message": "the events after Last-Event-ID are not kept any more"}});
+                "error": {"code": -32600, "message": "the events after Last-Event-ID are no longer stored"}});
             talk.answer(400, &[("Content-Type", "application/json")], &error.to_string()).await
         })
         .await;
         let client = connect(&server).await;
         for _ in 0..2 {
             let error = call(&client, "a").await.unwrap_err();
-            assert!(error.contains("resuming failed") && error.contains("not kept any more"), "{error}");
+            assert!(error.contains("resuming failed") && error.contains("no longer stored"), "{error}");
         }
         assert_eq!(server.count("initialize"), 1);
     });
@@ -278,9 +278,12 @@ fn a_server_that_is_gone_is_given_five_seconds_and_every_attempt_is_told() {
             hears.recv().await.unwrap();
             let began = Instant::now();
             let error = calling.await.unwrap().unwrap_err();
-            for part in
-                ["the event stream broke before the reply", "connection refused", "attempts", "within 5 s"]
-            {
+            for part in [
+                "the event stream was cut off before the reply",
+                "connection refused",
+                "attempts",
+                "within 5 s",
+            ] {
                 assert!(error.contains(part), "{part}: {error}");
             }
             // One second to the first attempt, and five to each later one.

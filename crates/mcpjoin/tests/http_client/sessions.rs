@@ -300,7 +300,7 @@ fn f112_a_server_that_speaks_another_version_now_ends_the_connection() {
         let error = call(&client, "a").await.unwrap_err();
         assert!(error.contains("2025-03-26"), "{error}");
         let cause = client.closed().await.to_string();
-        assert!(cause.contains("forgotten the session"), "{cause}");
+        assert!(cause.contains("no longer knows the session"), "{cause}");
     });
 }
 

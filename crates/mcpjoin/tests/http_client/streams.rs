@@ -81,7 +81,7 @@ fn f116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
                 }
                 Err(error) => {
                     // Calls with fewer digits in their ids have shorter events.
-                    assert!(at < first && error.contains("no event had come"), "{at}: {error}");
+                    assert!(at < first && error.contains("no event was received"), "{at}: {error}");
                     lost += 1;
                 }
             }
@@ -235,8 +235,8 @@ fn f117_a_stream_without_event_ids_fails_its_call_within_a_second() {
         let log =
             r#"data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
         for (broken, said, why) in [
-            (true, ": here", "no event had come"),
-            (false, ": here", "no event had come"),
+            (true, ": here", "no event was received"),
+            (false, ": here", "no event was received"),
             (true, log, "its events have no ids"),
             (false, log, "its events have no ids"),
         ] {

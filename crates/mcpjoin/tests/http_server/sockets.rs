@@ -31,10 +31,14 @@ impl Listening {
     }
 
     async fn with_limits(options: HttpOptions, limits: Limits) -> Self {
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        Self::at(listener, options, limits)
+    }
+
+    fn at(listener: HttpListener, options: HttpOptions, limits: Limits) -> Self {
         let gate = Gate::new();
         let server = builder(&gate).limits(limits).build().unwrap();
         let handle = server.handle();
-        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
         let address = listener.address();
         let (end, ended) = oneshot::channel::<()>();
         let serving = tokio::spawn(async move {
@@ -109,6 +113,30 @@ async fn open(listening: &Listening) -> String {
 
 fn body(response: &str) -> &str {
     response.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+#[test]
+fn a_handshake_has_the_time_of_a_head_and_its_failure_ends_only_its_connection() {
+    run_for_real(async {
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        // A handshake of one byte, in the place of TLS.
+        let listener = listener.secured(|mut stream: TcpStream| async move {
+            match stream.read_u8().await? {
+                b'+' => Ok(stream),
+                _ => Err(std::io::Error::other("a wrong handshake")),
+            }
+        });
+        assert!(listener.url().starts_with("https://127.0.0.1:"), "{}", listener.url());
+        let options = HttpOptions::new().header_time(Duration::from_secs(2));
+        let listening = Listening::at(listener, options, Limits::default());
+        let mut silent = listening.connect().await;
+        assert_eq!(listening.says("-").await, "");
+        assert_eq!(listening.says(&modern_call(1, "echo")).await, "");
+        let served = listening.says(&format!("+{}", modern_call(1, "echo"))).await;
+        assert!(served.starts_with("HTTP/1.1 200"), "{served}");
+        assert_eq!(to_end(&mut silent).await, "");
+        listening.ends().await;
+    });
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
-use mcpjoin::proto::Version;
 use mcpjoin::proto::types::{CompleteParams, TaskSupport, Tool};
+use mcpjoin::proto::{Era, Version};
 use mcpjoin::server::{Context, HandlerError, Json, NoArguments, Result, Server, handlers, tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,6 +129,18 @@ impl Store {
         Ok(self.find(id)?.text)
     }
 
+    /// The priority of a note, if it has one.
+    #[resource("priority://{id}", mime_type = "text/plain")]
+    fn priority(&self, id: u32) -> Option<String> {
+        (id == 1).then(|| "high".to_owned())
+    }
+
+    /// The newest note, if there is one.
+    #[resource("note://newest")]
+    async fn newest(&self) -> Result<Option<String>> {
+        Ok(self.notes.lock().unwrap().last().map(|note| note.text.clone()))
+    }
+
     fn find(&self, id: u32) -> Result<Note> {
         let notes = self.notes.lock().unwrap();
         notes.iter().find(|note| note.id == id).cloned().ok_or_else(|| HandlerError::new("no such note"))
@@ -244,6 +256,27 @@ fn methods_are_called_with_their_arguments() {
             });
             let completed = ask(&client, "completion/complete", params).await.unwrap();
             assert_eq!(completed["completion"]["values"], json!(["5"]), "once, because it is elsewhere");
+        }
+    });
+}
+
+#[test]
+fn a_resource_method_returns_none_for_a_resource_that_does_not_exist() {
+    run(async {
+        // -32602 since 2026-07-28, before it a code of its own.
+        for (era, code) in [(Era::Legacy, -32002), (Era::Modern, -32602)] {
+            let client = in_era(&server(), era).await;
+            let read = ask(&client, "resources/read", json!({ "uri": "priority://1" })).await.unwrap();
+            let contents = json!([{ "uri": "priority://1", "mimeType": "text/plain", "text": "high" }]);
+            assert_eq!(read["contents"], contents);
+            for uri in ["priority://2", "note://newest"] {
+                let error = ask(&client, "resources/read", json!({ "uri": uri })).await.unwrap_err();
+                assert_eq!(error.code, code, "{era:?}: {uri}");
+                assert_eq!(value(&error.data.unwrap()), json!({ "uri": uri }));
+            }
+            call(&client, "add_note", json!({ "text": "milk" })).await.unwrap();
+            let read = ask(&client, "resources/read", json!({ "uri": "note://newest" })).await.unwrap();
+            assert_eq!(read["contents"][0]["text"], "milk");
         }
     });
 }

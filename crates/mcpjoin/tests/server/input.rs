@@ -11,7 +11,7 @@ use mcpjoin::proto::types::{
     Prompt, Resource, Root,
 };
 use mcpjoin::proto::{Era, ErrorObject, Raw};
-use mcpjoin::server::{Context, HandlerError, InputError, Server, tool};
+use mcpjoin::server::{Context, HandlerError, InputError, Json, Server, tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -94,6 +94,31 @@ fn one_handler_asks_in_both_eras() {
             let resource = client.read_resource("x://1").await.unwrap();
             let contents: Value = raw_value(&resource.contents[0]);
             assert_eq!(contents["text"], "accept");
+        }
+    });
+}
+
+#[test]
+fn a_question_for_a_yes_is_one_in_both_eras() {
+    run(async {
+        let server = Server::builder("s", "1")
+            .tool(tool("clear"), |arguments: Delete, cx: Context| async move {
+                Ok::<_, HandlerError>(Json(cx.confirm(format!("Delete {}?", arguments.path)).await?))
+            })
+            .build()
+            .unwrap();
+        for era in BOTH_ERAS {
+            let answers = [ElicitAction::Accept, ElicitAction::Decline, ElicitAction::Cancel];
+            for (action, said) in answers.into_iter().zip([true, false, false]) {
+                let client = builder().era(EraChoice::Only(era)).elicitation_form(move |form| {
+                    assert_eq!(form.message, "Delete all?");
+                    assert!(form.requested_schema.properties.is_empty());
+                    std::future::ready(Ok(ElicitResult::new(action.clone())))
+                });
+                let client = connect(&server, client).await;
+                let result = client.call_tool("clear", json!({ "path": "all" })).await.unwrap();
+                assert_eq!(result.decode(), Ok(said), "{era:?}");
+            }
         }
     });
 }

@@ -356,7 +356,7 @@ fn collisions_are_errors_that_name_both_sides() {
     let error = build(with_tools(&["a__x"]).mount("a", tools(&["x"])));
     assert_eq!(
         error.to_string(),
-        "`a__x` is twice in the list of tools: as `a__x` of the server itself, and as `x` of `s`, mounted at `a`"
+        "`a__x` appears twice in the list of tools: as `a__x` of the server itself, and as `x` of `s`, mounted at `a`"
     );
     let error = build(Server::builder("s", "1").mount("a__b", tools(&["c"])).mount("a", tools(&["b__c"])));
     assert!(matches!(error, BuildError::Collision { list: "tools", .. }), "{error}");

@@ -89,7 +89,7 @@ impl Directory {
         };
         let facts = authorities.facts().ok_or_else(|| not_one("it cannot be read"))?;
         if !facts.is_authority {
-            return Err(not_one("it says that it is none (basic constraints)"));
+            return Err(not_one("it is not the certificate of an authority (basic constraints)"));
         }
         Ok(Some((authorities, facts)))
     }
@@ -169,19 +169,21 @@ impl Directory {
         let key = if profile::is_ours(&facts) { self.authority_key(&facts)? } else { None };
         let Some(key) = key else {
             if facts.ends() < now() {
-                let todo = "whoever made the authority must make its certificate anew";
+                let todo = "the operator of the authority must renew its certificate";
                 return Err(CertificateError::at(
                     &path,
                     CertificateErrorKind::Expired(facts.ends().to_string(), todo),
                 ));
             }
-            tracing::warn!(target: "mcpjoin", file = %path.display(), ends = %facts.ends(), "the authority runs out");
+            tracing::warn!(target: "mcpjoin", file = %path.display(), ends = %facts.ends(), "the authority \
+                expires");
             return Ok((authorities, facts));
         };
         let pem = profile::authority(&key, Some(&facts), now())
             .map_err(|kind| CertificateError::at(&path, kind))?;
         self.replace(AUTHORITY, "crt", pem.as_bytes())?;
-        tracing::info!(target: "mcpjoin", file = %path.display(), "the authority's certificate counts for another year");
+        tracing::info!(target: "mcpjoin", file = %path.display(), "the certificate of the authority was \
+            renewed for a year");
         self.existing_authority()?.ok_or_else(|| CertificateError::io(&path, ErrorKind::NotFound.into()))
     }
 
@@ -214,10 +216,11 @@ impl Directory {
             let usable =
                 existing.as_ref().is_ok_and(|existing| existing.verify_against(authorities, name).is_ok());
             if usable {
-                tracing::warn!(target: "mcpjoin", file = %path.display(), "{why}, and ca.key is not there to sign a new one");
+                tracing::warn!(target: "mcpjoin", file = %path.display(), "{why}, and ca.key is missing to \
+                    sign a new one");
                 return existing;
             }
-            let cannot = format!("ca.key is not there to sign it, and what is there does not do: {why}");
+            let cannot = format!("ca.key is missing to sign one, and the present one is unusable: {why}");
             let kind = CertificateErrorKind::CannotSign(name.to_owned(), cannot);
             return Err(CertificateError::at(&self.file(AUTHORITY, "key"), kind));
         };
@@ -286,7 +289,7 @@ pub(super) fn problem(identity: &Identity, authorities: &Authorities, name: &str
         return Some(why);
     }
     let facts = identity.facts()?;
-    (!outlasts_renewal(&facts)).then(|| format!("it counts until {} only", facts.ends()))
+    (!outlasts_renewal(&facts)).then(|| format!("it is valid only until {}", facts.ends()))
 }
 
 /// Whether certificate and key exist and belong together.

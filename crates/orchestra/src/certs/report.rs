@@ -48,7 +48,7 @@ pub(super) fn report(certificates: &Certificates, name: &str) -> CertificateRepo
         problem = check_not_writable_by_others(&directory).err().map(|error| error.to_string());
     }
     if !is_name(name) {
-        problem = Some(format!("`{name}` is no name that files of certificates can have"));
+        problem = Some(format!("`{name}` is not a valid name for certificate files"));
     }
     let mut files = Vec::new();
     let authorities = if certificates.ca.is_some() || authority.exists() {
@@ -74,7 +74,8 @@ fn authority_file(path: PathBuf, read: &Result<Authorities, CertificateError>) -
     let problem = match (read, &facts) {
         (Err(error), _) => Some(error.to_string()),
         (_, Some(facts)) => validity_problem(facts).or_else(|| {
-            (!facts.is_authority).then(|| "it says that it is no authority's (basic constraints)".to_owned())
+            (!facts.is_authority)
+                .then(|| "it is not the certificate of an authority (basic constraints)".to_owned())
         }),
         _ => None,
     };

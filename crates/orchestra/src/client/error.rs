@@ -12,7 +12,7 @@ use mcpjoin_quic::endpoint::{CertificateError, QuicError, QuicErrorKind};
 #[non_exhaustive]
 pub enum SetupError {
     /// The address is not `host:port`.
-    #[error("{0:?} is no address of the form host:port, with an IPv6 address in brackets")]
+    #[error("{0:?} is not an address of the form host:port, with an IPv6 address in brackets")]
     Address(String),
     /// Our own certificates are unusable.
     #[error("{0}")]
@@ -58,7 +58,7 @@ pub enum OrchestratorErrorKind {
     #[error("{0}")]
     Refused(#[source] QuicErrorKind),
     /// Too many calls are already queued. Nothing was sent.
-    #[error("{waiting} calls wait for the orchestrator already, and no more are kept")]
+    #[error("{waiting} calls already wait for the orchestrator, which is the limit")]
     Busy {
         /// The limit of queued calls.
         waiting: usize,
@@ -67,7 +67,7 @@ pub enum OrchestratorErrorKind {
     #[error("the request cannot be sent: {0}")]
     Request(Arc<WireError>),
     /// The connection ended before the response.
-    #[error("the connection ended before the answer came ({why}){}", MaybeDone(.maybe_done))]
+    #[error("the connection ended before the response ({why}){}", MaybeDone(.maybe_done))]
     Lost {
         /// Why it ended.
         why: String,
@@ -84,7 +84,7 @@ pub enum OrchestratorErrorKind {
         maybe_done: bool,
     },
     /// The response belongs to another kind of request.
-    #[error("the orchestrator's answer is not one to `{asked}`{}", MaybeDone(.maybe_done))]
+    #[error("the orchestrator's response does not belong to `{asked}`{}", MaybeDone(.maybe_done))]
     Unexpected {
         /// The request that was sent.
         asked: &'static str,
@@ -92,7 +92,7 @@ pub enum OrchestratorErrorKind {
         maybe_done: bool,
     },
     /// The response carries the id of another request.
-    #[error("the orchestrator's answer is not one to `{asked}` but to another request ({id:?}){}", MaybeDone(.maybe_done))]
+    #[error("the orchestrator's response does not belong to `{asked}` but to another request ({id:?}){}", MaybeDone(.maybe_done))]
     Another {
         /// The request that was sent.
         asked: &'static str,
@@ -103,7 +103,8 @@ pub enum OrchestratorErrorKind {
     },
     /// A stream of chunks has ended, and some chunks are missing.
     #[error(
-        "{received} of {announced} chunks have come; it may have been done or not, look before you ask again"
+        "received {received} of {announced} chunks; the request may have been executed: check before you \
+         try again"
     )]
     Chunks {
         /// The number of chunks received.
@@ -112,7 +113,7 @@ pub enum OrchestratorErrorKind {
         announced: i64,
     },
     /// There was no response in time.
-    #[error("no answer within {} ms{}", .after.as_millis(), MaybeDone(.maybe_done))]
+    #[error("no response within {} ms{}", .after.as_millis(), MaybeDone(.maybe_done))]
     TimedOut {
         /// The time limit.
         after: Duration,
@@ -136,7 +137,11 @@ struct MaybeDone<'a>(&'a bool);
 
 impl std::fmt::Display for MaybeDone<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if *self.0 { "; it may have been done or not, look before you ask again" } else { "" })
+        f.write_str(if *self.0 {
+            "; the request may have been executed: check before you try again"
+        } else {
+            ""
+        })
     }
 }
 
@@ -145,7 +150,7 @@ struct Remote<'a>(&'a str, &'a str);
 impl std::fmt::Display for Remote<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.0, self.1) {
-            ("", "") => f.write_str("the orchestrator says that it has failed, and not why"),
+            ("", "") => f.write_str("the orchestrator reports a failure without a reason"),
             (code, "") => f.write_str(code),
             ("", message) => f.write_str(message),
             (code, message) => write!(f, "{code}: {message}"),

@@ -129,7 +129,7 @@ impl Reconnector {
                     return Err(OrchestratorErrorKind::Unconnected { after, why: why.clone() });
                 }
                 (_, Err(_)) => {
-                    let why = "nothing has come back from that address".to_owned();
+                    let why = "no response from that address".to_owned();
                     return Err(OrchestratorErrorKind::Unconnected { after, why });
                 }
             }
@@ -203,7 +203,7 @@ impl Reconnector {
                     let address = &self.address;
                     tracing::warn!(
                         target: "mcpjoin",
-                        "the orchestrator at {address} is gone, and is looked for again: {why}"
+                        "the connection to the orchestrator at {address} is lost, reconnecting: {why}"
                     );
                     self.state.send_replace(State::Disconnected(Some(why)));
                     // Calls in progress fail now, even if the connection has not ended by itself.
@@ -261,7 +261,7 @@ impl Reconnector {
         }
         let started = Instant::now();
         let mut port_closed = pin!(connection.port_unreachable());
-        let closed_port = |error| Some(Ended::Lost(format!("nobody listens there any more: {error}")));
+        let closed_port = |error| Some(Ended::Lost(format!("nothing listens there any more: {error}")));
         let replacement = tokio::select! {
             biased;
             error = &mut port_closed => return closed_port(error),
@@ -284,7 +284,7 @@ impl Reconnector {
                     return closed_port(error);
                 }
                 // There is no response of any kind. The server may come back until the idle timeout.
-                tracing::debug!(target: "mcpjoin", %error, "the orchestrator is silent");
+                tracing::debug!(target: "mcpjoin", %error, "the orchestrator does not respond");
             }
         }
         None

@@ -32,7 +32,7 @@ impl Host {
         let (request, room) = match self.read(&mut receive).await {
             Ok(received) => received,
             Err(error) => {
-                tracing::warn!(target: "mcpjoin", "a request that is none: {error}");
+                tracing::warn!(target: "mcpjoin", "an invalid request: {error}");
                 // Like Orchestra's own orchestrator: end the stream without a byte, keep the connection.
                 let _ = receive.stop(0_u32.into());
                 finish_stream(send, write).await;
@@ -75,7 +75,7 @@ impl Host {
         let (request, room) = match self.read(&mut receive).await {
             Ok(received) => received,
             Err(error) => {
-                tracing::warn!(target: "mcpjoin", "a request over TCP that is none: {error}");
+                tracing::warn!(target: "mcpjoin", "an invalid request over TCP: {error}");
                 // Like Orchestra's own orchestrator: end without a byte.
                 let _ = timeout(write, send.shutdown()).await;
                 return;

@@ -228,9 +228,9 @@ impl Host {
             0 => (health_result::Status::Healthy, HEALTHY.to_owned()),
             unavailable if unavailable < servers => (
                 health_result::Status::Degraded,
-                format!("{unavailable} of {servers} MCP servers are not there"),
+                format!("{unavailable} of {servers} MCP servers are unavailable"),
             ),
-            _ => (health_result::Status::Unhealthy, "no MCP server is there".to_owned()),
+            _ => (health_result::Status::Unhealthy, "no MCP server is available".to_owned()),
         };
         HealthResult { status: status.into(), message, details }
     }

@@ -78,7 +78,7 @@ impl Offer {
 impl From<Unavailable> for RequestError {
     fn from(unavailable: Unavailable) -> Self {
         let Unavailable { server, reason } = unavailable;
-        Self::new(code::ROUTING, format!("the MCP server `{server}` is not there: {reason}"))
+        Self::new(code::ROUTING, format!("the MCP server `{server}` is unavailable: {reason}"))
     }
 }
 

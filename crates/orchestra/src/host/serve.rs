@@ -65,7 +65,7 @@ impl Host {
                             connections.spawn(self.clone().on_tcp(stream, ending.clone()));
                         }
                         Err(error) => {
-                            tracing::warn!(target: "mcpjoin", "nobody can be let in: {error}");
+                            tracing::warn!(target: "mcpjoin", "connections cannot be accepted: {error}");
                             tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                         }
                     }
@@ -81,7 +81,7 @@ impl Host {
         over.send_replace(true);
         let all = async { while connections.join_next().await.is_some() {} };
         if timeout(self.inner.limits.drain, all).await.is_err() {
-            tracing::warn!(target: "mcpjoin", "exchanges in progress are given up");
+            tracing::warn!(target: "mcpjoin", "exchanges in progress are cancelled");
         }
     }
 

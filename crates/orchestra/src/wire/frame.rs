@@ -33,10 +33,10 @@ pub enum WireError {
         received: usize,
     },
     /// The stream ended before a frame. An orchestrator also does this when it cannot read the request.
-    #[error("the stream ended without an answer: the far end could not read the request, or gave it up")]
+    #[error("the stream ended without a response: the peer could not read the request, or cancelled it")]
     Empty,
     /// The frame does not contain the expected message.
-    #[error("the frame is no message of orchestra.plugin.v1: {0}")]
+    #[error("the frame is not a message of orchestra.plugin.v1: {0}")]
     Undecodable(#[from] prost::DecodeError),
     /// The stream or connection failed.
     #[error("{0}")]

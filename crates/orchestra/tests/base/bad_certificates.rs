@@ -173,7 +173,7 @@ fn server_is_refused(server: &Shown, trusted: &Authority, reason: &str, heard: &
 #[test]
 fn h146_a_client_without_a_certificate_is_refused() {
     let ca = Authority::new("one");
-    client_is_refused(None, &ca, "no certificate", "it wants one, and we have shown none");
+    client_is_refused(None, &ca, "no certificate", "the peer requires a certificate, but none was sent");
 }
 
 #[test]
@@ -194,14 +194,14 @@ fn h147_an_expired_client_is_refused() {
 fn h147_a_client_that_is_not_valid_yet_is_refused() {
     let ca = Authority::new("one");
     let reason = "is not valid before 2999-01-01 00:00:00 UTC";
-    client_is_refused(Some(ca.signs(early)), &ca, reason, "it refuses our certificate");
+    client_is_refused(Some(ca.signs(early)), &ca, reason, "it rejects our certificate");
 }
 
 #[test]
 fn h147_a_client_with_a_certificate_for_servers_is_refused() {
     let ca = Authority::new("one");
     let identity = ca.signs(only(ExtendedKeyUsagePurpose::ServerAuth));
-    client_is_refused(Some(identity), &ca, "is for servers alone", "it refuses our certificate");
+    client_is_refused(Some(identity), &ca, "is only for servers", "it rejects our certificate");
 }
 
 #[test]
@@ -220,14 +220,14 @@ fn h148_an_expired_server_is_refused() {
 #[test]
 fn h148_a_server_that_is_not_valid_yet_is_refused() {
     let ca = Authority::new("one");
-    server_is_refused(&ca.signs(early), &ca, "is not valid before 2999-01-01", "it refuses our certificate");
+    server_is_refused(&ca.signs(early), &ca, "is not valid before 2999-01-01", "it rejects our certificate");
 }
 
 #[test]
 fn h148_a_server_with_a_certificate_for_clients_is_refused() {
     let ca = Authority::new("one");
     let identity = ca.signs(only(ExtendedKeyUsagePurpose::ClientAuth));
-    server_is_refused(&identity, &ca, "is for clients alone", "it refuses our certificate");
+    server_is_refused(&identity, &ca, "is only for clients", "it rejects our certificate");
 }
 
 #[test]
@@ -236,8 +236,8 @@ fn h148_a_server_of_another_name_is_refused() {
     let identity = ca.signs(|params| {
         params.subject_alt_names = vec![rcgen::SanType::DnsName("orchestrator".try_into().unwrap())];
     });
-    let reason = "is for `orchestrator`, and not for the name that was asked for (--server-name)";
-    server_is_refused(&identity, &ca, reason, "it refuses our certificate");
+    let reason = "is for `orchestrator`, and not for the requested name (--server-name)";
+    server_is_refused(&identity, &ca, reason, "it rejects our certificate");
     // Under the name in the certificate it is accepted.
     let client =
         ClientTls::new(&Trust::Authorities(ca.trusted()), Some(ca.signs(|_| {}).identity()), ALPN).unwrap();
@@ -299,15 +299,15 @@ fn authority_is_removed(old_client: bool) -> (QuicError, QuicError) {
 fn h147_h163_a_client_of_an_authority_that_was_removed_is_refused_by_a_server_that_runs_on() {
     let (ours, theirs) = authority_is_removed(true);
     // The client still has the old authority and rejects the new server's certificate first.
-    assert!(ours.to_string().contains("has the name of the authority here but not its signature"), "{ours}");
-    assert!(theirs.to_string().contains("it refuses our certificate"), "{theirs}");
+    assert!(ours.to_string().contains("has the name of the authority, but not its signature"), "{ours}");
+    assert!(theirs.to_string().contains("it rejects our certificate"), "{theirs}");
 }
 
 #[test]
 fn h148_h163_a_server_of_an_authority_that_was_removed_is_refused_without_a_restart() {
     let (ours, theirs) = authority_is_removed(false);
-    assert!(ours.to_string().contains("has the name of the authority here but not its signature"), "{ours}");
-    assert!(theirs.to_string().contains("it refuses our certificate"), "{theirs}");
+    assert!(ours.to_string().contains("has the name of the authority, but not its signature"), "{ours}");
+    assert!(theirs.to_string().contains("it rejects our certificate"), "{theirs}");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_pinned_key_is_taken_whoever_has_signed_it_and_no_other() {
     let server = ServerTls::new(identity, &ClientAuth::Anybody, "mcp").unwrap();
     let wrong = ClientTls::new(&Trust::Key([7; 32]), None, "mcp").unwrap();
     let (ours, _) = refused(&wrong, server.clone());
-    assert!(ours.to_string().contains("its public key is not the one that was pinned"), "{ours}");
+    assert!(ours.to_string().contains("its public key is not the pinned one"), "{ours}");
     run(async {
         let listener =
             Listener::bind("127.0.0.1:0", move || Ok(server.clone()), QuicOptions::default()).await.unwrap();

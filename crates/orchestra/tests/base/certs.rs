@@ -394,7 +394,7 @@ fn what_is_given_by_hand_is_used_as_it_is() {
         ),
         (
             Certificates::in_directory(own.path()).ca(&ca).pair(&key, &key),
-            "client.key: it is no certificate: there is no certificate in it",
+            "client.key: not a certificate: there is no certificate in it",
         ),
         (Certificates::in_directory(own.path()).ca(&ca).pair(&crt, &crt), "client.crt: it is no private key"),
     ];

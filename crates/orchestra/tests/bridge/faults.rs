@@ -36,11 +36,11 @@ fn what_is_no_answer_is_an_error_that_says_what_came_and_the_connection_goes_on(
         let scripted = Scripted::new(&certificates, by_tool).await;
         let orchestrator = handle(scripted.address, &certificates).await;
         let cases = [
-            ("nothing", "the stream ended without an answer: the far end could not read the request"),
+            ("nothing", "the stream ended without a response: the peer could not read the request"),
             ("half a length", "2 of 4 bytes"),
             ("half a frame", "ended inside a frame"),
             ("a lie", "a frame of 4294967295 bytes is longer than Orchestra's limit of 16777216 bytes"),
-            ("no message", "no message of orchestra.plugin.v1"),
+            ("no message", "not a message of orchestra.plugin.v1"),
             ("an empty message", "is not one to `tool_call`"),
             ("another answer", "is not one to `tool_call`"),
             ("reset", "reset"),

@@ -92,15 +92,15 @@ fn h162_a_thousand_calls_through_the_bridge_are_right_over_a_bad_network() {
 fn told(fault: Fault) -> Option<&'static str> {
     Some(match fault {
         Fault::ResetAtOnce | Fault::ResetAfterRequest | Fault::ResetInAnswer => "reset",
-        Fault::Stop | Fault::Empty => "the stream ended without an answer",
-        Fault::Stall | Fault::StallInAnswer => "no answer within 4000 ms",
+        Fault::Stop | Fault::Empty => "the stream ended without a response",
+        Fault::Stall | Fault::StallInAnswer => "no response within 4000 ms",
         Fault::HalfALength => "2 of 4 bytes arrived",
         Fault::Truncate | Fault::OneMore => "the stream ended inside a frame",
         Fault::LongLength => "a frame of 4294967295 bytes is longer than Orchestra's limit of 16777216 bytes",
-        Fault::OneLess | Fault::Garbage => "the frame is no message of orchestra.plugin.v1",
-        Fault::NoAnswer => "the orchestrator's answer is not one to",
+        Fault::OneLess | Fault::Garbage => "the frame is not a message of orchestra.plugin.v1",
+        Fault::NoAnswer => "the orchestrator's response does not belong to",
         Fault::AnotherId => "but to another request",
-        Fault::CloseConnection => "the connection ended before the answer came",
+        Fault::CloseConnection => "the connection ended before the response",
         // Bytes after a response are not read.
         Fault::Twice | Fault::None => return None,
     })
@@ -157,7 +157,7 @@ fn each_fault_of_an_orchestrator_ends_its_call_in_time_with_the_right_error_and_
                     assert!(message.starts_with("orchestrator tool_call failed: "), "{fault:?}: {message}");
                     assert!(message.contains(&faulty.address), "{fault:?}: {message}");
                     assert!(message.contains(says), "{fault:?}: {message}");
-                    assert!(message.contains("it may have been done or not"), "{fault:?}: {message}");
+                    assert!(message.contains("the request may have been executed"), "{fault:?}: {message}");
                 }
                 None => assert_eq!(answer["result"]["content"][0]["text"], (n * n).to_string()),
             }
@@ -175,7 +175,7 @@ fn each_fault_of_an_orchestrator_ends_its_call_in_time_with_the_right_error_and_
                 Some(says) => {
                     let message = answer["error"]["message"].as_str().unwrap();
                     assert!(message.contains(says), "{fault:?}: {message}");
-                    assert!(!message.contains("may have been done"), "{fault:?}: {message}");
+                    assert!(!message.contains("may have been executed"), "{fault:?}: {message}");
                 }
                 None => assert_eq!(answer["result"]["tools"][0]["name"], "square", "{fault:?}: {answer}"),
             }

@@ -50,7 +50,7 @@ async fn lost(call: JoinHandle<OrchestratorError>, why: &str) -> Duration {
     let error = call.await.unwrap();
     assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: true, .. }), "{error}");
     let error = error.to_string();
-    assert!(error.contains(why) && error.contains("it may have been done or not"), "{error}");
+    assert!(error.contains(why) && error.contains("the request may have been executed"), "{error}");
     begun.elapsed()
 }
 
@@ -89,7 +89,7 @@ fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
                 stand_in.kill().await;
                 let _ = timeout(Duration::from_millis(away), pending::<()>()).await;
                 stand_in.start_again().await;
-                let why = if away < 1_000 { "" } else { "nobody listens there any more" };
+                let why = if away < 1_000 { "" } else { "nothing listens there any more" };
                 let took = lost(call, why).await;
                 println!("killed after {under_way} ms, back after {away} ms: told {took:?} later");
                 assert!(took < 2 * most, "{took:?} and not {most:?}");
@@ -108,7 +108,7 @@ fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
         let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
         let call = in_flight(&stand_in, &orchestrator).await;
         stand_in.kill().await;
-        let took = lost(call, "nobody listens there any more").await;
+        let took = lost(call, "nothing listens there any more").await;
         println!("told {took:?} after it was killed");
         assert!(took < 2 * most, "{took:?} and not {most:?}");
         let why = orchestrator.connected(1);
@@ -194,7 +194,7 @@ fn a_call_of_a_tool_is_not_and_says_that_it_may_have_run() {
         let orchestrator = handle(scripted.address, &certificates).await;
         let error = orchestrator.tool_call(call_of("echo")).await.unwrap_err();
         assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: true, .. }), "{error}");
-        assert!(error.to_string().contains("it may have been done or not"), "{error}");
+        assert!(error.to_string().contains("the request may have been executed"), "{error}");
         assert_eq!(scripted.calls().len(), 1);
         assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success, "the next one is another");
     });

@@ -199,7 +199,7 @@ fn an_answer_that_is_not_whole_is_an_error_and_is_not_asked_for_again() {
     run(async {
         let cases: [(&str, Making); 5] = [
             ("1 of 2 chunks have come", || Act::Frames(vec![chunk("a", BYTES, 0), end(2)])),
-            ("the stream ended without an answer", || Act::Frames(vec![chunk("a", BYTES, 0)])),
+            ("the stream ended without a response", || Act::Frames(vec![chunk("a", BYTES, 0)])),
             ("is not one to `stream_start`", || Act::Frames(vec![chunk("a", BYTES, 0), done(&json!({}))])),
             ("reset", || Act::Reset),
             ("the connection ended", || Act::Close),
@@ -210,7 +210,10 @@ fn an_answer_that_is_not_whole_is_an_error_and_is_not_asked_for_again() {
             let answer = wire.call("say", &json!({})).await;
             assert_eq!(answer["error"]["code"], -32603, "{answer}");
             let message = answer["error"]["message"].as_str().unwrap();
-            assert!(message.contains(says) && message.contains("it may have been done or not"), "{message}");
+            assert!(
+                message.contains(says) && message.contains("the request may have been executed"),
+                "{message}"
+            );
             let starts = stage.scripted.requests().into_iter();
             let starts = starts.filter(|request| matches!(request, Request::StreamStart(_))).count();
             assert_eq!(starts, 1, "{says}");

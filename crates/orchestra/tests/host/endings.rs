@@ -303,7 +303,7 @@ fn a_server_that_is_gone_is_named_in_health_and_errors_and_hides_no_other() {
 
         let (code, message) = stage.refused(call("gone", "{}")).await;
         assert_eq!(code, "routing_error");
-        assert!(message.contains("the MCP server `gone` is not there"), "{message}");
+        assert!(message.contains("the MCP server `gone` is unavailable"), "{message}");
         assert_eq!(json(&stage.call("other", "{}").await.result), json!({ "text": "here" }));
         let Response::ListTools(list) = stage.ask(Request::ListTools(ListToolsRequest {})).await else {
             panic!("a list")
@@ -311,7 +311,7 @@ fn a_server_that_is_gone_is_named_in_health_and_errors_and_hides_no_other() {
         assert_eq!(list.tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["other"]);
         let Response::Health(health) = stage.ask(Request::Health(HealthRequest {})).await else { panic!() };
         assert_eq!(health.status(), health_result::Status::Degraded);
-        assert_eq!(health.message, "1 of 2 MCP servers are not there");
+        assert_eq!(health.message, "1 of 2 MCP servers are unavailable");
         assert_eq!(health.details.keys().collect::<Vec<_>>(), ["gone"]);
     });
 }

@@ -219,20 +219,20 @@ impl Envelope {
     fn error_object(&self, text: &Bytes) -> Result<ErrorObject, Fault> {
         let fault = |what, span| Err((DecodeErrorKind::Error { what }, self.place(span)));
         if self.error.of(text).first() != Some(&b'{') {
-            return fault("it is no object", self.error);
+            return fault("it is not an object", self.error);
         }
         if !self.code.is_there() {
             return fault("it has no code", self.error);
         }
         let Ok(code) = Raw::cut(text, self.code.range()).decode() else {
-            return fault("its code is no integer of 64 bits", self.code);
+            return fault("its code is not a 64-bit integer", self.code);
         };
         if !self.message.is_there() {
             return fault("it has no message", self.error);
         }
         let message = Raw::cut(text, self.message.range());
         let Some(message) = message.to_string_value() else {
-            return fault("its message is no string", self.message);
+            return fault("its message is not a string", self.message);
         };
         let data = self.data.is_there().then(|| Raw::cut(text, self.data.range()));
         Ok(ErrorObject { code, message: message.into_owned(), data })

@@ -323,13 +323,13 @@ pub enum NegotiationFailure {
         problem: String,
     },
     /// The peer echoes our own messages: it is not a server.
-    #[error("{method} was asked, and our own messages came back: what answers is no MCP server")]
+    #[error("{method} was echoed: the peer sends our own messages back, and is not an MCP server")]
     Echo {
         /// `initialize` or `server/discover`.
         method: Method,
     },
     /// A response with an unknown id was received, and none to the opening request.
-    #[error("{method} was asked with the id {asked}, and answered with the id {given}, which nobody asked")]
+    #[error("the response to {method} has the unknown id {given} instead of {asked}")]
     UnknownResponse {
         /// `initialize` or `server/discover`.
         method: Method,
@@ -387,8 +387,8 @@ fn seconds(duration: Duration) -> String {
 
 fn line_count(lines: usize) -> String {
     match lines {
-        1 => "a line came that is no message".into(),
-        lines => format!("{lines} lines came that are no messages"),
+        1 => "received a line that is not a message".into(),
+        lines => format!("received {lines} lines that are not messages"),
     }
 }
 
@@ -406,7 +406,7 @@ fn excerpt(bytes: &Bytes) -> String {
 
 fn garbage_note(garbage: Option<&Bytes>) -> String {
     garbage.map_or_else(String::new, |first| {
-        format!("; lines came that are no messages, the first begins {}", excerpt(first))
+        format!("; received lines that are not messages, the first begins {}", excerpt(first))
     })
 }
 

@@ -36,10 +36,10 @@ impl QuicError {
 #[non_exhaustive]
 pub enum QuicErrorKind {
     /// The address is not `host:port`.
-    #[error("it is no address of the form host:port, with an IPv6 address in brackets")]
+    #[error("not an address of the form host:port, with an IPv6 address in brackets")]
     Address,
     /// The name was not resolved.
-    #[error("the name was not resolved: {0}")]
+    #[error("the name cannot be resolved: {0}")]
     Resolve(#[source] Arc<io::Error>),
     /// A socket operation failed.
     #[error("{0}")]
@@ -67,10 +67,10 @@ pub enum QuicErrorKind {
         ours: String,
     },
     /// We reject the peer's certificate.
-    #[error("its certificate is refused: {0}")]
+    #[error("its certificate is rejected: {0}")]
     Refused(String),
     /// The peer rejects our certificate.
-    #[error("it refuses our certificate: {what}{}", Said(.said))]
+    #[error("it rejects our certificate: {what}{}", Said(.said))]
     RefusedByPeer {
         /// The TLS alert that it sent ([RFC 8446, 6](https://www.rfc-editor.org/rfc/rfc8446#section-6)).
         alert: u8,
@@ -80,13 +80,13 @@ pub enum QuicErrorKind {
         said: String,
     },
     /// The peer accepts no new connections.
-    #[error("it takes no new connections: it is about to end, or has too many")]
+    #[error("it accepts no new connections: it is shutting down, or has reached its limit")]
     Declined,
     /// The handshake failed for another reason.
     #[error("the handshake failed: {0}")]
     Handshake(String),
     /// Nothing was received within the idle timeout.
-    #[error("nothing has come from it for too long: the peer or the network is gone")]
+    #[error("no data has arrived for too long: the peer or the network is gone")]
     Lost,
     /// The peer has closed the connection.
     #[error("it has closed the connection (code {code}){}", Said(.said))]
@@ -97,7 +97,7 @@ pub enum QuicErrorKind {
         said: String,
     },
     /// The peer was restarted and does not know the connection.
-    #[error("it knows nothing of the connection any more: it was started again")]
+    #[error("it does not know the connection: it was restarted")]
     Reset,
     /// We have closed the connection.
     #[error("the connection is closed")]
@@ -137,11 +137,11 @@ struct Attempts<'a>(&'a [QuicAttempt]);
 impl fmt::Display for Attempts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("the name was not resolved");
+            return f.write_str("the name cannot be resolved");
         }
         for (index, attempt) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            let error = attempt.error.as_deref().unwrap_or("no answer");
+            let error = attempt.error.as_deref().unwrap_or("no response");
             write!(f, "{comma}{}: {error}", attempt.address)?;
         }
         Ok(())
@@ -165,14 +165,14 @@ const fn alert_of(code: u64) -> u8 {
 const fn certificate_alert(alert: u8) -> Option<&'static str> {
     Some(match alert {
         42 => "it cannot be read, or its use is not allowed (bad_certificate)",
-        43 => "its kind is not known there (unsupported_certificate)",
+        43 => "its type is not supported there (unsupported_certificate)",
         44 => "it was revoked (certificate_revoked)",
         45 => "it has expired or is not valid yet (certificate_expired)",
-        46 => "it is not acceptable there (certificate_unknown)",
-        48 => "the authority that has signed it is not trusted there (unknown_ca)",
-        49 => "it is not allowed in (access_denied)",
-        51 => "its signature is not that of the authority there, which was made anew (decrypt_error)",
-        116 => "it wants one, and we have shown none (certificate_required)",
+        46 => "it is not accepted there (certificate_unknown)",
+        48 => "its authority is not trusted there (unknown_ca)",
+        49 => "it has no access (access_denied)",
+        51 => "its signature does not match the authority there, which was recreated (decrypt_error)",
+        116 => "the peer requires a certificate, but none was sent (certificate_required)",
         _ => return None,
     })
 }
@@ -204,7 +204,7 @@ impl QuicErrorKind {
                         (NO_PROTOCOL_ALERT, _) => protocol(),
                         (alert, Some(what)) => Self::RefusedByPeer { alert, what, said: said(&close.reason) },
                         (alert, None) => Self::Handshake(format!(
-                            "the peer says TLS alert {alert}{}",
+                            "the peer reports the TLS alert {alert}{}",
                             Said(&said(&close.reason))
                         )),
                     }

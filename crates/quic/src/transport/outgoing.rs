@@ -16,7 +16,7 @@ impl QuicLink {
     /// Sends a client's request on a new stream, once one is free.
     pub(super) fn call(&mut self, request: &Request, line: Line) {
         let (Some(common), Some(unfinished)) = (self.common(), self.unfinished.clone()) else {
-            return self.report_lost(&request.id, TransportError::new("the connection is over", true));
+            return self.report_lost(&request.id, TransportError::new("the connection has ended", true));
         };
         let key = self.next_key;
         self.next_key += 1;

@@ -158,7 +158,7 @@ impl StreamTask {
                             return self.report_end(TransportError::new(text, true)).await;
                         }
                         (ReadEnd::TooLong, Kind::Call(_)) => {
-                            let text = "the answer is larger than a message may be";
+                            let text = "the response exceeds the size limit of a message";
                             return self.report_end(TransportError::new(text, false)).await;
                         }
                         (ReadEnd::Failed(cause), _) => return self.report_end(cause).await,
@@ -233,7 +233,7 @@ impl StreamTask {
                     Err(_) => {
                         send_half.reset(code::STALLED);
                         let after = self.common.stall.as_millis();
-                        let text = format!("the peer has taken nothing on this stream for {after} ms");
+                        let text = format!("the peer has read nothing on this stream for {after} ms");
                         return WriteEnd::Failed(TransportError::new(text, true));
                     }
                 }
@@ -351,12 +351,12 @@ impl StreamTask {
 fn stopped_by_peer(code: Option<VarInt>) -> TransportError {
     let number = code.map_or(0, VarInt::into_inner);
     let why = match u32::try_from(number) {
-        Ok(code::NO_ERROR) => "it has given no reason".to_owned(),
-        Ok(code::CANCELLED) => "it has given this request up".to_owned(),
-        Ok(code::PROTOCOL) => "it says that we broke a rule of the transport".to_owned(),
-        Ok(code::TOO_LARGE) => "a message was larger than it takes".to_owned(),
-        Ok(code::STALLED) => "it says that nothing has moved for too long".to_owned(),
-        _ => format!("its code {number} is not known"),
+        Ok(code::NO_ERROR) => "no reason".to_owned(),
+        Ok(code::CANCELLED) => "it has cancelled this request".to_owned(),
+        Ok(code::PROTOCOL) => "it reports a violation of the transport's rules".to_owned(),
+        Ok(code::TOO_LARGE) => "a message exceeded its limit".to_owned(),
+        Ok(code::STALLED) => "it reports that no data has arrived for too long".to_owned(),
+        _ => format!("its code {number} is unknown"),
     };
-    TransportError::new(format!("the peer has left the stream of this request: {why}"), true)
+    TransportError::new(format!("the peer has closed the stream of this request: {why}"), true)
 }

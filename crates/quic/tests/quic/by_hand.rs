@@ -276,7 +276,7 @@ fn a_stream_that_is_reset_or_ends_early_loses_its_call_and_no_other() {
             let (lost, mut wire, _) = calling(&client, &connection).await;
             wire.send.reset(1_u32.into()).unwrap();
             let error = lost.await.unwrap().unwrap_err();
-            assert!(error.contains("given this request up"), "{error}");
+            assert!(error.contains("cancelled this request"), "{error}");
 
             let (lost, mut wire, _) = calling(&client, &connection).await;
             wire.send.finish().unwrap();

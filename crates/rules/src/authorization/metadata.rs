@@ -32,9 +32,9 @@ const LOCATED: &[Source] = sources![LEGACY_SINCE_THIRD Must LOCATION, MODERN Mus
 /// Where the revisions say that an authorization server has metadata.
 const PROVIDED: &[Source] = sources![THIRD Must OVERVIEW, SINCE_FOURTH Must OVERVIEW];
 
-const NO_RESOURCE: &str = "no metadata of the protected resource were found";
-const NO_SERVER: &str = "no metadata of an authorization server were found";
-const NO_CODES: &str = "the authorization server gives no codes, or its metadata were not found";
+const NO_RESOURCE: &str = "no metadata of the protected resource was found";
+const NO_SERVER: &str = "no metadata of an authorization server was found";
+const NO_CODES: &str = "the authorization server issues no codes, or its metadata was not found";
 
 /// The endpoints that metadata of an authorization server may have.
 const ENDPOINTS: [&str; 8] = [
@@ -52,7 +52,7 @@ rules! {
     pub(crate) RULES for Server in Chapter::Authorization;
 
     "resource-metadata-in-challenge", [THIRD Must LOCATION],
-        "The challenge of a 401 names the address of the resource's metadata.",
+        "The challenge of a 401 names the URL of the resource's metadata.",
         else "no 401 had a challenge for tokens",
         |view| {
             let unauthorized = answered(view, Probe::NoToken).filter(|exchange| exchange.status() == Some(401));
@@ -62,39 +62,39 @@ rules! {
             })
         };
     "resource-metadata-found", [THIRD Must LOCATION, LAST_LEGACY Must REQUIREMENTS, MODERN Must MODERN_REQUIREMENTS],
-        "The resource's metadata are found where the challenge says, or at a well-known address.",
+        "The resource's metadata is at the URL in the challenge, or at a well-known URL.",
         resource_found;
     "resource-metadata-document", LOCATED,
-        "The resource's metadata are a JSON object of the type application/json, with its resource.",
+        "The resource's metadata is a JSON object with `resource`, of the type application/json.",
         else NO_RESOURCE,
         |view| documents(view).map(misshapen);
     "resource-identifier", LOCATED,
-        "The resource in its metadata is this server: its URL, or one above that.",
+        "The `resource` in the metadata is the URL of this server, or a parent of it.",
         else NO_RESOURCE,
         |view| resources(view).map(|(exchange, resource)| {
             let url = server_url(view)?;
             exchange.finding_if(
                 !covers(&resource, url),
-                format_args!("the resource is {resource:?}, and the server {:?}", bare(url)),
+                format_args!("resource is {resource:?}, but the server is {:?}", bare(url)),
             )
         });
     "resource-without-slash", [SINCE_THIRD Should CANONICAL],
-        "The resource is written without a slash at its end.",
+        "The `resource` in the metadata does not end with a slash.",
         else NO_RESOURCE,
         |view| resources(view).map(|(exchange, resource)| {
             // If the server's own URL ends with a slash, the slash is part of the resource.
             let is_meant = server_url(view).is_some_and(|url| bare(url).ends_with('/'));
             exchange.finding_if(
                 resource.ends_with('/') && !is_meant,
-                format_args!("the resource is {resource:?}"),
+                format_args!("resource is {resource:?}"),
             )
         });
     "authorization-servers-named", LOCATED,
-        "The resource's metadata name at least one authorization server.",
+        "The resource's metadata names at least one authorization server.",
         else NO_RESOURCE,
         |view| documents(view).filter_map(|exchange| {
             let problem = match member(&object(exchange)?, "authorization_servers") {
-                None => "there are no authorization_servers",
+                None => "authorization_servers is missing",
                 Some(servers) => match strings(&servers) {
                     None => "authorization_servers is not an array of strings",
                     Some(servers) if servers.is_empty() => "authorization_servers is empty",
@@ -104,36 +104,36 @@ rules! {
             Some(Some(exchange.finding(problem)))
         });
     "offline-access-not-asked", [MODERN Should "basic/authorization#refresh-tokens"],
-        "Neither the challenge nor the resource's metadata ask for offline_access.",
+        "Neither the challenge nor the resource's metadata requests the scope offline_access.",
         else "neither the challenge nor the metadata name scopes",
         |view| {
             const SCOPE: &str = "offline_access";
             let supported = documents(view).filter_map(|exchange| {
                 let has_it = texts(&object(exchange)?, "scopes_supported")?.iter().any(|scope| scope == SCOPE);
-                Some(exchange.finding_if(has_it, "scopes_supported has offline_access"))
+                Some(exchange.finding_if(has_it, "scopes_supported contains offline_access"))
             });
             let challenged = scoped(view).map(|exchange| {
-                exchange.finding_if(scopes(exchange).contains(SCOPE), "the challenge asks for offline_access")
+                exchange.finding_if(scopes(exchange).contains(SCOPE), "the challenge requests offline_access")
             });
             supported.chain(challenged)
         };
     "server-metadata-found", PROVIDED,
-        "The metadata of an authorization server are found at a well-known address of its issuer.",
+        "The metadata of an authorization server is at a well-known URL of its issuer.",
         server_found;
     "server-metadata-complete", PROVIDED,
-        "An authorization server's metadata have its issuer, response types and endpoints.",
+        "An authorization server's metadata has its issuer, response types and endpoints.",
         else NO_SERVER,
         |view| server_documents(view).filter(|it| it.issuer.is_some()).map(|it| {
             incomplete(&it).map(|problem| it.exchange.finding(problem))
         });
     "issuer-identical", [THIRD Must OVERVIEW, LAST_LEGACY Must DISCOVERY, MODERN Must MODERN_DISCOVERY],
-        "The issuer in an authorization server's metadata is the one that they were fetched for.",
+        "The issuer in an authorization server's metadata equals the issuer for which it was fetched.",
         else NO_SERVER,
         |view| server_documents(view).filter_map(|it| {
             let (issuer, given) = (it.issuer.clone()?, text(&it.document, "issuer")?);
             Some(it.exchange.finding_if(
                 given != issuer,
-                format_args!("the issuer is {given:?}, and the resource names {issuer:?}"),
+                format_args!("the issuer is {given:?}, but the resource names {issuer:?}"),
             ))
         });
     "authorization-over-https", [
@@ -141,7 +141,7 @@ rules! {
         LEGACY_SINCE_THIRD Must "basic/authorization#communication-security",
         MODERN Must "basic/authorization/security-considerations#communication-security",
     ],
-        "Authorization servers and their endpoints have addresses of https, but on the same machine.",
+        "URLs of authorization servers and their endpoints use https, except on the same machine.",
         else "no authorization server is named",
         |view| {
             let named = documents(view).flat_map(|exchange| {
@@ -158,37 +158,37 @@ rules! {
         LAST_LEGACY Must "basic/authorization#authorization-code-protection",
         MODERN Must "basic/authorization/security-considerations#authorization-code-protection",
     ],
-        "An authorization server's metadata list S256 in code_challenge_methods_supported.",
+        "An authorization server's metadata lists S256 in code_challenge_methods_supported.",
         else NO_CODES,
         |view| server_documents(view).filter(gives_codes).map(|it| {
             if member(&it.document, "code_challenge_methods_supported").is_none() {
-                return Some(it.exchange.finding("there are no code_challenge_methods_supported"));
+                return Some(it.exchange.finding("code_challenge_methods_supported is missing"));
             }
             let methods = texts(&it.document, "code_challenge_methods_supported").unwrap_or_default();
             let has_it = methods.iter().any(|method| method == "S256");
-            it.exchange.finding_if(!has_it, "code_challenge_methods_supported has no S256")
+            it.exchange.finding_if(!has_it, "code_challenge_methods_supported does not contain S256")
         });
     "response-iss-supported", [MODERN Should "basic/authorization#authorization-response-validation"],
-        "An authorization server names itself (iss) in its responses, and says so in its metadata.",
+        "An authorization server adds iss to its responses, and announces this in its metadata.",
         |view| supported(view, "authorization_response_iss_parameter_supported");
     "client-id-documents-supported", [SINCE_FOURTH Should OVERVIEW],
-        "An authorization server takes Client ID Metadata Documents, and says so in its metadata.",
+        "An authorization server accepts Client ID Metadata Documents, and announces this in its metadata.",
         |view| supported(view, "client_id_metadata_document_supported");
     "registration-supported", [SECOND_AND_THIRD Should "basic/authorization#dynamic-client-registration"],
-        "An authorization server lets clients register by themselves.",
+        "An authorization server supports dynamic client registration.",
         else NO_CODES,
         |view| server_documents(view).filter(gives_codes).map(|it| {
             let is_missing = text(&it.document, "registration_endpoint").is_none();
-            it.exchange.finding_if(is_missing, "there is no registration_endpoint")
+            it.exchange.finding_if(is_missing, "registration_endpoint is missing")
         });
     "base-metadata-found", [BATCHING Should "basic/authorization#server-metadata-discovery"],
-        "A server that wants tokens has metadata of its authorization server at the root of its origin.",
-        else "the root was not asked for metadata",
+        "A server that requires tokens has metadata of its authorization server at the root of its origin.",
+        else "the metadata at the root was not requested",
         |view| answered(view, Probe::BaseMetadata).map(|exchange| {
             object(exchange).is_none().then(|| exchange.finding(exchange.outcome()))
         });
     "default-endpoint-found", [BATCHING Must "basic/authorization#fallbacks-for-servers-without-metadata-discovery"],
-        "Without such metadata the authorization endpoint is at /authorize.",
+        "Without this metadata the authorization endpoint is at /authorize.",
         else "the server has metadata of its authorization server",
         |view| answered(view, Probe::DefaultEndpoint).map(|exchange| {
             let is_missing = matches!(exchange.status(), Some(404 | 405));
@@ -236,14 +236,14 @@ fn resource_found(view: &ServerView<'_>) -> Outcome {
     let refused = refused(view);
     if let Some((exchange, named)) = refused.and_then(|it| Some((it, parameter(it, "resource_metadata")?))) {
         if Origin::of(&named).is_err() {
-            let problem = format!("resource_metadata is {named:?}, which is not a plain URL of https");
+            let problem = format!("resource_metadata is {named:?}, which is not a valid https URL");
             return Outcome::Failed(vec![exchange.finding(problem)]);
         }
         let fetched = answered(view, Probe::NamedMetadata).map(|exchange| {
             let problem = || format!("the challenge names {named:?}: {}", exchange.outcome());
             (!exchange.is_success()).then(|| exchange.finding(problem()))
         });
-        return Outcome::of(fetched, "what the challenge names was not reached");
+        return Outcome::of(fetched, "the URL in the challenge was not reached");
     }
     let known: Vec<&Exchange<'_>> = answered(view, Probe::WellKnownMetadata).collect();
     if known.iter().any(|exchange| is_document(exchange)) {
@@ -252,23 +252,23 @@ fn resource_found(view: &ServerView<'_>) -> Outcome {
     let is_lost = view.exchanged(Probe::WellKnownMetadata).any(|exchange| exchange.response.is_none());
     match known.first().filter(|_| !is_lost) {
         Some(first) => {
-            let why = if refused.is_some() { "the challenge names none" } else { LET_IN };
-            let problem = format!("{why}, and there are none at {}", statuses(&known));
+            let why = if refused.is_some() { "the challenge names no metadata" } else { LET_IN };
+            let problem = format!("{why}, and there is none at {}", statuses(&known));
             Outcome::Failed(vec![first.finding(problem)])
         }
-        None => Outcome::Skipped("the well-known addresses were not reached"),
+        None => Outcome::Skipped("the well-known URLs were not reached"),
     }
 }
 
 /// Checks the form of a document.
 fn misshapen(exchange: &Exchange<'_>) -> Option<Finding> {
     if exchange.status() != Some(200) {
-        return Some(exchange.finding(format_args!("{}; 200 is due", exchange.outcome())));
+        return Some(exchange.finding(format_args!("{}, expected 200", exchange.outcome())));
     }
     let Some(document) = object(exchange) else {
         let is_empty = exchange.body.is_none_or(|body| body.trim_ascii().is_empty());
         return Some(exchange.finding(if is_empty {
-            "there is nothing in it"
+            "the body is empty"
         } else {
             "it is not a JSON object"
         }));
@@ -277,7 +277,7 @@ fn misshapen(exchange: &Exchange<'_>) -> Option<Finding> {
         let kind = String::from_utf8_lossy(exchange.header("content-type").unwrap_or_default());
         return Some(exchange.finding(format_args!("the content type is {kind:?}")));
     }
-    exchange.finding_if(text(&document, "resource").is_none(), "it has no resource")
+    exchange.finding_if(text(&document, "resource").is_none(), "it has no `resource`")
 }
 
 /// The metadata of an authorization server.
@@ -333,14 +333,14 @@ fn server_found(view: &ServerView<'_>) -> Outcome {
 fn incomplete(it: &Document<'_, '_>) -> Option<String> {
     let lacks = |name: &str| text(&it.document, name).is_none();
     if lacks("issuer") {
-        return Some("it has no issuer".into());
+        return Some("issuer is missing".into());
     }
     if texts(&it.document, "response_types_supported").is_none() {
-        return Some("it has no response_types_supported".into());
+        return Some("response_types_supported is missing".into());
     }
     // Without the grant of codes, a server needs no authorization endpoint.
     let needed = ["authorization_endpoint", "token_endpoint"].into_iter().skip(usize::from(!gives_codes(it)));
-    needed.filter(|name| lacks(name)).map(|name| format!("it has no {name}")).next()
+    needed.filter(|name| lacks(name)).map(|name| format!("{name} is missing")).next()
 }
 
 /// Whether an authorization server has the grant of codes, which is the default.
@@ -358,5 +358,5 @@ fn supported(view: &ServerView<'_>, name: &str) -> Outcome {
 }
 
 fn insecure(exchange: &Exchange<'_>, name: &str, url: &str) -> Option<Finding> {
-    exchange.finding_if(!is_secure(url), format_args!("{name} has {url:?}"))
+    exchange.finding_if(!is_secure(url), format_args!("{name} is {url:?}"))
 }

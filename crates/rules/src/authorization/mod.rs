@@ -34,27 +34,27 @@ rules! {
     pub(crate) RULES for Server in Chapter::Authorization;
 
     "missing-token-unauthorized", [SINCE_SECOND Must ERRORS],
-        "A request without a token, where one is needed, is answered with the status 401.",
+        "A request without a required token is rejected with the status 401.",
         else LET_IN,
         |view| {
             let answered = all_answered(view, [Probe::NoToken, Probe::NoTokenAgain]);
             answered.filter(|exchange| !exchange.has_result()).map(is_unauthorized)
         };
     "bearer-challenge", [SINCE_SECOND Must HANDLING],
-        "A 401 has a challenge of the scheme Bearer in WWW-Authenticate, with parameters.",
-        else "no request was answered with the status 401",
+        "A 401 has a WWW-Authenticate challenge of the scheme Bearer, with parameters.",
+        else "no request was rejected with the status 401",
         |view| {
             let answered = all_answered(view, [Probe::NoToken, Probe::NoTokenAgain, Probe::BadToken]);
             answered.filter(|exchange| exchange.status() == Some(401)).map(unchallenged)
         };
     "invalid-token-unauthorized", [SINCE_SECOND Must HANDLING],
-        "A request with a token that is none is answered with the status 401.",
+        "A request with an invalid token is rejected with the status 401.",
         else LET_IN,
         |view| answered(view, Probe::BadToken).filter(|_| refused(view).is_some()).map(is_unauthorized);
     "invalid-token-error", [
         SINCE_SECOND Should "https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-5.3.1",
     ],
-        "The challenge for a token that is refused says error=\"invalid_token\".",
+        "The challenge after a rejected token has error=\"invalid_token\".",
         else NO_CHALLENGE,
         |view| {
             let unauthorized = answered(view, Probe::BadToken).filter(|exchange| exchange.status() == Some(401));
@@ -66,16 +66,16 @@ rules! {
             })
         };
     "malformed-authorization-refused", [SINCE_SECOND Must ERRORS],
-        "A request whose Authorization is malformed is refused: with the status 400, or 401.",
+        "A request with a malformed Authorization header is rejected with the status 400 or 401.",
         else LET_IN,
         |view| answered(view, Probe::BadAuthorization).filter(|_| refused(view).is_some()).map(|exchange| {
             let is_good = matches!(exchange.status(), Some(400 | 401)) && !exchange.has_result();
-            (!is_good).then(|| exchange.finding(format_args!("{}; 400 or 401 is due", exchange.outcome())))
+            (!is_good).then(|| exchange.finding(format_args!("{}, expected 400 or 401", exchange.outcome())))
         });
     "query-token-ignored", [
         SINCE_SECOND Must "https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-5.1",
     ],
-        "A token in the query of the address is ignored: the request is one without a token.",
+        "A token in the query of the URL is ignored: the request counts as one without a token.",
         else LET_IN,
         |view| {
             let Some(without) = refused(view) else { return Outcome::Skipped(LET_IN) };
@@ -86,7 +86,7 @@ rules! {
                 let (before, now) = (parameter(without, "error"), parameter(exchange, "error"));
                 exchange.finding_if(
                     now.as_deref() == Some("invalid_token") && before != now,
-                    "it is refused with the error invalid_token, and without it with another or none",
+                    "with a token in the query the error is invalid_token, without it another error or none",
                 )
             })
         };
@@ -95,35 +95,36 @@ rules! {
         LEGACY_SINCE_THIRD Must "basic/authorization#access-token-privilege-restriction",
         MODERN Must "basic/authorization/security-considerations#access-token-privilege-restriction",
     ],
-        "A GET and a DELETE without a token are kept out like a POST.",
+        "A GET and a DELETE without a token are rejected like a POST.",
         else LET_IN,
         |view| {
             let others = all_answered(view, [Probe::NoTokenGet, Probe::NoTokenDelete]);
             others.filter(|_| refused(view).is_some()).map(|exchange| {
-                let problem = || format!("{}; 401 is due", exchange.outcome());
+                let problem = || format!("{}, expected 401", exchange.outcome());
                 exchange.is_success().then(|| exchange.finding(problem()))
             })
         };
     "challenge-scope-named", [SINCE_FOURTH Should SCOPES],
-        "The challenge of a server that has scopes names those that the request needs.",
+        "The challenge of a server with scopes names the scopes that the request needs.",
         else NO_CHALLENGE,
         |view| {
             let scopes = metadata::documents(view).filter_map(|it| texts(&object(it)?, "scopes_supported"));
             if scopes.flatten().next().is_none() {
-                return Outcome::Skipped("the server names no scopes in its metadata");
+                return Outcome::Skipped("the server's metadata names no scopes");
             }
             refused(view).filter(|exchange| is_challenged(exchange)).map(|exchange| {
                 let has_scope = parameter(exchange, "scope").is_some();
-                exchange.finding_if(!has_scope, "the challenge has no scope, and the metadata list some")
+                exchange.finding_if(!has_scope, "the challenge has no scope, although the metadata lists \
+                    scopes")
             })
         };
     "challenge-scope-consistent", [SINCE_FOURTH Should SCOPES],
-        "The same request without a token is challenged with the same scopes each time.",
+        "A repeated request without a token gets a challenge with the same scopes.",
         else NO_CHALLENGE,
         |view| refused(view).filter(|exchange| is_challenged(exchange)).into_iter().flat_map(|first| {
             answered(view, Probe::NoTokenAgain).filter(|exchange| is_challenged(exchange)).map(|again| {
                 let scope = |exchange| parameter(exchange, "scope").unwrap_or_default();
-                let problem = || format!("{:?}, and before {:?}", scope(again), scope(first));
+                let problem = || format!("{:?}, before that {:?}", scope(again), scope(first));
                 (scopes(first) != scopes(again)).then(|| again.finding(problem()))
             })
         });
@@ -165,7 +166,7 @@ fn object(exchange: &Exchange<'_>) -> Option<Raw> {
 
 fn is_unauthorized(exchange: &Exchange<'_>) -> Option<Finding> {
     let is_good = exchange.status() == Some(401) && !exchange.has_result();
-    (!is_good).then(|| exchange.finding(format_args!("{}; 401 is due", exchange.outcome())))
+    (!is_good).then(|| exchange.finding(format_args!("{}, expected 401", exchange.outcome())))
 }
 
 /// A finding if a 401 has no challenge for tokens with a parameter.
@@ -178,8 +179,8 @@ fn unchallenged(exchange: &Exchange<'_>) -> Option<Finding> {
         (Some(challenge), _) => {
             exchange.finding(format_args!("the challenge {} has no parameter", challenge.scheme))
         }
-        (None, Some(_)) => exchange.finding("WWW-Authenticate has no challenge Bearer"),
-        (None, None) => exchange.finding("there is no WWW-Authenticate"),
+        (None, Some(_)) => exchange.finding("WWW-Authenticate has no Bearer challenge"),
+        (None, None) => exchange.finding("WWW-Authenticate is missing"),
     })
 }
 

@@ -14,23 +14,23 @@ use crate::trace::Probe;
 
 const REQUIREMENTS: &[Source] =
     sources![MODERN Must "basic/patterns/mrtr#client-requirements-basic-workflow"];
-const NO_INPUT: &str = "the client brought nothing that an answer had asked for";
-const NO_TOOLS_ASKED: &str = "the client was asked for no message with tools, or did not answer";
+const NO_INPUT: &str = "the client sent no input responses";
+const NO_TOOLS_ASKED: &str = "the client received no sampling request with tools, or did not answer it";
 
 rules! {
     pub(crate) RULES for Client in Chapter::ClientFeatures;
 
     "client-roots-declared", [ALL Must "client/roots#capabilities"],
-        "A client that gives its roots has declared the capability.",
+        "A client that lists roots has declared the capability roots.",
         |view| declared(view, &Method::ListRoots);
     "client-sampling-declared", [ALL Must "client/sampling#capabilities"],
-        "A client that gives messages of its model has declared the capability.",
+        "A client that answers sampling requests has declared the capability sampling.",
         |view| declared(view, &Method::CreateMessage);
     "client-elicitation-declared", [SINCE_THIRD Must "client/elicitation#capabilities"],
-        "A client that gives what its user enters has declared the capability.",
+        "A client that answers elicitation requests has declared the capability elicitation.",
         |view| declared(view, &Method::Elicit);
     "client-elicitation-has-mode", [SINCE_FOURTH Must "client/elicitation#capabilities"],
-        "A client that declares elicitation has a form or a URL, or says nothing more, which means a form.",
+        "A client that declares elicitation names form or url; an empty object means form.",
         else "the client declared no elicitation",
         |view| {
             let requests = view.requests.iter();
@@ -39,12 +39,12 @@ rules! {
                 let elicitation = member(&view.capabilities(Some(request))?, "elicitation")?;
                 let is_empty = members(&elicitation)?.is_empty();
                 let has_mode = ["form", "url"].iter().any(|mode| has_kind(&elicitation, mode, Kind::Object));
-                Some(request.finding_if(!is_empty && !has_mode, "elicitation has neither form nor url"))
+                Some(request.finding_if(!is_empty && !has_mode, "elicitation contains neither form nor url"))
             })
         };
     "client-undeclared-refused", [LEGACY Should "client/roots#error-handling"],
-        "A client without roots answers roots/list with the error -32601.",
-        else "the client was not asked for roots",
+        "A client without roots rejects roots/list with the error -32601.",
+        else "the client received no roots/list",
         |view| {
             if view.declares(None, "roots") {
                 return Outcome::Skipped("the client has roots");
@@ -52,17 +52,17 @@ rules! {
             view.answers_to(&Method::ListRoots).filter_map(|it| it.error_other_than(code::METHOD_NOT_FOUND))
         };
     "client-root-is-file", [ALL Must "client/roots#root"],
-        "Each root of a client has a URI, which begins with file://.",
-        |view| replies(view, &Method::ListRoots, "the client named no roots", |_, result| {
-            let Some(roots) = list(result, "roots") else { return Some("roots is missing or no array".into()) };
+        "Each root of a client has a URI that begins with file://.",
+        |view| replies(view, &Method::ListRoots, "the client listed no roots", |_, result| {
+            let Some(roots) = list(result, "roots") else { return Some("roots is missing or not an array".into()) };
             roots.iter().find_map(|root| match text(root, "uri") {
                 Some(uri) if uri.starts_with("file://") => None,
-                Some(uri) => Some(format!("a root is {uri:?}")),
-                None => Some("a root has no uri that is a string".into()),
+                Some(uri) => Some(format!("the URI of a root is {uri:?}")),
+                None => Some("a root has no string `uri`".into()),
             })
         });
     "client-root-change-told", [LEGACY Must "client/roots#root-list-changes"],
-        "A client that has declared it tells when its roots have changed.",
+        "A client that declares roots.listChanged sends a notification when its roots change.",
         |view| {
             if !view.declares(None, "roots.listChanged") {
                 return Outcome::Skipped("the client has not declared roots.listChanged");
@@ -82,45 +82,45 @@ rules! {
                 if changes.get(next).is_some_and(|change| change.at <= after.at + CROSSING) {
                     return Some(None);
                 }
-                let problem = "its roots changed without a notification";
+                let problem = "the roots changed without a notification";
                 // The notification may have crossed with the list.
                 view.has_waited(after.at, CROSSING).then(|| {
                     Some(Finding::new(problem, Some(before.line.bytes()), Some(after.line.bytes())))
                 })
             });
-            Outcome::of(findings, "its roots did not change while it was looked at")
+            Outcome::of(findings, "the roots did not change during the check")
         };
     "client-sampling-result", [ALL Must "client/sampling#creating-messages"],
-        "A message of a client's model has a role, a content and the name of the model.",
-        |view| replies(view, &Method::CreateMessage, "the client gave no message", |_, result| {
+        "A sampling result has a role, content and the name of the model.",
+        |view| replies(view, &Method::CreateMessage, "the client returned no sampling result", |_, result| {
             if !matches!(text(result, "role").as_deref(), Some("user" | "assistant")) {
                 return Some("role is neither user nor assistant".into());
             }
             if !has_kind(result, "model", Kind::String) {
-                return Some("model is missing or no string".into());
+                return Some("model is missing or not a string".into());
             }
             let content = member(result, "content");
             let may_be_array = Revisions::SINCE_FOURTH.contains(view.version());
             let blocks = match content.as_ref().map(Raw::kind) {
                 Some(Kind::Object) => content.into_iter().collect(),
                 Some(Kind::Array) if may_be_array => content.as_ref().and_then(elements).unwrap_or_default(),
-                _ => return Some("content is missing or no content".into()),
+                _ => return Some("content is missing or has the wrong type".into()),
             };
             let is_typed = blocks.iter().all(|block| has_kind(block, "type", Kind::String));
-            (!is_typed).then(|| "a content has no type".into())
+            (!is_typed).then(|| "a content block has no type".into())
         });
     "client-refuses-undeclared-sampling-tools", [SINCE_FOURTH Must "schema#createmessagerequestparams"],
-        "A client that has not declared sampling.tools answers a request for a message with tools with an error.",
+        "A client that does not declare sampling.tools rejects sampling requests with tools.",
         |view| {
             if !view.is_modern() {
                 if !view.declares(None, "sampling") || view.declares(None, "sampling.tools") {
-                    return Outcome::Skipped("the client has no sampling, or takes tools");
+                    return Outcome::Skipped("the client has no sampling, or supports tools");
                 }
                 let answers = view.answers_to(&Method::CreateMessage);
                 let answers =
                     answers.filter(|it| it.request.what.params.as_ref().is_some_and(|params| has_tools(params.raw())));
                 let findings = answers
-                    .map(|answer| answer.finding_if(answer.response.outcome.is_ok(), "it brought a result"));
+                    .map(|answer| answer.finding_if(answer.response.outcome.is_ok(), "it returned a result"));
                 return Outcome::of(findings, NO_TOOLS_ASKED);
             }
             let findings = view.retries().filter_map(|(retry, needed)| {
@@ -132,27 +132,27 @@ rules! {
                 let (key, _) =
                     requests.find(|(_, request)| member(request, "params").is_some_and(|it| has_tools(&it)))?;
                 let has_content = member(retry.given.as_ref()?.get(key)?, "content").is_some();
-                Some(again.finding_if(has_content, format_args!("{key:?} brought a message")))
+                Some(again.finding_if(has_content, format_args!("a request with {key:?} returned a result")))
             });
             Outcome::of(findings, NO_TOOLS_ASKED)
         };
     "client-sampling-results-checked", [LAST_LEGACY Should "client/sampling#error-handling"],
-        "A client refuses messages in which the result of a tool is missing, or among other content, with -32602.",
-        else "the client takes no tools, or was not asked so",
+        "A client rejects sampling requests with missing or mixed tool results with the error -32602.",
+        else "the client does not support tools, or received no such request",
         |view| {
             let probes = [Probe::MissingToolResult, Probe::MixedToolResult];
             let answers = view.answers_to(&Method::CreateMessage);
             answers.filter(move |answer| probes.contains(&answer.request.probe)).map(|answer| {
                 let is_good = answer.response.error().is_some_and(|error| error.code == code::INVALID_PARAMS);
-                answer.finding_if(!is_good, format_args!("it brought {}", answer.outcome()))
+                answer.finding_if(!is_good, format_args!("it returned {}", answer.outcome()))
             })
         };
     "client-elicitation-action", [SINCE_THIRD Must "client/elicitation#response-actions"],
-        "What a user makes of a question is accept, decline or cancel, and what is entered is an object of plain \
-         values.",
-        |view| replies(view, &Method::Elicit, "the client answered no question", |_, result| {
+        "The action of an elicitation result is accept, decline or cancel, and its content is an object of \
+         primitive values.",
+        |view| replies(view, &Method::Elicit, "the client answered no elicitation request", |_, result| {
             if !matches!(text(result, "action").as_deref(), Some("accept" | "decline" | "cancel")) {
-                return Some("action is none of accept, decline and cancel".into());
+                return Some("action is not accept, decline or cancel".into());
             }
             let content = member(result, "content")?;
             let Some(fields) = members(&content) else { return Some("content is not an object".into()) };
@@ -162,15 +162,15 @@ rules! {
                     Kind::Array => strings(value).is_some(),
                     _ => true,
                 };
-                (!is_plain).then(|| format!("{name:?} is not a plain value"))
+                (!is_plain).then(|| format!("{name:?} is not a primitive value"))
             })
         });
     "client-elicitation-conforms", [
         THIRD Should "client/elicitation#security-considerations",
         SINCE_FOURTH Should "client/elicitation#form-mode-security",
     ],
-        "What a user enters is what the schema of the question asks for.",
-        |view| replies(view, &Method::Elicit, "the client answered no question", |params, result| {
+        "The content of an elicitation result conforms to the requested schema.",
+        |view| replies(view, &Method::Elicit, "the client answered no elicitation request", |params, result| {
             if text(result, "action").as_deref() != Some("accept") {
                 return None;
             }
@@ -178,16 +178,17 @@ rules! {
             let content = object(result, "content").unwrap_or_default();
             let required = texts(&schema, "required").unwrap_or_default();
             if let Some(name) = required.iter().find(|name| !content.contains_key(name)) {
-                return Some(format!("{name:?} is required and missing"));
+                return Some(format!("{name:?} is required but missing"));
             }
             object(&schema, "properties")?.iter().find_map(|(name, schema)| {
                 let value = content.get(name)?;
-                (!conforms(schema, value)).then(|| format!("{name:?} is {value}, which its schema does not allow"))
+                (!conforms(schema, value)).then(|| format!("{name:?} is {value}, which the schema does not \
+                    allow"))
             })
         });
     "client-refuses-undeclared-mode", [LAST_LEGACY Must "client/elicitation#error-handling"],
-        "A client answers a question in a mode that it has not declared with the error -32602.",
-        else "the client was asked in no mode that it has not declared",
+        "A client rejects elicitation in an undeclared mode with the error -32602.",
+        else "the client received no elicitation request in an undeclared mode",
         |view| view.answers_to(&Method::Elicit).filter_map(|answer| {
             let mode = mode(answer.request);
             if !view.declares(None, "elicitation") || has_mode(view, &mode) {
@@ -196,25 +197,25 @@ rules! {
             let is_good = answer.response.error().is_some_and(|error| error.code == code::INVALID_PARAMS);
             let outcome = answer.outcome();
             Some(answer
-                .finding_if(!is_good, format_args!("a question in the mode {mode:?} brought {outcome}")))
+                .finding_if(!is_good, format_args!("elicitation in the mode {mode:?} returned {outcome}")))
         });
     "client-unknown-completion-ignored", [
         LAST_LEGACY Must "client/elicitation#completion-notifications-for-url-mode-elicitation",
     ],
-        "A client passes over the news that somebody has done what it knows of no question.",
+        "A client ignores the completion of an unknown elicitation.",
         |view| goes_on(view, Probe::AfterElicitation, "notifications/elicitation/complete");
     "client-mode-may-lack", [LAST_LEGACY Must "client/elicitation#elicitation-requests"],
-        "A client takes a question without a mode for a form.",
-        else "the client was asked for no form, or has none",
+        "A client treats an elicitation request without a mode as a form.",
+        else "the client received no form, or does not support forms",
         |view| view.answers_to(&Method::Elicit).filter_map(|answer| {
             if answer.request.param("mode").is_some() || !has_mode(view, "form") {
                 return None;
             }
             let is_refused = answer.response.error().is_some_and(|error| error.code == code::INVALID_PARAMS);
-            Some(answer.finding_if(is_refused, "it was refused"))
+            Some(answer.finding_if(is_refused, "it was rejected"))
         });
     "client-echoes-state", REQUIREMENTS,
-        "A client gives the requestState of an answer back as it was, when it sends the request again.",
+        "A client repeats the requestState of a result unchanged when it sends the request again.",
         else NO_INPUT,
         |view| view.retries().filter(|(retry, _)| !retry.is_of_another).filter_map(|(retry, needed)| {
             let wanted = needed.state.as_ref()?;
@@ -223,21 +224,22 @@ rules! {
                 // The same request may have several such responses, and be repeated for each.
                 Some(given) => view
                     .retry(retry)
-                    .finding_if(given != wanted && !retry.is_known, "requestState is not the one that came"),
+                    .finding_if(given != wanted && !retry.is_known, "requestState differs from the one in \
+                        the result"),
             })
         });
     "client-adds-no-state", REQUIREMENTS,
-        "A client sends no requestState when none came.",
+        "A client sends no requestState when the result had none.",
         else NO_INPUT,
         |view| {
             let has_state = |it: &&_| view.needed_for(it).is_some_and(|needed| needed.state.is_some());
             view.bringing().filter(move |retry| !has_state(retry)).map(|retry| {
                 let is_invented = retry.state.is_some() && !retry.is_known;
-                view.retry(retry).finding_if(is_invented, "no answer had this requestState")
+                view.retry(retry).finding_if(is_invented, "no result had this requestState")
             })
         };
     "client-retry-has-new-id", REQUIREMENTS,
-        "A request that is sent again with what was asked for has another id.",
+        "A request that is sent again with input responses has a new id.",
         else NO_INPUT,
         |view| view.retries().map(|(retry, needed)| {
             let again = view.retry(retry);
@@ -245,7 +247,7 @@ rules! {
             again.finding_if(needed.id == id, format_args!("its id is {id}, as before"))
         });
     "client-answers-inputs", REQUIREMENTS,
-        "A client sends a request again with all that was asked for, under the names that it was asked by.",
+        "A client sends a request again with a response to each input request, under the same key.",
         else NO_INPUT,
         |view| view.retries().filter_map(|(retry, needed)| {
             let wanted = needed.requests.as_ref()?;
@@ -257,19 +259,20 @@ rules! {
             Some(missing.map(|key| view.retry(retry).finding(format_args!("inputResponses has no {key:?}"))))
         });
     "client-state-for-its-request-alone", REQUIREMENTS,
-        "A client sends requestState and inputResponses with the request that they are for, and no other.",
+        "A client sends requestState and inputResponses only with the request that they belong to.",
         else NO_INPUT,
         |view| view.bringing().map(|retry| {
             let is_needed = view.needed_for(retry).is_some();
             let is_stray = !is_needed && (retry.state.is_none() || retry.is_known);
             view.retry(retry)
-                .finding_if(is_stray || retry.is_of_another, "this request was not asked for input")
+                .finding_if(is_stray || retry.is_of_another, "this request was not answered with input \
+                    requests")
         });
 }
 
 /// Checks that the client has declared the feature of the results that it gives.
 fn declared(view: &ClientView<'_>, method: &Method) -> Outcome {
-    const NOTHING: &str = "the client gave none";
+    const NOTHING: &str = "the client sent none";
     let path = match method.facts().map(|facts| facts.needs) {
         Some(Needs::Client(path)) => path,
         _ => "",
@@ -285,7 +288,13 @@ fn declared(view: &ClientView<'_>, method: &Method) -> Outcome {
     }
     let answers = view.answers_to(method).filter(|answer| answer.response.outcome.is_ok());
     let answers = answers.map(|answer| {
-        answer.finding_if(!view.declares(None, path), format_args!("{path} was not declared, and is there"))
+        answer.finding_if(
+            !view.declares(None, path),
+            format_args!(
+                "{path} was not declared, but is \
+            supported"
+            ),
+        )
     });
     let notifications =
         view.methods().filter(|(sent, _)| *method == Method::ListRoots && **sent == Method::RootsListChanged);

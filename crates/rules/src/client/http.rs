@@ -26,8 +26,8 @@ const SENDING: &[Source] = sources![
 const SESSIONS: &[Source] = sources![LEGACY_SINCE_SECOND Must "basic/transports#session-management"];
 const VERSION: &str = "basic/transports#protocol-version-header";
 const STANDARD: &[Source] = sources![MODERN Must "basic/transports/streamable-http#standard-request-headers"];
-const NO_POST: &str = "the client posted nothing";
-const NO_SESSION: &str = "the client got no session";
+const NO_POST: &str = "the client sent no POST";
+const NO_SESSION: &str = "the client received no session id";
 const NOTHING_FOLLOWED: &str = "nothing followed initialize";
 
 rules! {
@@ -51,7 +51,7 @@ rules! {
         LEGACY_SINCE_SECOND Advice "basic/transports#sending-messages-to-the-server",
         MODERN Advice "basic/transports/streamable-http#standard-request-headers",
     ],
-        "A client says that what it posts is application/json.",
+        "A client sends its POSTs as application/json.",
         else NO_POST,
         |view| view.posts().map(|post| {
             let is_json = has_json_body(&post.request.headers[..]);
@@ -61,25 +61,25 @@ rules! {
         "The body of a client's POST is one message.",
         else NO_POST,
         |view| view.posts().map(|post| {
-            let Some(body) = post.message else { return Some(post.finding("it has no body")) };
+            let Some(body) = post.message else { return Some(post.finding("the body is empty")) };
             if body.is_array() {
                 let is_allowed = Revisions::BATCHING.contains(view.version());
-                return post.finding_if(!is_allowed, "it is an array");
+                return post.finding_if(!is_allowed, "the body is an array");
             }
             let kind = &body.parts().find_map(Result::err)?.kind;
             post.finding_if(is_no_message(kind), kind)
         });
     "client-posts-no-cancellation", [MODERN Advice "basic/patterns/cancellation#transport-specific-cancellation"],
-        "A client gives up a request by closing its response, and posts no notifications/cancelled.",
+        "A client cancels a request by closing its response stream, and sends no notifications/cancelled.",
         else NO_POST,
         |view| view.posts().map(|post| {
             let is_cancelling = |message: &Message| {
                 matches!(message, Message::Notification(it) if it.method == Method::Cancelled)
             };
-            post.finding_if(post.messages().any(is_cancelling), "no such notification is expected")
+            post.finding_if(post.messages().any(is_cancelling), "this notification is not allowed over HTTP")
         });
     "client-sends-session-id", SESSIONS,
-        "Each request of a client that follows initialize has the id of the session, if it got one.",
+        "After initialize, each request of a client has the session id, if it received one.",
         else NOTHING_FOLLOWED,
         |view| {
             let Some(session) = session(view) else { return Outcome::Skipped(NO_SESSION) };
@@ -87,7 +87,7 @@ rules! {
                 None => Some(post.finding("Mcp-Session-Id is missing")),
                 Some(given) => post.finding_if(
                     given != session,
-                    "Mcp-Session-Id is not the one that came with the answer to initialize",
+                    "Mcp-Session-Id differs from the one in the response to initialize",
                 ),
             })
         };
@@ -103,18 +103,18 @@ rules! {
             if !has_deleted && !has_ended {
                 return Outcome::Skipped("it is unknown whether the client still needs its session");
             }
-            let finding = || Finding::new("the client is gone, and has sent no DELETE", None, None);
+            let finding = || Finding::new("the client has disconnected without sending DELETE", None, None);
             [(!has_deleted).then(finding)]
         };
     "client-new-session-after-404", SESSIONS,
-        "A client whose session is not known any more begins a new one, and asks no more in the old one.",
+        "A client whose session is unknown to the server starts a new one, and stops using the old one.",
         else NOTHING_FOLLOWED,
         |view| {
             let Some(session) = session(view) else { return Outcome::Skipped(NO_SESSION) };
             let is_of_session = |it: &Exchange<'_>| it.request.headers.value(name::SESSION_ID) == Some(session);
             let mut refused = view.exchanges.values().filter(|it| it.status() == Some(404));
             let Some(lost) = refused.find(|it| is_of_session(it)) else {
-                return Outcome::Skipped("the session lasted");
+                return Outcome::Skipped("the session was never lost");
             };
             let again = view.requests.iter().find(|request| {
                 // A request that was sent at the same time may have crossed with the response.
@@ -122,17 +122,17 @@ rules! {
                     && request.at.saturating_sub(lost.at) > Duration::from_secs(1)
                     && request.what.method != Method::Initialize
             });
-            [again.map(|request| request.finding("it asked again in the session that was lost"))]
+            [again.map(|request| request.finding("the lost session was used again"))]
         };
     "client-version-header", [LEGACY_SINCE_THIRD Must VERSION],
-        "Each request of a client that follows initialize has the header MCP-Protocol-Version.",
+        "After initialize, each request of a client has the header MCP-Protocol-Version.",
         else NOTHING_FOLLOWED,
         |view| following(view).map(|post| {
             let is_missing = post.request.headers.value(name::PROTOCOL_VERSION).is_none();
             post.finding_if(is_missing, "MCP-Protocol-Version is missing")
         });
     "client-version-header-negotiated", [LEGACY_SINCE_THIRD Should VERSION],
-        "The version in a client's MCP-Protocol-Version is the one that was agreed on.",
+        "The version in a client's MCP-Protocol-Version is the negotiated one.",
         else NOTHING_FOLLOWED,
         |view| {
             let Some((.., result)) = view.opening() else { return Outcome::Skipped("no session was opened") };
@@ -144,7 +144,7 @@ rules! {
             })
         };
     "client-version-header-agrees", [MODERN Must "basic/transports/streamable-http#protocol-version-header"],
-        "Each request of a client has the version that is in its body in the header MCP-Protocol-Version.",
+        "Each request of a client has the version of its body in the header MCP-Protocol-Version.",
         |view| requests(view, |post, request| {
             let meta = request.params.as_ref().and_then(Payload::meta);
             let version = meta.and_then(|meta| text(&meta, key::PROTOCOL_VERSION));
@@ -162,7 +162,7 @@ rules! {
         });
     "client-name-header", STANDARD,
         "A client's request for a tool, a prompt or a resource has its name or URI in the header Mcp-Name.",
-        else "the client asked for no tool, prompt or resource",
+        else "the client requested no tool, prompt or resource",
         |view| named(view).map(|(post, wanted)| {
             // A name that must be encoded has a rule of its own.
             let given = post.request.headers.value(name::NAME);
@@ -171,7 +171,7 @@ rules! {
             (!is_good).then(|| wrong_header(post, "Mcp-Name", name::NAME))
         });
     "client-header-encoded", [MODERN Must "basic/transports/streamable-http#value-encoding"],
-        "A client writes a name that is not a plain text, or looks like an encoded one, in Base64 into Mcp-Name.",
+        "A client encodes a name in Base64 in Mcp-Name if it is not plain text or looks encoded.",
         else "no name had to be encoded",
         |view| named(view).filter(|(_, wanted)| encode_value(wanted) != *wanted).filter_map(|(post, wanted)| {
             let given = post.request.headers.value(name::NAME)?;
@@ -180,8 +180,8 @@ rules! {
             Some((!is_good).then(|| wrong_header(post, "Mcp-Name", name::NAME)))
         });
     "client-param-headers", [MODERN Must "basic/transports/streamable-http#custom-headers-from-tool-parameters"],
-        "A client repeats in headers the arguments that the tool's schema marks for one, and no others.",
-        else "no tool with such arguments was called, or its schema had not been listed",
+        "A client repeats in headers exactly the arguments that the tool's schema marks with x-mcp-header.",
+        else "no tool with such arguments was called, or it was not listed before",
         |view| {
             let tools = tools(view);
             calls(view).filter_map(move |(post, called, request)| {
@@ -192,7 +192,7 @@ rules! {
             })
         };
     "client-drops-bad-header-marks", [MODERN Must "basic/transports/streamable-http#schema-extension"],
-        "A client leaves out a tool whose schema marks an argument for a header in a way that is not allowed.",
+        "A client ignores a tool whose schema has an invalid x-mcp-header.",
         else "the client called no tool",
         |view| {
             let tools = tools(view);
@@ -210,7 +210,7 @@ rules! {
     pub(crate) SSE_RULES for Client in Chapter::HttpSse;
 
     "client-posts-to-endpoint", [FIRST Must "basic/transports#http-with-sse", LEGACY_SINCE_SECOND Must SSE_PAGE],
-        "A client posts its messages to the address that the event endpoint has named.",
+        "A client posts its messages to the URL in the event endpoint.",
         else NO_POST,
         |view| {
             let events = view.run.events.iter().enumerate();
@@ -281,7 +281,7 @@ fn posted<'t, 'a>(view: &'t ClientView<'a>) -> impl Iterator<Item = (&'t Exchang
 /// Checks all requests in POSTs but `initialize`.
 fn requests(view: &ClientView<'_>, check: impl Fn(&Exchange<'_>, &Request) -> Option<Finding>) -> Outcome {
     let requests = posted(view).filter(|(_, request)| request.method != Method::Initialize);
-    Outcome::of(requests.map(|(post, request)| check(post, request)), "the client posted no request")
+    Outcome::of(requests.map(|(post, request)| check(post, request)), "the client sent no request by POST")
 }
 
 /// The calls of tools, with the name of the tool.

@@ -33,7 +33,7 @@ rules! {
             })
         };
     "client-initialize-alone", [BATCHING Must "basic/lifecycle#initialization"],
-        "A client's initialize is no part of an array.",
+        "A client's initialize is not part of a batch.",
         else NOT_OPENED,
         |view| view.calls(&Method::Initialize).map(|request| {
             request.finding_if(request.line.is_array(), "it is in an array")
@@ -44,24 +44,24 @@ rules! {
         |view| view.calls(&Method::Initialize).map(|request| {
             let params = request.what.params.as_ref().map_or_else(Raw::empty_object, |params| params.raw().clone());
             if !has_kind(&params, "protocolVersion", Kind::String) {
-                return Some(request.finding("protocolVersion is missing or no string"));
+                return Some(request.finding("protocolVersion is missing or not a string"));
             }
             if !has_kind(&params, "capabilities", Kind::Object) {
-                return Some(request.finding("capabilities are missing or no object"));
+                return Some(request.finding("capabilities is missing or not an object"));
             }
             let fault = info_fault(member(&params, "clientInfo"))?;
             Some(request.finding(format_args!("clientInfo {fault}")))
         });
     "client-version-exists", [LEGACY Advice NEGOTIATION],
-        "The version that a client's initialize names is a revision that has initialize.",
+        "The version in a client's initialize is a revision that has initialize.",
         else NOT_OPENED,
         |view| view.calls(&Method::Initialize).map(|request| {
             let version = request.text_param("protocolVersion")?;
             let exists = Revisions::LEGACY.contains(&Version::parse(&version));
-            request.finding_if(!exists, format_args!("no such revision: {version:?}"))
+            request.finding_if(!exists, format_args!("unknown revision {version:?}"))
         });
     "client-waits-for-initialize", [LEGACY Should "basic/lifecycle#initialization"],
-        "Before initialize is answered, a client sends no request but ping.",
+        "Before the response to initialize, a client sends no request except ping.",
         else NOT_OPENED,
         |view| {
             let Some(opened) = view.calls(&Method::Initialize).next() else {
@@ -73,34 +73,34 @@ rules! {
                     && !matches!(request.what.method, Method::Ping | Method::Initialize)
             });
             early
-                .map(|it| Some(it.finding(format_args!("{} came before the answer", it.what.method))))
+                .map(|it| Some(it.finding(format_args!("{} came before the response", it.what.method))))
                 .chain([None])
         };
     "client-sends-initialized", INITIALIZATION,
-        "A client sends notifications/initialized when initialize has brought a result, and not before.",
+        "A client sends notifications/initialized after initialize has returned a result, and not before.",
         sends_initialized;
     "client-leaves-unknown-version", [LEGACY Should NEGOTIATION],
-        "A client disconnects when the server answers with a version that it does not know.",
+        "A client disconnects when the server answers with a version that it does not support.",
         else NOT_OPENED,
         |view| {
             let Some((_, response, _)) = view.opening().filter(|_| view.is_unusable()) else {
-                return Outcome::Skipped("the version that the client got was one that exists");
+                return Outcome::Skipped("the server answered with a version that exists");
             };
             // Another initialize, or a cancellation, does not use this session.
             let is_use = |line: &Line| line.parts().any(|part| !is_opening(part.ok()));
             let after = view.lines.iter().find(|(place, line)| *place > response.place && is_use(line));
-            [after.map(|(_, line)| line.finding("the client went on"))]
+            [after.map(|(_, line)| line.finding("the client did not disconnect"))]
         };
     "client-accepts-offered-version", [LEGACY Must NEGOTIATION],
-        "A client asks for a version that it speaks: it goes on when it gets that.",
-        else "the client left at once",
+        "A client requests a version that it supports: it continues when the server agrees.",
+        else "the client disconnected at once",
         |view| {
             let Some((opened, response, result)) = view.opening() else {
-                return Outcome::Skipped("initialize did not bring a result");
+                return Outcome::Skipped("initialize did not return a result");
             };
             let (agreed, wanted) = (text(result, "protocolVersion"), opened.text_param("protocolVersion"));
             if agreed.is_none() || agreed != wanted {
-                return Outcome::Skipped("the client did not get the version that it had asked for");
+                return Outcome::Skipped("the client did not get the version that it requested");
             }
             if view.lines.iter().any(|(place, _)| *place > response.place) {
                 return Outcome::Passed;
@@ -108,15 +108,16 @@ rules! {
             // On the same connection, there is no other client.
             let next = next_opening(view).filter(|(next, _)| Some(next) != wanted.as_ref());
             next.map(|(next, line)| {
-                Some(line.finding(format_args!("it asks for {next:?} now, and had got what it had asked for")))
+                Some(line.finding(format_args!("it now requests {next:?}, although it got the version that \
+                    it requested")))
             })
         };
     "client-undeclared-not-asked", OPERATION,
-        "A client asks for nothing that the server has not declared.",
-        else "the client used nothing that must be declared",
+        "A client uses only features that the server declares.",
+        else "the client used no feature that must be declared",
         |view| {
             let Some(offered) = view.offered() else {
-                return Outcome::Skipped("initialize did not bring capabilities");
+                return Outcome::Skipped("initialize did not return capabilities");
             };
             // The first revision has completion without a capability for it.
             let is_first = Revisions::FIRST.contains(view.version());
@@ -125,23 +126,23 @@ rules! {
                 let is_declared = has(&offered, path) || is_first && path == "completions";
                 Some(line.finding_if(
                     !is_declared,
-                    format_args!("{method} needs {path}, which the server has not declared"),
+                    format_args!("{method} needs {path}, which the server does not declare"),
                 ))
             })
         };
     "client-respects-version", OPERATION,
-        "A client uses no method of a revision other than the one that was agreed on.",
+        "A client uses only methods of the negotiated revision.",
         else "the client sent no message",
         |view| view.methods().filter_map(|(method, line)| {
             let facts = method.facts()?;
             if facts.direction == Direction::ToClient {
-                return Some(Some(line.finding(format_args!("{} is sent by servers", facts.name))));
+                return Some(Some(line.finding(format_args!("only servers send {}", facts.name))));
             }
             let exists = facts.exists_in(view.version());
-            Some(line.finding_if(!exists, format_args!("{} has no {}", view.version(), facts.name)))
+            Some(line.finding_if(!exists, format_args!("{} does not have {}", view.version(), facts.name)))
         });
     "client-meta-complete", META,
-        "Each request of a client has its protocol version and the client's capabilities in _meta.",
+        "Each request of a client has its protocol version and capabilities in _meta.",
         |view| modern(view, |request| {
             let meta = request.meta().unwrap_or_else(Raw::empty_object);
             let needed = [
@@ -149,23 +150,23 @@ rules! {
                 (key::CLIENT_CAPABILITIES, Kind::Object, "object"),
             ];
             let (key, _, kind) = needed.into_iter().find(|(key, kind, _)| !has_kind(&meta, key, *kind))?;
-            Some(request.finding(format_args!("{key} is missing or no {kind}")))
+            Some(request.finding(format_args!("{key} is missing or not {kind}")))
         });
     "client-info-sent", [MODERN Should "basic#meta"],
-        "Each request of a client says in _meta who the client is, if it is not told to keep it to itself.",
+        "Each request of a client names the client in _meta, unless this is switched off.",
         |view| modern(view, |request| {
             let is_missing = request.meta_member(key::CLIENT_INFO).is_none();
             request.finding_if(is_missing, format_args!("{} is missing", key::CLIENT_INFO))
         });
     "client-info-complete", [MODERN Must "schema#implementation"],
-        "What a client says of itself in _meta is its name and its version.",
-        else "no request said who the client is",
+        "The client information in _meta has a name and a version.",
+        else "no request named the client",
         |view| view.requests.iter().filter_map(|request| {
             let fault = info_fault(Some(request.meta_member(key::CLIENT_INFO)?));
             Some(fault.map(|fault| request.finding(format_args!("{} {fault}", key::CLIENT_INFO))))
         });
     "client-meta-key-names", [LEGACY_SINCE_THIRD Must "basic#meta", MODERN Must "basic#meta"],
-        "The names in a client's _meta are words, with a prefix of labels and a slash before them or none.",
+        "Names in a client's _meta are words, with an optional prefix of labels and a slash.",
         else "the client sent no _meta",
         |view| view.requests.iter().filter_map(|request| {
             let meta = members(&request.meta()?)?;
@@ -173,7 +174,7 @@ rules! {
             Some(wrong.map(|name| request.finding(format_args!("{name:?} is not a valid name"))))
         });
     "client-extension-names", [MODERN Must "basic/versioning#extension-negotiation"],
-        "The extensions that a client declares have names like those in _meta, with a prefix.",
+        "Names of a client's extensions follow the rules for _meta, with a prefix.",
         else "the client declared no extension",
         |view| view.requests.iter().filter_map(|request| {
             let extensions = object(&view.capabilities(Some(request))?, "extensions")?;
@@ -181,15 +182,16 @@ rules! {
             Some(wrong.map(|name| request.finding(format_args!("{name:?} is not a valid name"))))
         });
     "client-known-method", [MODERN Advice "basic/versioning"],
-        "A client uses no method that belongs to earlier revisions alone.",
+        "A client uses no method that only earlier revisions have.",
         |view| modern(view, |request| {
             let facts = request.what.method.facts()?;
             let exists = facts.exists_in(view.version());
-            request.finding_if(!exists, format_args!("{} has no {}", view.version(), facts.name))
+            request.finding_if(!exists, format_args!("{} does not have {}", view.version(), facts.name))
         });
     "client-retries-with-supported-version", [MODERN Should "basic/versioning#protocol-version-negotiation"],
-        "A client that is told which versions are supported goes on with one of them, or not at all.",
-        else "no version was refused, or the client left",
+        "After an unsupported version, a client continues with one of the supported versions, or \
+         disconnects.",
+        else "no version was rejected, or the client disconnected",
         |view| {
             let modern = view.requests.iter().filter(|request| request.what.method != Method::Initialize);
             let modern: Vec<&ClientRequest<'_>> = modern.collect();
@@ -205,7 +207,7 @@ rules! {
                 let version = string(&next.meta_member(key::PROTOCOL_VERSION)?)?;
                 Some(next.finding_if(
                     !supported.contains(&version),
-                    format_args!("{version} was not among those that the server supports"),
+                    format_args!("the server does not support {version}"),
                 ))
             })
         };
@@ -218,21 +220,21 @@ fn sends_initialized(view: &ClientView<'_>) -> Outcome {
         let is_answered = view.calls(&Method::Initialize).any(|request| request.response.is_some());
         let early = notification.filter(|_| !is_answered);
         return Outcome::of(
-            early.map(|notification| Some(notification.finding("initialize was not answered"))),
-            "initialize did not bring a result that a client can use",
+            early.map(|notification| Some(notification.finding("initialize got no response"))),
+            "initialize did not return a valid result",
         );
     };
     if let Some(notification) = notification {
         let is_early = notification.place < response.place;
         return Outcome::of(
-            [notification.finding_if(is_early, "initialize was not answered yet")],
+            [notification.finding_if(is_early, "initialize has no response yet")],
             NOT_OPENED,
         );
     }
     let mut later = view.requests.iter().filter(|request| request.place > response.place);
     let has_waited = view.last_event.saturating_sub(response.at) >= view.trace.respond_within;
     if !has_waited && later.all(|request| request.what.method == Method::Ping) {
-        return Outcome::Skipped("the client left at once");
+        return Outcome::Skipped("the client disconnected at once");
     }
     Outcome::Failed(vec![opened.finding("it was never sent")])
 }
@@ -249,12 +251,12 @@ fn is_opening(message: Option<&Message>) -> bool {
 /// The problem of the description of an implementation.
 fn info_fault(info: Option<Raw>) -> Option<&'static str> {
     let Some(info) = info.filter(|info| info.kind() == Kind::Object) else {
-        return Some("is missing or no object");
+        return Some("is missing or not an object");
     };
     if !has_kind(&info, "name", Kind::String) {
-        return Some("has no name that is a string");
+        return Some("has no string `name`");
     }
-    (!has_kind(&info, "version", Kind::String)).then_some("has no version that is a string")
+    (!has_kind(&info, "version", Kind::String)).then_some("has no string `version`")
 }
 
 /// The version that the client requests in the next session on the same stream.

@@ -16,7 +16,7 @@ const RESPONSES: &[Source] =
     sources![FIRST Must "basic/messages#responses", LEGACY_SINCE_SECOND Must "basic#responses"];
 const PING: &[Source] = sources![LEGACY Must "basic/utilities/ping#behavior-requirements"];
 const NO_REQUEST: &str = "the client sent no request";
-const NO_RESPONSE: &str = "the client answered nothing";
+const NO_RESPONSE: &str = "the client sent no response";
 
 rules! {
     pub(crate) RULES for Client in Chapter::Base;
@@ -25,21 +25,21 @@ rules! {
         "Each message of the client has the member jsonrpc with the value \"2.0\".",
         |view| messages(view, |kind, _| *kind == DecodeErrorKind::JsonRpcVersion);
     "client-message-shape", MESSAGES,
-        "A message is a request, a notification or a response, with a method that is a string and parameters that \
-         are an object, or with an outcome.",
+        "A message is a request, a notification or a response: it has a string `method` and an object \
+         `params`, or a result or an error.",
         |view| messages(view, |kind, _| is_misshapen(kind));
     "client-unique-members", [ALL Should "https://www.rfc-editor.org/rfc/rfc8259#section-4"],
-        "No member stands twice in a JSON object of the client's.",
+        "No member appears twice in a JSON object of the client.",
         |view| messages(view, |kind, _| matches!(kind, DecodeErrorKind::DuplicateMember { .. }));
     "client-request-id", REQUESTS,
-        "The id of a client's request is a string or an integer, and never null.",
+        "The id of a client's request is a string or an integer, and not null.",
         |view| messages(view, |kind, line| {
             matches!(kind, DecodeErrorKind::IdNull | DecodeErrorKind::IdType)
                 && line.is_some_and(|line| member(line, "method").is_some())
         });
     "client-request-id-not-reused", REQUESTS,
-        "A client uses no id again: in one session of the legacy era, or while it waits for its answer in the modern \
-         one.",
+        "A client does not reuse an id: not in a session of the older protocol, not while a response is \
+         pending in 2026-07-28.",
         else NO_REQUEST,
         |view| {
             if view.is_modern() && view.run.is_http() {
@@ -53,16 +53,16 @@ rules! {
                 let (method, id) = (&request.what.method, &request.what.id);
                 request.finding_if(
                     !view.is_modern() || is_open,
-                    format_args!("{method} has the id {id}, which {} had before it", before.what.method),
+                    format_args!("{method} has the id {id}, which {} had before", before.what.method),
                 )
             })
         };
     "client-result-or-error", RESPONSES,
-        "A client's response has a result or an error, and not both.",
+        "A client's response has a result or an error, but not both.",
         |view| responses(view, |kind| matches!(kind, DecodeErrorKind::ResultAndError | DecodeErrorKind::NoOutcome));
     "client-result-is-object", RESPONSES,
         "A client's result is a JSON object.",
-        else "the client gave no result",
+        else "the client returned no result",
         |view| view.answers().filter_map(|answer| {
             let is_good = answer.response.result()?.kind() == Kind::Object;
             Some(answer.finding_if(!is_good, "the result is not an object"))
@@ -79,7 +79,7 @@ rules! {
             view.notifications.iter().map(|_| None).chain(broken)
         };
     "client-response-id", RESPONSES,
-        "A client's response has the id of a request that it got, unchanged: 1 and \"1\" are two ids.",
+        "A client's response has the unchanged id of the server's request: 1 and \"1\" are different ids.",
         else NO_RESPONSE,
         |view| {
             let (unknown, batches) = (unknown_notifications(view), Batches::of(view));
@@ -90,12 +90,12 @@ rules! {
             });
             let strays = strays.map(|response| {
                 let id = response.id.map_or_else(|| "no id".into(), |id| format!("the id {id}"));
-                Some(response.line.finding(format_args!("this response has {id}, and no request had")))
+                Some(response.line.finding(format_args!("the response has {id}, which no request had")))
             });
             view.answers().map(|_| None).chain(strays)
         };
     "client-answered-once", [LEGACY Must RESPONSE],
-        "A client answers a request once.",
+        "A client sends only one response to a request.",
         else NO_RESPONSE,
         |view| {
             let mut strays = BTreeMap::new();
@@ -104,13 +104,13 @@ rules! {
             }
             view.answers().map(move |answer| {
                 let (again, request) = (strays.get(&answer.response.id)?, answer.request);
-                let problem = format!("{} was answered a second time", request.what.method);
+                let problem = format!("{} got a second response", request.what.method);
                 Some(Finding::new(problem, Some(request.line.bytes()), Some(again.line.bytes())))
             })
         };
     "client-request-answered", [LEGACY Must RESPONSE],
-        "A client answers each request.",
-        else "nothing was asked of it, or it was gone too soon",
+        "A client responds to each request.",
+        else "the client received no request, or disconnected too soon",
         |view| {
             // A ping has a rule of its own, and a decision of a person has no time limit.
             let other = [Method::Ping, Method::CreateMessage, Method::Elicit];
@@ -118,8 +118,8 @@ rules! {
             requests.filter(|it| is_due(view, it)).map(|request| silence(view, request))
         };
     "client-ping-answered", PING,
-        "A client answers a ping at once, with an empty result.",
-        else "the client was not pinged, or it was gone too soon",
+        "A client responds to ping at once, with an empty result.",
+        else "the client received no ping, or disconnected too soon",
         |view| {
             // These follow another message, whose rule checks them.
             let own = [Probe::AfterCancel, Probe::AfterElicitation, Probe::Batch];
@@ -128,40 +128,40 @@ rules! {
             pings.map(|request| {
                 let Some(answer) = request.answer() else { return silence(view, request) };
                 if let Some(error) = answer.response.error() {
-                    return Some(answer.finding(format_args!("it was answered with the error {}", error.code)));
+                    return Some(answer.finding(format_args!("it returned the error {}", error.code)));
                 }
                 let has_others = members(answer.response.result()?)?.keys().any(|name| name != "_meta");
                 answer.finding_if(has_others, "its result is not empty")
             })
         };
     "client-unknown-method-refused", [LEGACY Must RESPONSE],
-        "A client answers a request with a method that does not exist with an error.",
-        else "no unknown method was asked for, or it was not answered",
+        "A client rejects a request with an unknown method.",
+        else "the client received no unknown method, or did not respond",
         |view| view.answers_of(Probe::UnknownMethod).map(|answer| {
-            answer.finding_if(answer.response.outcome.is_ok(), "a method that no client has brought a result")
+            answer.finding_if(answer.response.outcome.is_ok(), "an unknown method returned a result")
         });
     "client-unknown-method-code", [LEGACY Should CODES],
-        "A client's error for a method that does not exist has the code -32601.",
-        else "no unknown method was refused",
+        "A client's error for an unknown method has the code -32601.",
+        else "no unknown method was rejected",
         |view| view.answers_of(Probe::UnknownMethod).filter_map(|it| it.error_other_than(code::METHOD_NOT_FOUND));
     "client-notification-not-answered", [
         FIRST Must "https://www.jsonrpc.org/specification#notification",
         LEGACY_SINCE_SECOND Must "basic#notifications",
     ],
-        "A client answers no notification.",
+        "A client sends no response to a notification.",
         else "the client received no notification",
         |view| {
             let (unknown, batches) = (unknown_notifications(view), Batches::of(view));
             let strays = view.stray_responses.iter().filter(|response| !batches.is_refused_by(response));
             let answered = strays.filter_map(|response| {
                 let (sent, received) = (notification(&unknown, response)?.bytes(), response.line.bytes());
-                Some(Some(Finding::new("a notification was answered", Some(sent), Some(received))))
+                Some(Some(Finding::new("a notification got a response", Some(sent), Some(received))))
             });
             unknown.iter().map(|_| None).chain(answered).collect::<Vec<_>>()
         };
     "client-receives-batches", [BATCHING Must "basic#batching"],
-        "A client takes an array of requests, and answers each of them.",
-        else "the client got no array, or it was gone too soon",
+        "A client accepts an array of requests, and responds to each of them.",
+        else "the client received no array, or disconnected too soon",
         |view| {
             let requests = view.our_requests.iter().filter(|request| request.probe == Probe::Batch);
             let batches = Batches::of(view);
@@ -172,13 +172,13 @@ rules! {
                 }
                 let refused = refusal.map(|response| {
                     let (sent, received) = (request.line.bytes(), response.line.bytes());
-                    Finding::new("the array was refused", Some(sent), Some(received))
+                    Finding::new("the array was rejected", Some(sent), Some(received))
                 });
                 refused.or_else(|| silence(view, request))
             })
         };
     "client-sends-no-response", [MODERN Must "basic/transports#messages"],
-        "A client sends no response: what a server needs is brought by another request.",
+        "A client sends no response: servers receive input with another request of the client.",
         else NO_REQUEST,
         |view| {
             let responses = view.answers().map(|answer| answer.response);
@@ -263,6 +263,6 @@ fn silence(view: &ClientView<'_>, request: &OurRequest<'_>) -> Option<Finding> {
     if request.response.is_some() || is_broken || strays.any(|response| !view.has_asked(response)) {
         return None;
     }
-    let problem = format!("{} was not answered", request.what.method);
+    let problem = format!("{} got no response", request.what.method);
     Some(Finding::new(problem, Some(request.line.bytes()), None))
 }

@@ -21,7 +21,7 @@ rules! {
     pub(crate) RULES for Client in Chapter::Utilities;
 
     "client-lists-all-pages", [ALL Should GUIDELINES],
-        "A client asks for the page after the first, where a list has more than one.",
+        "A client reads the second page of a list that has more than one.",
         else "no list had a second page, or the client read only the first",
         |view| lists(view).into_values().filter_map(|pages| {
             if pages.iter().any(|page| page.cursor.is_some()) {
@@ -37,11 +37,11 @@ rules! {
                 }
             }
             let (count, last) = (looks.len(), looks.last().filter(|_| looks.len() >= MIN_REPEATS)?);
-            let problem = format!("the first page was asked for {count} times, and no other");
+            let problem = format!("the first page was requested {count} times, and no other page");
             Some(Some(last.request.finding(problem)))
         });
     "client-stops-without-cursor", [ALL Should GUIDELINES],
-        "A client takes a page without nextCursor for the last one.",
+        "A client treats a page without nextCursor as the last one.",
         else "the client read no list to its end",
         |view| lists(view).into_values().filter_map(|pages| {
             pages.iter().find(|page| page.next.is_none())?;
@@ -52,12 +52,12 @@ rules! {
             };
             let row = rows.find(|row| row.iter().all(|page| is_repeated(page, &row[0])));
             Some(row.and_then(|row| Some(row.last()?.request.finding(format_args!(
-                "the last page was asked for {MIN_REPEATS} times, one after the other"
+                "the last page was requested {MIN_REPEATS} times in a row"
             )))))
         });
     "client-empty-cursor-goes-on", [MODERN Must GUIDELINES],
-        "A client that reads a list page by page takes an empty cursor for one.",
-        else "no page had an empty cursor, or the client reads no pages",
+        "A client that reads a list page by page uses an empty cursor like any other.",
+        else "no page had an empty cursor, or the client reads only first pages",
         |view| {
             let lists = lists(view);
             let is_empty = |cursor: &Option<String>| cursor.as_deref() == Some(EMPTY);
@@ -75,8 +75,8 @@ rules! {
             last.map(|it| Some(it.finding("the next page after the empty cursor was never requested")))
         };
     "client-restarts-list-after-bad-cursor", [MODERN Should "server/utilities/caching#interaction-with-pagination"],
-        "A client whose cursor is refused reads the list from its beginning.",
-        else "no cursor was refused, or the list was not asked for again",
+        "After a rejected cursor, a client reads the list from its beginning.",
+        else "no cursor was rejected, or the list was not requested again",
         |view| {
             let pages = lists(view).into_values().flatten();
             let given = pages.filter_map(|page| Some((page.request.what.method.as_str(), page.next?)));
@@ -88,13 +88,13 @@ rules! {
                     return None;
                 }
                 let next = view.calls(&request.what.method).find(|next| next.place > response.place)?;
-                let problem = "it goes on with a cursor, and the one before it was refused";
+                let problem = "it continues with a cursor, although the one before was rejected";
                 Some(next.finding_if(cursor(next).is_some(), problem))
             })
         };
     "client-no-polling-by-ttl", [MODERN Should "server/utilities/caching#freshness-calculation"],
-        "A client does not ask for a list again each time that ttlMs is over.",
-        else "no list had a ttlMs, or the client was gone before that was over",
+        "A client does not request a list again each time ttlMs expires.",
+        else "no list had a ttlMs, or the client disconnected before it expired",
         |view| {
             let mut findings = Vec::new();
             for pages in lists(view).values() {
@@ -107,7 +107,7 @@ rules! {
                     let repeats = same.windows(2).rev().take_while(|pair| pair[0].is_due_with(pair[1])).count();
                     if repeats >= MIN_REPEATS {
                         let interval = ttl.as_millis();
-                        let problem = format!("it comes every {interval} ms, which is ttlMs");
+                        let problem = format!("it is repeated every {interval} ms, which is ttlMs");
                         findings.push(Some(last.request.finding(problem)));
                     } else if last.response.at + ttl * 3 <= view.last_present {
                         findings.push(None);

@@ -16,7 +16,7 @@ use crate::trace::What;
 
 const SHUTDOWN: &[Source] =
     sources![LEGACY Should "basic/lifecycle#shutdown", MODERN Should "basic/transports/stdio#shutdown"];
-const NOT_LEFT: &str = "the client had not left yet";
+const NOT_LEFT: &str = "the client has not disconnected";
 
 /// A client does within this time what it does without waiting.
 const AT_ONCE: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ rules! {
     pub(crate) RULES for Client in Chapter::Stdio;
 
     "client-only-messages", STDIO,
-        "A client writes nothing to the standard input of a server but messages.",
+        "A client writes only messages to the standard input of a server.",
         |view| {
             let split = split_over_lines(&view.lines);
             lines(view, |place, kind| {
@@ -34,13 +34,13 @@ rules! {
             })
         };
     "client-one-line-each", STDIO,
-        "A client's message has no line break in it.",
+        "A client's message contains no line break.",
         |view| {
             let split = split_over_lines(&view.lines);
             lines(view, |place, kind| matches!(kind, DecodeErrorKind::Json(_)) && split.first() == Some(&place))
         };
     "client-no-array", NO_ARRAY,
-        "A line of a client is one message, and no array of messages.",
+        "A line of a client is one message, and not an array of messages.",
         else "the client wrote nothing",
         |view| view.lines.iter().map(|(_, line)| array(line));
     "client-utf-8", [
@@ -54,18 +54,18 @@ rules! {
         "A client writes no byte order mark before a message.",
         |view| lines(view, |_, kind| has_byte_order_mark(kind));
     "client-closes-input", SHUTDOWN,
-        "A client ends a server by closing its standard input, before it sends any signal.",
+        "A client ends a server by closing its standard input, before it sends a signal.",
         else NOT_LEFT,
         |view| match leaving(view) {
             (None, None) => None,
             (Some(_), _) => Some(None),
             (None, Some((_, signal))) => {
-                let problem = format!("signal {signal} came, and standard input was not closed");
+                let problem = format!("signal {signal} came while standard input was open");
                 Some(Some(Finding::new(problem, None, None)))
             }
         };
     "client-waits-for-exit", SHUTDOWN,
-        "A client that has closed the standard input of a server gives it time before it sends a signal.",
+        "After closing standard input, a client gives the server time before it sends a signal.",
         else NOT_LEFT,
         |view| {
             let (Some(closed), signal) = leaving(view) else {
@@ -73,12 +73,13 @@ rules! {
             };
             let early = signal.filter(|(at, _)| at.abs_diff(closed) < AT_ONCE);
             [early.map(|(_, signal)| {
-                Finding::new(format_args!("signal {signal} came with the end of standard input"), None, None)
+                Finding::new(format_args!("signal {signal} came at the same time as the end of standard \
+                    input"), None, None)
             })]
         };
     "client-cancels-by-notification", [MODERN Must "basic/transports/stdio#cancellation"],
-        "Over stdio a client gives up a request with notifications/cancelled, and with nothing else.",
-        else "the client gave up nothing",
+        "Over stdio a client cancels a request only with notifications/cancelled.",
+        else "the client cancelled nothing",
         |view| view.notifications.iter().filter_map(|notification| {
             let method = &notification.what.method;
             if *method == Method::Cancelled {
@@ -88,8 +89,8 @@ rules! {
             is_other.then(|| Some(notification.finding("no revision has such a notification")))
         });
     "client-discovers-first", [MODERN Should "basic/transports/stdio#backward-compatibility"],
-        "The first request of a client to a server that it does not know is server/discover.",
-        else "the client sent no request, or knew the server from before",
+        "The first request of a client to an unknown server is server/discover.",
+        else "the client sent no request, or knew the server already",
         |view| view.requests.first().and_then(|first| {
             let method = &first.what.method;
             if *method == Method::Discover {
@@ -97,12 +98,13 @@ rules! {
             }
             // A client that knows the server does not ask later, and does not fall back.
             let is_asked_later = view.calls(&Method::Discover).next().is_some();
-            let problem = || first.finding(format_args!("{method} was first, and it did not know the server"));
+            let problem = || first.finding(format_args!("{method} was first, although the server was \
+                unknown"));
             (is_asked_later || opened_later(view)).then(|| Some(problem()))
         });
     "client-falls-back-on-any-error", [MODERN Must "basic/transports/stdio#backward-compatibility"],
-        "A client takes any error of no modern code in answer to server/discover for a server of the legacy era.",
-        else "server/discover did not bring such an error, or the client left",
+        "After an error for server/discover that is not specific to 2026-07-28, a client falls back to initialize.",
+        else "server/discover did not return such an error, or the client disconnected",
         |view| view.calls(&Method::Discover).filter_map(|request| {
             let response = request.response?;
             let error = response.error().filter(|error| !is_modern(error.code))?;

@@ -17,7 +17,7 @@ use crate::rule::{Evidence, Finding, Outcome};
 use crate::trace::Line;
 
 const SENDING: &str = "basic/transports#sending-messages-to-the-server";
-const COMPLETE: &str = "every stream lasted until its answer";
+const COMPLETE: &str = "every stream lasted until its response";
 /// A client that falls back because of a response does so within this time.
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// The difference of two clocks, and the time on the network.
@@ -32,8 +32,8 @@ rules! {
         LEGACY_SINCE_SECOND Must SENDING,
         MODERN Must "basic/transports/streamable-http#sending-messages",
     ],
-        "A client takes an answer as JSON and as an event of a stream.",
-        else "the client asked for nothing",
+        "A client accepts a response as JSON and as an event of a stream.",
+        else "the client sent no request",
         |view| {
             let unread = unread(view);
             let last = view.requests.last().map_or(0, |request| request.place);
@@ -42,19 +42,20 @@ rules! {
                 let given: Vec<&ClientRequest<'_>> = answered(view, form).collect();
                 let goes_on = |it: &&ClientRequest<'_>| it.response.is_some_and(|response| response.place < last);
                 if let Some(lost) = given.iter().find(|request| unread.contains(&request.what.id)) {
-                    findings.push(Some(lost.finding(format_args!("its answer came {how}, and was not read"))));
+                    findings.push(Some(lost.finding(format_args!("the response came {how}, and was not \
+                        read"))));
                 } else if given.iter().any(goes_on) {
                     findings.push(None);
                 }
             }
             if findings.len() < 2 && findings.iter().all(Option::is_none) {
-                return Outcome::Skipped("the client did not get both, or did not go on");
+                return Outcome::Skipped("the client did not receive both, or did not continue");
             }
             findings
         };
     "client-refreshes-after-mismatch", [MODERN Should "basic/transports/streamable-http#client-behavior"],
-        "A client whose call was refused for its headers lists the tools before it calls again.",
-        else "no call was refused so, or none came again",
+        "After a call was rejected because of its headers, a client lists the tools before it calls again.",
+        else "no call was rejected for this reason, or none was repeated",
         |view| view.calls(&Method::CallTool).filter_map(|request| {
             let response = request.response?;
             let tool = request.text_param("name")?;
@@ -65,11 +66,11 @@ rules! {
             let again = later.find(|next| next.text_param("name").as_ref() == Some(&tool))?;
             let mut lists = view.calls(&Method::ListTools);
             let is_listed = lists.any(|list| (response.place + 1..again.place).contains(&list.place));
-            Some(again.finding_if(!is_listed, format_args!("{tool} was called again as it was")))
+            Some(again.finding_if(!is_listed, format_args!("{tool} was called again without a new list")))
         });
     "client-reads-400-before-falling-back", [MODERN Should "basic/transports/streamable-http#backward-compatibility"],
-        "A client that gets the status 400 with an error of the modern era does not fall back to initialize.",
-        else "nothing was refused so, or the client left",
+        "After the status 400 with an error of 2026-07-28, a client does not fall back to initialize.",
+        else "no request was rejected this way, or the client disconnected",
         |view| view.exchanges.values().filter(|post| post.status() == Some(400)).filter_map(|post| {
             let request = view.request_in(post)?;
             let response = request.response?;
@@ -86,7 +87,7 @@ rules! {
             Some(Some(fallback.finding(format_args!("it came after the error {code}"))))
         });
     "client-polls-primed-stream", [LAST_LEGACY Should SENDING],
-        "A client comes back for a stream that was closed before its answer, and had an event with an id.",
+        "A client resumes a stream that was closed before its response, if an event had an id.",
         else COMPLETE,
         |view| {
             let (resumed, cancelled) = (Resumed::of(view), view.cancelled_ids());
@@ -99,14 +100,14 @@ rules! {
                     return Some(None);
                 }
                 let wait = post.retry.unwrap_or_default() + view.trace.respond_within;
-                let problem = "the stream of its answer was closed, and nobody has come back for it";
+                let problem = "the response stream was closed, and the client did not resume it";
                 (!cancelled.contains_key(&request.what.id) && view.has_waited(at, wait))
                     .then(|| Some(request.finding(problem)))
             })
         };
     "client-respects-retry", [LAST_LEGACY Must SENDING],
-        "A client waits as long as retry says before it comes back for a stream that was closed.",
-        else "no stream with retry was closed, or the client did not come back",
+        "A client waits for the time in retry before it resumes a closed stream.",
+        else "no stream with retry was closed, or the client did not resume it",
         |view| {
             let resumed = Resumed::of(view);
             view.exchanges.values().filter_map(move |post| {
@@ -116,13 +117,13 @@ rules! {
                 let (after, before) = (waited.as_millis(), wanted.as_millis());
                 Some(again.finding_if(
                     waited + JITTER < wanted,
-                    format_args!("it comes after {after} ms, and retry was {before} ms"),
+                    format_args!("it was resumed after {after} ms, although retry was {before} ms"),
                 ))
             })
         };
     "client-resumes-with-last-id", [LEGACY_SINCE_SECOND Should "basic/transports#resumability-and-redelivery"],
-        "A client that comes back for a stream names the last event that it has got on it.",
-        else "the client came back for no stream",
+        "A client that resumes a stream names the last event that it received on it.",
+        else "the client resumed no stream",
         |view| {
             let mut session_stream: Option<&Exchange<'_>> = None;
             let mut events: HashMap<&[u8], &Exchange<'_>> = HashMap::new();
@@ -137,8 +138,8 @@ rules! {
             findings
         };
     "client-cancels-explicitly", [LEGACY_SINCE_SECOND Should SENDING],
-        "A client that leaves the stream of an answer and does not come back cancels the request.",
-        else "the client left no stream before its answer",
+        "A client that closes a response stream and does not resume it cancels the request.",
+        else "the client closed no stream before its response",
         |view| {
             let (resumed, cancelled) = (Resumed::of(view), view.cancelled_ids());
             let last = view.requests.last().map_or(Duration::ZERO, |request| request.at);
@@ -152,7 +153,8 @@ rules! {
                 }
                 // A client that leaves the server does not have to cancel.
                 (last.saturating_sub(at) >= view.trace.respond_within / 2)
-                    .then(|| Some(request.finding("its stream was left, and it was not cancelled")))
+                    .then(|| Some(request.finding("the stream was closed, but the request was not \
+                        cancelled")))
             })
         };
 }

@@ -16,7 +16,7 @@ use crate::trace::Probe;
 
 const NEGOTIATION: &str = "basic/utilities/tasks#tool-level-negotiation";
 const POLLING: &[Source] = sources![LAST_LEGACY Should "basic/utilities/tasks#getting-tasks"];
-const NO_TASK: &str = "the client was asked for no task, or did not answer";
+const NO_TASK: &str = "the client received no task-augmented request, or did not respond";
 
 /// A client that polls this often does not do so by chance.
 const MIN_POLLS: usize = 3;
@@ -29,44 +29,45 @@ rules! {
     pub(crate) RULES for Client in Chapter::Patterns;
 
     "client-task-capability-declared", [LAST_LEGACY Must "basic/utilities/tasks#capabilities"],
-        "A client that makes a task of a request declares tasks.",
+        "A client that runs a request as a task declares tasks.",
         else NO_TASK,
         |view| {
             let is_declared = view.capabilities(None).is_some_and(|declared| has_path(&declared, "tasks"));
             let responses = view.answers().filter(|it| wants_task(&it.request.what.params)).map(move |answer| {
                 let is_task = answer.response.result().and_then(created).is_some();
-                answer.finding_if(is_task && !is_declared, "it became a task, and tasks were not declared")
+                answer.finding_if(is_task && !is_declared, "it ran as a task, although tasks is not declared")
             });
             let notifications = view.notified(&Method::TaskStatus).map(move |notification| {
-                notification.finding_if(!is_declared, "it tells of a task, and tasks were not declared")
+                notification.finding_if(!is_declared, "it is about a task, although tasks is not declared")
             });
             responses.chain(notifications)
         };
     "client-undeclared-task-ignored", [LAST_LEGACY Must "basic/utilities/tasks#general"],
-        "A request that is to become a task is answered as any other by a client that has not declared that.",
+        "A client that does not declare tasks for a request answers it normally, and ignores `task`.",
         else NO_TASK,
         |view| {
             let mut plain = view.answers_to(&Method::ListRoots);
             if !plain.any(|it| it.request.probe != Probe::UndeclaredTask && it.response.outcome.is_ok()) {
-                return Outcome::Skipped("the client has no roots, or was not asked for them");
+                return Outcome::Skipped("the client has no roots, or received no request for them");
             }
             view.answers_of(Probe::UndeclaredTask).map(|answer| {
                 let code = answer.response.error()?.code;
-                Some(answer.finding(format_args!("the error {code}, where a plain request was answered")))
+                Some(answer.finding(format_args!("the error {code}, although the same request without \
+                    `task` returned a result")))
             })
         };
     "client-task-declared-alone", [LAST_LEGACY Should "basic/utilities/tasks#capability-negotiation"],
-        "A client asks for a task with those requests alone for which the server has declared tasks.",
-        else "the client asked for no task",
+        "A client requests tasks only for the requests for which the server declares them.",
+        else "the client requested no task",
         |view| view.requests.iter().filter(|it| wants_task(&it.what.params)).filter_map(|request| {
             // Calls without declared tasks have a rule of their own.
             let is_call = request.what.method == Method::CallTool;
-            let problem = || format!("no server makes a task of {}", request.what.method);
+            let problem = || format!("the server does not declare tasks for {}", request.what.method);
             (!is_call || declares_calls(view)).then(|| (!is_call).then(|| request.finding(problem())))
         });
     "client-task-as-tool-says", [LAST_LEGACY Must NEGOTIATION],
-        "A client calls a tool as a task where the server has declared that and the tool allows it, and always where \
-         the tool requires it.",
+        "A client calls a tool as a task only if the server and the tool allow it, and always if the tool \
+         requires it.",
         else "the client called no tool that it had listed",
         |view| {
             let is_declared = declares_calls(view);
@@ -74,24 +75,24 @@ rules! {
             view.calls(&Method::CallTool).filter_map(move |request| {
                 let wants_task = wants_task(&request.what.params);
                 if wants_task && !is_declared {
-                    return Some(Some(request.finding("the server makes no tasks of calls")));
+                    return Some(Some(request.finding("the server does not declare tasks for tools/call")));
                 }
                 let name = request.text_param("name")?;
                 let before = listed.get(&name)?.iter().rev().find(|(place, _)| *place < request.place)?;
                 Some(match (wants_task, before.1.as_deref().unwrap_or("forbidden")) {
                     (true, "forbidden") => {
-                        Some(request.finding(format_args!("the tool {name} is never a task")))
+                        Some(request.finding(format_args!("the tool {name} forbids tasks")))
                     }
                     (false, "required") if is_declared => {
-                        Some(request.finding(format_args!("the tool {name} is a task or nothing")))
+                        Some(request.finding(format_args!("the tool {name} requires a task")))
                     }
                     _ => None,
                 })
             })
         };
     "client-respects-poll-interval", POLLING,
-        "A client asks how a task is no more often than pollInterval says.",
-        else "no task was asked after twice that has a pollInterval",
+        "A client polls a task not more often than pollInterval allows.",
+        else "no task with a pollInterval was polled twice",
         |view| followed(view).into_iter().filter_map(|task| {
             let mut interval = interval(&task.created);
             let mut early = Vec::new();
@@ -109,14 +110,14 @@ rules! {
             }
             let first = early.first().filter(|_| early.len() >= MIN_POLLS);
             let finding = first.map(|(next, waited, wanted)| {
-                next.finding(format_args!("it comes after {waited} ms, and pollInterval is {wanted} ms"))
+                next.finding(format_args!("the next poll came after {waited} ms, but pollInterval is \
+                    {wanted} ms"))
             });
             has_interval.then_some(finding)
         });
     "client-polls-to-the-end", POLLING,
-        "A client that asks how a task is goes on until it has ended or needs input, if it does not wait for the \
-         result.",
-        else "the client asked after no task, or went on to its result",
+        "A client polls a task until it has ended or needs input, unless it waits for the result.",
+        else "the client polled no task, or requested the result",
         |view| followed(view).into_iter().filter_map(|task| {
             let last = task.polls.last()?;
             let now = last.response?.result()?;
@@ -133,8 +134,8 @@ rules! {
             (quiet >= wanted).then(|| Some(last.finding(problem())))
         });
     "client-fetches-when-input-required", [LAST_LEGACY Should "basic/utilities/tasks#input-required-status"],
-        "A client that learns that a task needs input asks for its result, with which the questions come.",
-        else "no task needed input, or the client did not ask",
+        "A client that learns that a task needs input requests its result, which delivers the input requests.",
+        else "no task needed input, or the client did not poll",
         |view| followed(view).into_iter().filter_map(|task| {
             let needs_input = |poll: &&&ClientRequest<'_>| {
                 let status = poll.response.and_then(|it| text(it.result()?, "status"));
@@ -147,11 +148,11 @@ rules! {
             }
             let again = task.polls.iter().filter(|poll| poll.place > place).filter(needs_input).count();
             (again >= MIN_POLLS)
-                .then(|| Some(first.finding("the task needed input, and its result was never requested")))
+                .then(|| Some(first.finding("the task needed input, but its result was not requested")))
         });
     "client-related-task-named", [LAST_LEGACY Must "basic/utilities/tasks#associating-task-related-messages"],
-        "A client's result names the task that the request to it belonged to.",
-        else "no task has asked the client for anything",
+        "A client's result names the task of the request in _meta.",
+        else "no task has sent the client a request",
         |view| view.answers().filter_map(|answer| {
             let task_of = |value: &Raw| text(&related(value)?, "taskId");
             let wanted = task_of(answer.request.what.params.as_ref()?.raw())?;
@@ -161,8 +162,8 @@ rules! {
             })
         });
     "client-no-related-task", [LAST_LEGACY Should "basic/utilities/tasks#related-task-metadata"],
-        "A client's tasks/get, tasks/result, tasks/list and tasks/cancel do not name their task in _meta again.",
-        else "the client asked after no task",
+        "A client's tasks/get, tasks/result, tasks/list and tasks/cancel do not repeat the task in _meta.",
+        else "the client sent no request about a task",
         |view| {
             let methods = [Method::GetTask, Method::GetTaskResult, Method::ListTasks, Method::CancelTask];
             view.requests.iter().filter(move |it| methods.contains(&it.what.method)).map(|request| {
@@ -179,7 +180,7 @@ rules! {
                 let response = created.get(&id?)?;
                 // Before the client knows the task, it can cancel the request alone.
                 (notification.at.saturating_sub(response.at) > CROSSING)
-                    .then(|| Some(notification.finding("the request that it names had become a task")))
+                    .then(|| Some(notification.finding("the request in it had become a task")))
             });
             view.calls(&Method::CancelTask).map(|_| None).chain(wrong)
         };

@@ -26,7 +26,7 @@ const PROGRESS: &[Source] = sources![
     MODERN Must "basic/patterns/progress#progress-flow",
 ];
 const NOT_CANCELLED: &str = "the client cancelled nothing";
-const NO_TOKEN: &str = "the client asked for no progress";
+const NO_TOKEN: &str = "the client requested no progress";
 /// A client that repeats a request after this time no longer waits for the first response.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(30);
 
@@ -34,7 +34,7 @@ rules! {
     pub(crate) RULES for Client in Chapter::Base;
 
     "client-cancels-what-is-under-way", CANCELLATION,
-        "A client cancels requests that it has sent, and that it believes to be under way.",
+        "A client cancels only its own requests that are in flight.",
         else NOT_CANCELLED,
         |view| {
             let mut first = BTreeMap::new();
@@ -57,7 +57,7 @@ rules! {
                 });
                 notification.finding_if(
                     is_over,
-                    format_args!("{} with the id {id} was answered long before", request.what.method),
+                    format_args!("{} with the id {id} got its response long before", request.what.method),
                 )
             })
         };
@@ -69,7 +69,7 @@ rules! {
             let opened: BTreeSet<&RequestId> = opened.collect();
             view.cancelled().map(move |(notification, id)| {
                 let is_opening = id.is_some_and(|id| opened.contains(&id));
-                notification.finding_if(is_opening, "the request that it names is initialize")
+                notification.finding_if(is_opening, "it cancels initialize")
             })
         };
     "client-progress-token", PROGRESS,
@@ -80,7 +80,7 @@ rules! {
             request.finding_if(!is_good, format_args!("the progress token is {token}"))
         });
     "client-progress-token-unique", PROGRESS,
-        "No two requests of a client that are under way have the same progress token.",
+        "No two requests of a client that are in flight have the same progress token.",
         else NO_TOKEN,
         |view| {
             // A cancelled request is no longer in flight, nor is, over HTTP, one whose response the client left.
@@ -93,12 +93,12 @@ rules! {
                 let is_over = is_answered || is_cancelled || view.run.is_http() && view.is_modern();
                 let (method, id) = (&earlier.what.method, &earlier.what.id);
                 request.finding_if(!is_over, format_args!(
-                    "the progress token {token} is that of {method} with the id {id}, which is not answered yet"
+                    "the progress token {token} belongs to {method} with the id {id}, which is in flight"
                 ))
             })
         };
     "client-own-progress", [LEGACY Must "basic/utilities/progress#behavior-requirements"],
-        "A client tells of the progress of requests to it, by their tokens, and it increases each time.",
+        "A client sends progress only with the token of a request to it, and the progress increases.",
         else "the client sent no progress",
         |view| {
             let mut first = BTreeMap::new();
@@ -118,7 +118,7 @@ rules! {
                     return Some(notification.finding("no request to the client had this token"));
                 };
                 if request.response.is_some_and(|response| response.place < notification.place) {
-                    return Some(notification.finding("the request with this token was answered"));
+                    return Some(notification.finding("the request with this token already has its response"));
                 }
                 let progress = float(params, "progress")?;
                 let before = last.insert(token, progress).filter(|before| progress <= *before)?;
@@ -126,8 +126,8 @@ rules! {
             })
         };
     "client-cursor-unchanged", [ALL Must "server/utilities/pagination#implementation-guidelines"],
-        "A client hands a cursor back as it got it, for the same list.",
-        else "no page had another after it, or it was not asked for",
+        "A client sends a cursor back unchanged, for the same list.",
+        else "no page had a next page, or it was not requested",
         |view| {
             let pages = view.requests.iter().filter_map(|page| {
                 let next = member(page.response?.result()?, "nextCursor")?;
@@ -139,12 +139,12 @@ rules! {
                 let method = request.what.method.as_str();
                 let is_known = given.contains(&(method, cursor));
                 Some(request
-                    .finding_if(!is_known, format_args!("no page of {method} has led to this cursor")))
+                    .finding_if(!is_known, format_args!("no page of {method} had this cursor")))
             })
         };
     "client-log-level", [LEGACY Advice "server/utilities/logging#log-levels", MODERN Advice "basic#meta"],
-        "The level from which on a client wants log messages is one of the eight.",
-        else "the client asked for no log messages",
+        "The log level that a client sets is one of the eight levels.",
+        else "the client requested no log messages",
         |view| view.requests.iter().filter_map(|request| {
             let level = if view.is_modern() {
                 request.meta_member(key::LOG_LEVEL)?
@@ -164,8 +164,8 @@ rules! {
         LEGACY_SINCE_SECOND Should "basic/lifecycle#timeouts",
         MODERN Should "basic/patterns/cancellation#timeouts",
     ],
-        "A client cancels a request for whose answer it waits no longer, before it sends it again.",
-        else "the client waited for every answer, or left",
+        "A client cancels a request whose response it no longer needs, before it sends it again.",
+        else "the client waited for every response, or disconnected",
         |view| {
             let given_up = GivenUp::of(view);
             // The last request with the same parameters.
@@ -186,23 +186,23 @@ rules! {
                 let again = last.get(&subject(request))?;
                 let id = &request.what.id;
                 (again.at.saturating_sub(request.at) >= GIVEN_UP_AFTER).then(|| Some(again.finding(format_args!(
-                    "the request with the id {id} is the same, was not answered, and was not cancelled"
+                    "the request with the id {id} is the same, has no response, and was not cancelled"
                 ))))
             })
         };
     "client-bad-cancel-ignored", [LEGACY Should "basic/utilities/cancellation#error-handling"],
-        "A client passes over a cancellation of what is not known, of what was answered, and one that names nothing.",
-        |view| goes_on(view, Probe::AfterCancel, "a cancellation that means nothing to it");
+        "A client ignores the cancellation of a request that is unknown, has its response, or is not named.",
+        |view| goes_on(view, Probe::AfterCancel, "a cancellation without effect");
     "client-cancelled-not-answered", [LEGACY Should "basic/utilities/cancellation#behavior-requirements"],
-        "A client does not answer a request that was cancelled.",
-        else "nothing that the client was asked was cancelled before its answer",
+        "A client sends no response to a cancelled request.",
+        else "no request to the client was cancelled before its response",
         |view| view.our_requests.iter().filter_map(|request| {
             let at = request.cancelled?;
             let Some(answer) = request.answer() else {
                 return (view.last_present.saturating_sub(at) > CROSSING).then_some(None);
             };
             let late = answer.response.at.saturating_sub(at);
-            let problem = || format!("it was answered {} s after it was cancelled", late.as_secs());
+            let problem = || format!("it got a response {} s after the cancellation", late.as_secs());
             (late > CROSSING).then(|| Some(answer.finding(problem())))
         });
 }
@@ -224,7 +224,7 @@ pub(super) fn goes_on(view: &ClientView<'_>, ping: Probe, what: &str) -> Outcome
             _ => None,
         });
         let sent = before.unwrap_or(request.line).bytes();
-        let problem = || format!("it answers no ping after {what}");
+        let problem = || format!("it does not respond to ping after {what}");
         view.has_waited(request.at, view.trace.respond_within)
             .then(|| Some(Finding::new(problem(), Some(sent), None)))
     });

@@ -115,17 +115,17 @@ named! {
         /// The model sees it under another name.
         Renamed = "renamed",
         /// The text is truncated.
-        Shortened = "cut off",
+        Shortened = "truncated",
         /// The client groups, defers or drops some of the tools.
         Crowded = "too much",
         /// The tool is listed, and its calls fail.
         CallsFail = "calls fail",
         /// The tool is dropped.
-        Dropped = "left out",
+        Dropped = "ignored",
         /// Every request to the model fails while the tool is listed.
         RequestsRejected = "every request to the model is rejected",
         /// The whole list is rejected: no tool of the server is available.
-        ListRejected = "all tools of the server are refused",
+        ListRejected = "all tools of the server are rejected",
     }
 }
 
@@ -199,8 +199,11 @@ pub fn compatibility(server: &str, tools: &[Raw]) -> Compatibility {
 /// The problem of all tools together.
 fn of_all(demand: Demand, tools: usize, tokens: usize) -> Option<String> {
     match demand {
-        Demand::Tools(most) if tools > most => Some(format!("{tools} tools, and {most} are taken")),
-        Demand::Tokens(most) if tokens > most => Some(format!("about {tokens} tokens, and {most} are taken")),
+        Demand::Tools(most) if tools > most => Some(format!("{tools} tools, at most {most} are accepted")),
+        Demand::Tokens(most) if tokens > most => Some(format!(
+            "about {tokens} tokens, at most {most} are \
+            accepted"
+        )),
         _ => None,
     }
 }
@@ -246,11 +249,11 @@ impl<'a> Tool<'a> {
                 let length = before + self.name.chars().count();
                 let with = if before > 0 { "with the server's name " } else { "" };
                 (length > most)
-                    .then(|| format!("the name has {with}{length} characters, and {most} are taken"))
+                    .then(|| format!("the name has {with}{length} characters, at most {most} are accepted"))
             }
             Demand::NameCharacters(others) => {
                 let foreign = self.name.chars().find(|&c| !c.is_ascii_alphanumeric() && !others.contains(c));
-                foreign.map(|c| format!("the name has the character {c:?}"))
+                foreign.map(|c| format!("the name contains the character {c:?}"))
             }
             Demand::InputIsObject => (!is_object(self.input.as_ref()))
                 .then(|| "inputSchema is missing, or its type is not \"object\"".to_owned()),
@@ -259,7 +262,7 @@ impl<'a> Tool<'a> {
             Demand::NotAtTop(words) => {
                 let input = self.input.as_ref()?;
                 let word = words.iter().find(|word| input.contains_key(word))?;
-                Some(format!("inputSchema has {word} at its top"))
+                Some(format!("inputSchema has {word} at its top level"))
             }
             Demand::HasProperties => {
                 let input = self.input.as_ref()?;
@@ -267,7 +270,7 @@ impl<'a> Tool<'a> {
             }
             Demand::RequiredIsList => {
                 let required = self.input.as_ref()?.get("required")?;
-                (required.kind() != Kind::Array).then(|| "required of inputSchema is not a list".to_owned())
+                (required.kind() != Kind::Array).then(|| "`required` of inputSchema is not a list".to_owned())
             }
             Demand::ArraysHaveItems => {
                 self.bare_array.as_ref().map(|name| format!("the array {name:?} in inputSchema has no items"))
@@ -275,10 +278,10 @@ impl<'a> Tool<'a> {
             Demand::OutputIs2020 => {
                 let dialect = self.output.as_ref()?.get("$schema")?.to_string_value()?;
                 let known = dialect.trim_end_matches('#') == "https://json-schema.org/draft/2020-12/schema";
-                (!known).then(|| "outputSchema names another dialect than JSON Schema 2020-12".to_owned())
+                (!known).then(|| "outputSchema names a dialect other than JSON Schema 2020-12".to_owned())
             }
             Demand::DescriptionLength(most) => (self.description > most).then(|| {
-                format!("the description has {} characters, and {most} are taken", self.description)
+                format!("the description has {} characters, at most {most} are accepted", self.description)
             }),
             Demand::Tools(_) | Demand::Tokens(_) => None,
         }

@@ -43,7 +43,7 @@ fn a_dot_in_a_name_costs_one_tool_here_and_all_of_them_there() {
     let finding = &result(&report, "Claude Code").findings[0];
     assert_eq!(
         (finding.tool.as_deref(), &*finding.problem),
-        (Some("look.up"), "the name has the character '.'")
+        (Some("look.up"), "the name contains the character '.'")
     );
 }
 

@@ -37,7 +37,7 @@ fn probed(
 /// A finding if the status is another one.
 fn has_status(exchange: &Exchange<'_>, wanted: u16) -> Option<Finding> {
     let is_good = exchange.status() == Some(wanted);
-    (!is_good).then(|| exchange.finding(format_args!("{}; {wanted} is due", exchange.outcome())))
+    (!is_good).then(|| exchange.finding(format_args!("{}, expected {wanted}", exchange.outcome())))
 }
 
 /// A finding if there is not a result. A response that is no message has a rule of its own.
@@ -50,7 +50,7 @@ fn is_mismatch(exchange: &Exchange<'_>) -> Option<Finding> {
     let wanted = code::HEADER_MISMATCH;
     let code = exchange.error().map(|error| error.code);
     let is_good = exchange.status() == Some(400) && code == Some(wanted);
-    let problem = || format!("{}; 400 with the error {wanted} is due", exchange.outcome());
+    let problem = || format!("{}, expected 400 with the error {wanted}", exchange.outcome());
     (!is_good && !exchange.is_broken()).then(|| exchange.finding(problem()))
 }
 

@@ -20,81 +20,86 @@ const CASE: &str = "basic/transports/streamable-http#case-sensitivity";
 const EARLIER: &str = "basic/transports/streamable-http#earlier-streamable-http-revisions";
 const RECEIVING: &str = "basic/transports/streamable-http#receiving-messages";
 const VERSIONS: &str = "basic/transports/streamable-http#protocol-version-header";
-const NO_PARAMS: &str = "no tool with arguments in headers was called: see --read-only-tools";
-const NO_NUMBERS: &str = "no tool with an integer in a header was called: see --read-only-tools";
-const NO_PROMPTS: &str = "the server declares no prompts, and nothing else is asked for by name";
+const NO_PARAMS: &str = "no tool with arguments in headers was called (see --read-only-tools)";
+const NO_NUMBERS: &str = "no tool with an integer in a header was called (see --read-only-tools)";
+const NO_PROMPTS: &str = "the server declares no prompts, and no other request has a name";
 const SPEAKS_LEGACY: &str =
-    "the server speaks earlier revisions, in which this has a meaning, or was not asked for them";
+    "the server supports earlier revisions, in which this has a meaning, or received no such request";
 
 rules! {
     pub(crate) RULES for Server in Chapter::StreamableHttp;
 
     "version-header-required", [MODERN Must VERSIONS],
-        "A request without MCP-Protocol-Version is refused with the status 400 and the error -32020.",
+        "A request without MCP-Protocol-Version is rejected with the status 400 and the error -32020.",
         |view| {
             if !view.refuses_legacy() {
-                return Outcome::Skipped("the server speaks revisions that had no such header, or was not asked for them");
+                return Outcome::Skipped("the server supports revisions without this header, or received no \
+                    such request");
             }
             mismatch(view, Probe::NoVersionHeader, NO_SUCH_REQUEST)
         };
     "version-header-agrees", [MODERN Must VERSIONS],
-        "A request whose MCP-Protocol-Version is not the version in its body is refused with the status 400 and the \
-         error -32020.",
+        "A request whose MCP-Protocol-Version differs from the version in its body is rejected with the \
+         status 400 and the error -32020.",
         |view| mismatch(view, Probe::OtherVersionHeader, NO_SUCH_REQUEST);
     "method-header-required", [MODERN Must VALIDATION],
-        "A request without Mcp-Method is refused with the status 400 and the error -32020.",
+        "A request without Mcp-Method is rejected with the status 400 and the error -32020.",
         |view| mismatch(view, Probe::NoMethodHeader, NO_SUCH_REQUEST);
     "method-header-agrees", [MODERN Must VALIDATION],
-        "A request whose Mcp-Method is not its method is refused with the status 400 and the error -32020.",
+        "A request whose Mcp-Method differs from its method is rejected with the status 400 and the error \
+         -32020.",
         |view| mismatch(view, Probe::OtherMethodHeader, NO_SUCH_REQUEST);
     "header-values-keep-letters", [MODERN Must CASE],
-        "In the value of a header, capitals are other letters: a method in capitals is another method.",
+        "Values of headers are case-sensitive: a method in capitals is another method.",
         |view| mismatch(view, Probe::CapitalMethodHeader, NO_SUCH_REQUEST);
     "header-names-any-letters", [MODERN Must CASE],
-        "The name of a header is the same in capitals and in small letters.",
+        "Names of headers are case-insensitive.",
         |view| probed(view, &[Probe::HeaderLetters], NO_SUCH_REQUEST, has_result);
     "header-space-dropped", [MODERN Must "https://www.rfc-editor.org/rfc/rfc9110#section-5.5"],
-        "White space around the value of a header does not belong to it.",
+        "White space around the value of a header is ignored.",
         |view| probed(view, &[Probe::HeaderSpace], NO_SUCH_REQUEST, has_result);
     "name-header-required", [MODERN Must VALIDATION],
-        "A request for a prompt without Mcp-Name is refused with the status 400 and the error -32020.",
+        "A request for a prompt without Mcp-Name is rejected with the status 400 and the error -32020.",
         |view| mismatch(view, Probe::NoNameHeader, NO_PROMPTS);
     "name-header-agrees", [MODERN Must VALIDATION],
-        "A request whose Mcp-Name is another name, or cannot be read, is refused with the status 400 and the error \
-         -32020.",
+        "A request whose Mcp-Name differs from the name in its body, or cannot be decoded, is rejected \
+         with the status 400 and the error -32020.",
         |view| probed(view, &[Probe::OtherNameHeader, Probe::BadNameHeader], NO_PROMPTS, is_mismatch);
     "name-header-decoded", [MODERN Must ENCODING],
         "A name in Base64 is decoded before it is compared with the body.",
         |view| accepted(view, Probe::EncodedNameHeader, NO_PROMPTS);
     "param-header-required", [MODERN Must CUSTOM],
-        "A call without the Mcp-Param header of an argument is refused with the status 400 and the error -32020.",
+        "A call without the Mcp-Param header of an argument is rejected with the status 400 and the error \
+         -32020.",
         |view| mismatch(view, Probe::NoParamHeader, NO_PARAMS);
     "param-header-agrees", [MODERN Must VALIDATION],
-        "A call whose Mcp-Param header has another value is refused with the status 400 and the error -32020.",
+        "A call whose Mcp-Param header has another value is rejected with the status 400 and the error \
+         -32020.",
         |view| mismatch(view, Probe::OtherParamHeader, NO_PARAMS);
     "param-header-valid", [MODERN Must CUSTOM],
-        "A call whose Mcp-Param header is not a Base64 behind its mark is refused with 400 and the error -32020.",
+        "A call whose Mcp-Param header has invalid Base64 after its marker is rejected with 400 and the \
+         error -32020.",
         |view| mismatch(view, Probe::BadParamHeader, NO_PARAMS);
     "param-header-decoded", [MODERN Must ENCODING],
-        "An argument in Base64 in its Mcp-Param header is decoded before it is compared with the body.",
+        "An Mcp-Param header in Base64 is decoded before it is compared with the body.",
         |view| accepted(view, Probe::EncodedParamHeader, NO_PARAMS);
     "param-header-as-number", [MODERN Should VALIDATION],
         "An integer in an Mcp-Param header is compared as a number: 1.0 is 1.",
         |view| accepted(view, Probe::NumberParamHeader, NO_NUMBERS);
     "param-header-not-expected", [MODERN Must CUSTOM],
-        "Where an argument is missing, or null, no Mcp-Param header is expected for it.",
+        "No Mcp-Param header is required for an argument that is missing or null.",
         |view| accepted(view, Probe::NoParamExpected, NO_PARAMS);
     "unsupported-version-status", [MODERN Must VERSIONS],
-        "The error -32022, for a version that is not spoken, comes with the status 400.",
+        "The error -32022, for an unsupported version, has the status 400.",
         |view| status_of(view, code::UNSUPPORTED_PROTOCOL_VERSION, 400, |_| true);
     "missing-meta-status", [MODERN Must "basic#meta"],
-        "The error -32602, for a request that lacks what each one has in _meta, comes with the status 400.",
+        "The error -32602, for a request without the required members of _meta, has the status 400.",
         |view| status_of(view, code::INVALID_PARAMS, 400, |it| {
             matches!(it.probe, Probe::NoCapabilities | Probe::NoVersion | Probe::NoMeta)
         });
     "missing-client-capability-status", [MODERN Must "basic#meta"],
-        "The error -32021, for what the client has not declared, comes with the status 400.",
-        else "no such error came",
+        "The error -32021, for an undeclared client capability, has the status 400.",
+        else "no such error was received",
         |view| {
             // The status of a stream is sent before the server knows what is missing.
             let errors = view.exchanges.values().filter(|exchange| {
@@ -104,11 +109,11 @@ rules! {
             errors.map(|exchange| has_status(exchange, 400))
         };
     "unknown-method-status", [MODERN Must VERSIONS],
-        "The error -32601, for a method that the server does not have, comes with the status 404.",
+        "The error -32601, for an unknown method, has the status 404.",
         |view| status_of(view, code::METHOD_NOT_FOUND, 404, |_| true);
     "no-session-given", [MODERN Should EARLIER],
         "There are no sessions: no response has an Mcp-Session-Id.",
-        else "no response came",
+        else "no response was received",
         |view| {
             let has_both_eras = !view.refuses_legacy();
             let responses = view.exchanges.values().filter(move |exchange| {
@@ -116,11 +121,11 @@ rules! {
             });
             responses.map(|exchange| {
                 let has_id = exchange.header(name::SESSION_ID).is_some();
-                exchange.finding_if(has_id, "the response has the id of a session")
+                exchange.finding_if(has_id, "the response has an Mcp-Session-Id")
             })
         };
     "earlier-headers-ignored", [MODERN Should EARLIER],
-        "Mcp-Session-Id and Last-Event-ID, headers of earlier revisions, are passed over.",
+        "Mcp-Session-Id and Last-Event-ID, headers of earlier revisions, are ignored.",
         |view| {
             if !view.refuses_legacy() {
                 return Outcome::Skipped(SPEAKS_LEGACY);
@@ -128,7 +133,7 @@ rules! {
             probed(view, &[Probe::EarlierHeaders], NO_SUCH_REQUEST, has_result)
         };
     "earlier-methods-refused", [MODERN Should EARLIER],
-        "GET and DELETE, which earlier revisions had, are answered with the status 405.",
+        "GET and DELETE, which earlier revisions had, are rejected with the status 405.",
         |view| {
             if !view.refuses_legacy() {
                 return Outcome::Skipped(SPEAKS_LEGACY);
@@ -137,27 +142,27 @@ rules! {
             probed(view, &probes, NO_SUCH_REQUEST, |exchange| has_status(exchange, 405))
         };
     "streams-not-buffered", [MODERN Should RECEIVING],
-        "A stream says to proxies that they must not hold it back: X-Accel-Buffering is \"no\".",
-        else "nothing was answered with a stream",
+        "A stream tells proxies not to buffer it: X-Accel-Buffering is \"no\".",
+        else "no response was a stream",
         |view| view.exchanges.values().filter(|exchange| exchange.is_stream()).map(|exchange| {
             let value = exchange.header(name::ACCEL_BUFFERING);
             let is_good = value.is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
-            exchange.finding_if(!is_good, "X-Accel-Buffering is missing, or another word")
+            exchange.finding_if(!is_good, "X-Accel-Buffering is missing or has another value")
         });
     "no-request-on-stream", [MODERN Must RECEIVING],
-        "The server sends no request: what it needs is asked for in a result.",
+        "The server sends no request: it asks for input in a result.",
         else "the server sent no message",
         |view| {
             let lines = view.exchanges.values().flat_map(|it| it.lines.iter().map(move |(line, _)| (it, line)));
             lines.flat_map(|(exchange, line)| line.messages().map(move |message| {
                 let Message::Request(request) = message else { return None };
-                Some(exchange.finding_in(format_args!("the server asks for {}", request.method), line))
+                Some(exchange.finding_in(format_args!("the server sends the request {}", request.method), line))
             }))
         };
     "notifications-relate", [MODERN Must RECEIVING],
-        "Before a response come no notifications but of its request: its progress and its log messages, if they were \
-         asked for.",
-        else "no request was answered",
+        "Before a response only notifications of its request are sent: progress and log messages, if \
+         requested.",
+        else "no request got a response",
         |view| {
             let answered = view.exchanges.values().filter(|exchange| {
                 exchange.probe != Probe::Listen && exchange.has_request() && !exchange.lines.is_empty()
@@ -165,12 +170,12 @@ rules! {
             answered.map(|exchange| {
                 let mut notifications = notifications(exchange);
                 let (line, stray) = notifications.find(|(_, it)| !is_asked_for(exchange, it).unwrap_or(false))?;
-                Some(exchange.finding_in(format_args!("{} was not asked for", stray.method), line))
+                Some(exchange.finding_in(format_args!("{} was not requested", stray.method), line))
             })
         };
     "listen-closed-in-order", [MODERN Should "basic/patterns/subscriptions#graceful-closure"],
-        "A server that ends a stream of changes says so on it before.",
-        else "the server has ended no stream of changes",
+        "A server that ends a subscription stream first sends the response to its request.",
+        else "the server ended no subscription stream",
         |view| {
             // An empty stream was not opened; another rule checks that.
             let ended = view.exchanged(Probe::Listen).filter(|exchange| {
@@ -185,8 +190,8 @@ rules! {
             })
         };
     "header-marks-valid", [MODERN Must "basic/transports/streamable-http#schema-extension"],
-        "Each x-mcp-header in a tool's inputSchema is a header's name, its own, on a string, an integer or a boolean \
-         that properties alone lead to.",
+        "Each x-mcp-header in a tool's inputSchema is a unique header name, on a string, integer or \
+         boolean reached only through `properties`.",
         else "no tool was listed",
         |view| {
             let is_list = |it: &&Exchange<'_>| it.requests().any(|request| request.method == Method::ListTools);
@@ -225,7 +230,7 @@ fn status_of(view: &ServerView<'_>, code: i64, status: u16, of: impl Fn(&Exchang
         let is_legacy = has_both_eras && exchange.probe.may_be_taken_for_legacy();
         exchange.error().is_some_and(|error| error.code == code) && of(exchange) && !is_legacy
     });
-    Outcome::of(errors.map(|exchange| has_status(exchange, status)), "no such error came")
+    Outcome::of(errors.map(|exchange| has_status(exchange, status)), "no such error was received")
 }
 
 /// The notifications of an exchange; `notifications/cancelled` has a rule of its own.

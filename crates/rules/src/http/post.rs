@@ -20,24 +20,23 @@ rules! {
     pub(crate) RULES for Server in Chapter::StreamableHttp;
 
     "origin-validated", [LEGACY_SINCE_SECOND Must WARNING, MODERN Must MODERN_WARNING],
-        "A request that comes from a page of another origin is refused.",
+        "A request from a page of another origin is rejected.",
         |view| probed(view, &[Probe::ForeignOrigin], "no request came from another origin", is_let_in);
     "foreign-origin-forbidden", [LAST_LEGACY Must WARNING, MODERN Must MODERN_WARNING],
-        "A request whose Origin is refused is answered with the status 403.",
-        else "no request was refused for its origin",
+        "A request with a forbidden Origin is rejected with the status 403.",
+        else "no request was rejected because of its Origin",
         |view| {
             let refused = view.exchanged(Probe::ForeignOrigin).filter(|it| it.status().is_some() && is_let_in(it).is_none());
             refused.map(|exchange| has_status(exchange, 403))
         };
     "host-validated", [LEGACY_SINCE_SECOND Advice WARNING, MODERN Advice MODERN_WARNING],
-        "A server on the user's machine refuses requests for another host, which only a name that was bound to its \
-         address can bring it.",
+        "A server on the user's machine rejects requests for another host: only DNS rebinding sends them.",
         |view| {
-            let nothing = "no request for another host was made: the server is not on this machine";
+            let nothing = "no request for another host was sent: the server is not on this machine";
             probed(view, &[Probe::ForeignHost], nothing, is_let_in)
         };
     "reply-content-type", SENDING,
-        "A request that is accepted is answered with application/json or text/event-stream.",
+        "An accepted request returns application/json or text/event-stream.",
         else "no request was accepted",
         |view| {
             // That a response is empty is checked as a missing response.
@@ -53,42 +52,43 @@ rules! {
                     Some(given) => {
                         exchange.finding(format_args!("the content type is {}", String::from_utf8_lossy(given)))
                     }
-                    None => exchange.finding("there is no content type"),
+                    None => exchange.finding("Content-Type is missing"),
                 })
             })
         };
     "reply-is-message", [LEGACY_SINCE_SECOND Must PAGE, MODERN Must "basic/transports#messages"],
-        "A body of JSON is a message in UTF-8, and so is the data of each event that has some.",
+        "A JSON body is a message in UTF-8, and so is the data of each event that has data.",
         each_line;
     "reply-is-one-object", [LEGACY_SINCE_THIRD Must PAGE, MODERN Must MODERN_PAGE],
-        "A body of JSON, or the data of an event, is one message and no array of messages.",
+        "A JSON body, or the data of an event, is one message and not an array.",
         else "the server sent no message",
         |view| view.exchanges.values().flat_map(|exchange| exchange.lines.iter().map(move |(line, _)| {
-            crate::stdio::array(line).map(|_| exchange.finding_in("an array came", line))
+            crate::stdio::array(line).map(|_| exchange.finding_in("received an array", line))
         }));
     "notification-accepted", SENDING,
-        "A notification, or a response, that is accepted is answered with the status 202 and no body.",
-        else "nothing was sent that needs no answer",
+        "An accepted notification or response gets the status 202 without a body.",
+        else "no message was sent that needs no response",
         |view| {
             let posts = view.exchanges.values().filter(|it| it.is("POST") && it.needs_no_response());
             posts.filter_map(|exchange| {
                 let has_body = exchange.body.is_some_and(|body| !body.is_empty()) || !exchange.lines.is_empty();
                 Some(match exchange.status()? {
                     400.. => None,
-                    202 => exchange.finding_if(has_body, "the status is 202, and there is a body"),
+                    202 => exchange.finding_if(has_body, "the status is 202, but there is a body"),
                     _ => {
                         let outcome = exchange.outcome();
-                        Some(exchange.finding(format_args!("{outcome}; 202 is due, or that of an error")))
+                        Some(exchange.finding(format_args!("{outcome}, expected 202 or the status of an \
+                            error")))
                     }
                 })
             })
         };
     "replies-not-crossed", [LEGACY_SINCE_SECOND Must "basic#responses", MODERN Must "basic#responses"],
-        "Two clients may use one id at the same time, and each gets the reply to its own request.",
+        "Two clients may use the same id at the same time, and each gets the response to its own request.",
         |view| {
             let nothing = match view.exchanged(Probe::SameId).next() {
-                Some(_) => "of what two clients asked at the same time, nothing was answered",
-                None => "no two clients asked at the same time",
+                Some(_) => "no request of two clients at the same time got a response",
+                None => "no two clients sent requests at the same time",
             };
             // A missing response, and one that is no message, cannot be assigned; other rules check them.
             let answered = view.exchanged(Probe::SameId).filter(|it| !it.is_broken() && it.has_response());
@@ -97,13 +97,13 @@ rules! {
                 // A method that exists brings a result, another one an error.
                 let exists = method.facts().is_some();
                 let is_good = if exists { exchange.has_result() } else { exchange.error().is_some() };
-                let problem = || format!("{method} was asked for, and {}", exchange.outcome());
+                let problem = || format!("{method} was requested, and {}", exchange.outcome());
                 Some((!is_good).then(|| exchange.finding(problem())))
             });
             Outcome::of(findings, nothing)
         };
     "task-get-not-streamed", [LAST_LEGACY Should "basic/utilities/tasks#input-required-status"],
-        "A server that answers without a stream answers tasks/get so: who asks for it polls.",
+        "A server without streams responds to tasks/get without one: the client polls.",
         else "the server declares no tasks",
         |view| {
             let answered = || view.exchanges.values().filter(|exchange| {
@@ -111,18 +111,19 @@ rules! {
             });
             let is_get = |it: &&Exchange<'_>| it.requests().any(|request| request.method == Method::GetTask);
             if !answered().any(|exchange| !is_get(&exchange) && !exchange.is_stream()) {
-                return Outcome::Skipped("the server answers everything with a stream");
+                return Outcome::Skipped("the server responds to every request with a stream");
             }
             answered()
                 .filter(is_get)
-                .map(|exchange| exchange.finding_if(exchange.is_stream(), "tasks/get was answered with a stream"))
+                .map(|exchange| exchange.finding_if(exchange.is_stream(), "the response to tasks/get was a \
+                    stream"))
         };
     "stream-ends", [
         LEGACY_SINCE_SECOND Should PAGE,
         MODERN Should "basic/transports/streamable-http#receiving-messages",
     ],
-        "A stream that answers a request ends after the response.",
-        else "no request was answered with a stream",
+        "The stream of a request ends after the response.",
+        else "no response was a stream",
         |view| {
             let streams = view.exchanges.values().filter(|exchange| {
                 let is_response = exchange.is("POST") && exchange.is_stream() && exchange.probe != Probe::Listen;

@@ -19,7 +19,7 @@ const RESUMING: &str = "basic/transports#resumability-and-redelivery";
 const SENDING: &str = "basic/transports#sending-messages-to-the-server";
 const SESSIONS: &str = "basic/transports#session-management";
 const VERSIONS: &str = "basic/transports#protocol-version-header";
-const NO_SESSION: &str = "the server gave no session an id";
+const NO_SESSION: &str = "the server issued no session id";
 pub(crate) const SSE_PAGE: &str =
     "https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse";
 /// A server may agree on a later version than the one that has this transport.
@@ -36,8 +36,8 @@ rules! {
     pub(crate) RULES for Server in Chapter::StreamableHttp;
 
     "get-opens-a-stream", [LEGACY_SINCE_SECOND Must LISTENING],
-        "A GET opens a stream, or is answered with the status 405.",
-        |view| probed(view, &[Probe::OpenStream], "no stream was asked for", |exchange| {
+        "A GET opens a stream, or gets the status 405.",
+        |view| probed(view, &[Probe::OpenStream], "no stream was requested", |exchange| {
             if exchange.is_stream() || exchange.status() == Some(405) {
                 return None;
             }
@@ -50,24 +50,24 @@ rules! {
             })
         });
     "no-response-on-get", [LEGACY_SINCE_SECOND Must LISTENING],
-        "The stream that a GET opens brings no response, unless it resumes another.",
+        "A stream that was opened by GET has no response, unless it resumes another stream.",
         else "no stream was opened",
         |view| {
             let opened = view.exchanges.values().filter(|exchange| exchange.is("GET") && exchange.is_stream());
             opened.filter(|exchange| exchange.resumed_after().is_none()).map(|exchange| {
                 let (line, ..) = exchange.responses().next()?;
-                Some(exchange.finding_in("a response came on it", line))
+                Some(exchange.finding_in("it has a response", line))
             })
         };
     "event-ids-unique", [LEGACY_SINCE_SECOND Must RESUMING],
-        "No two events of a session have the same id, on whatever streams they come.",
+        "No two events of a session have the same id, not even on different streams.",
         else "no event has an id",
         |view| {
             let mut known = BTreeSet::new();
             let first = view.exchanges.values().filter(|exchange| exchange.resumed_after().is_none());
             let ids = first.flat_map(|exchange| exchange.event_ids().map(move |id| (exchange, id)));
             ids.filter(|(_, id)| !id.is_empty()).map(move |(exchange, id)| {
-                let problem = || format!("the id {} came before", String::from_utf8_lossy(id));
+                let problem = || format!("the id {} appeared before", String::from_utf8_lossy(id));
                 (!known.insert(id)).then(|| exchange.finding(problem()))
             })
         };
@@ -83,35 +83,36 @@ rules! {
             })
         };
     "retry-before-closing", [LAST_LEGACY Should SENDING],
-        "Before a server closes the connection of a stream that goes on, it says with retry how long to wait.",
+        "Before a server closes the connection of an unfinished stream, it sends the waiting time in retry.",
         else "no stream was closed before its response",
         |view| {
             // A stream goes on if its response comes after it is resumed.
             let closed = versioned_streams(view).filter(|exchange| {
                 exchange.is_complete() && !exchange.is_answered() && goes_on(view, exchange)
             });
-            closed.map(|exchange| exchange.finding_if(exchange.retry.is_none(), "it was closed, and no retry had come"))
+            closed.map(|exchange| exchange.finding_if(exchange.retry.is_none(), "it was closed without \
+                retry"))
         };
     "one-stream-each-message", [LEGACY_SINCE_SECOND Must "basic/transports#multiple-connections"],
-        "A message is sent on one stream, and not on all that are open.",
+        "A message is sent on one stream, and not on all open streams.",
         else "no message came on a stream while another was open",
         |view| one_stream(view);
     "resumed-stream", [LEGACY_SINCE_SECOND Must RESUMING],
-        "A stream that is resumed brings what came after the last event on it, and nothing of another.",
+        "A resumed stream continues after the last event, without events of other streams.",
         else "no stream was resumed",
         |view| {
             let resumed = view.exchanges.values().filter(|it| it.resumed_after().is_some() && it.is_stream());
             resumed.map(|exchange| replayed(view, exchange))
         };
     "session-id-visible", [LEGACY_SINCE_SECOND Must SESSIONS],
-        "The id of a session has no characters but visible ASCII, from 0x21 to 0x7E.",
+        "A session id contains only visible ASCII, from 0x21 to 0x7E.",
         else NO_SESSION,
         |view| session_ids(view).map(|(exchange, id)| match id.iter().find(|byte| !(0x21..=0x7e).contains(*byte)) {
-            Some(byte) => Some(exchange.finding(format_args!("the id has the byte 0x{byte:02X}"))),
+            Some(byte) => Some(exchange.finding(format_args!("the id contains the byte 0x{byte:02X}"))),
             None => exchange.finding_if(id.is_empty(), "the id is empty"),
         });
     "session-id-unguessable", [LEGACY_SINCE_SECOND Should SESSIONS],
-        "The id of a session is its own everywhere, and cannot be guessed from others.",
+        "A session id is unique and cannot be guessed from other ids.",
         else NO_SESSION,
         |view| session_ids(view).map(|(exchange, id)| {
             if id.len() < MIN_SESSION_ID_LENGTH {
@@ -120,36 +121,37 @@ rules! {
             let problem = earlier_session_ids(view).into_iter().find_map(|other| {
                 Some(match counter_bytes(id, other)? {
                     0 => "another session has the same id".to_owned(),
-                    rest => format!("the id of another session differs in its last {rest} bytes"),
+                    rest => format!("the id of another session differs only in its last {rest} bytes"),
                 })
             });
             problem.map(|problem| exchange.finding(problem))
         });
     "session-id-required", [LEGACY_SINCE_SECOND Should SESSIONS],
-        "A server that needs the session's id answers a request without it with the status 400.",
-        else "the server needs no id of a session",
+        "A server that requires the session id rejects a request without it with the status 400.",
+        else "the server requires no session id",
         |view| {
             let refused = view.exchanged(Probe::NoSession).filter(|it| it.status().is_some() && !it.has_result());
             refused.map(|exchange| has_status(exchange, 400))
         };
     "session-ended", [LEGACY_SINCE_SECOND Advice SESSIONS],
-        "A DELETE ends the session, or is answered with the status 405.",
+        "A DELETE ends the session, or gets the status 405.",
         |view| probed(view, &[Probe::EndSession], NO_SESSION, |exchange| {
             let is_good = exchange.is_success() || exchange.status() == Some(405);
             (!is_good).then(|| exchange.finding(exchange.outcome()))
         });
     "ended-session-not-found", [LEGACY_SINCE_SECOND Must SESSIONS],
-        "A request in a session that has ended is answered with the status 404.",
+        "A request in a session that has ended is rejected with the status 404.",
         |view| probed(view, &[Probe::EndedSession], "no session was ended", |it| has_status(it, 404));
     "unknown-session-not-found", [LEGACY_SINCE_SECOND Advice SESSIONS],
-        "A request in a session that the server does not know, as after its restart, is answered with the status \
-         404.",
+        "A request in an unknown session, for example after a restart of the server, is rejected with the \
+         status 404.",
         |view| probed(view, &[Probe::UnknownSession], NO_SESSION, |it| has_status(it, 404));
     "bad-version-header-refused", [LEGACY_SINCE_THIRD Must VERSIONS],
-        "A request with an MCP-Protocol-Version that is not spoken is answered with the status 400.",
+        "A request with an unsupported MCP-Protocol-Version is rejected with the status 400.",
         |view| probed(view, &[Probe::BadVersionHeader], NO_SUCH_REQUEST, |it| has_status(it, 400));
     "version-header-may-lack", [LEGACY_SINCE_THIRD Should VERSIONS],
-        "A request without MCP-Protocol-Version is taken: its version is that of the session, or 2025-03-26.",
+        "A request without MCP-Protocol-Version is accepted: the version of the session applies, or \
+         2025-03-26.",
         |view| probed(view, &[Probe::NoVersionHeader], NO_SUCH_REQUEST, has_result);
 }
 
@@ -157,24 +159,24 @@ rules! {
     pub(crate) SSE_RULES for Server in Chapter::HttpSse;
 
     "sse-origin-validated", DEMANDED,
-        "A request that comes from a page of another origin is refused.",
+        "A request from a page of another origin is rejected.",
         |view| probed(view, &[Probe::ForeignOrigin], "no request came from another origin", is_let_in);
     "sse-endpoint-first", DEMANDED,
-        "A GET opens a stream, and its first event is named endpoint and holds the address for messages.",
+        "A GET opens a stream, and its first event is endpoint with the URL for messages.",
         |view| probed(view, &[Probe::OpenStream], NO_STREAM, |exchange| {
             if !exchange.is_stream() {
                 return Some(exchange.finding(format_args!("no stream was opened: {}", exchange.outcome())));
             }
             match exchange.events.first() {
-                None => Some(exchange.finding("no event came")),
+                None => Some(exchange.finding("received no event")),
                 Some(event) if event.name.as_deref() != Some(b"endpoint") => {
-                    Some(exchange.finding("another event came first"))
+                    Some(exchange.finding("the first event is another one"))
                 }
                 Some(event) => exchange.finding_if(event.data.is_empty(), "the event endpoint is empty"),
             }
         });
     "sse-endpoint-here", ADVISED,
-        "The address for messages has the origin of the stream: a client sends its messages nowhere else.",
+        "The URL for messages has the origin of the stream: clients use no other origin.",
         else NO_STREAM,
         |view| view.exchanges.values().filter_map(|exchange| {
             let address = endpoint(exchange)?;
@@ -182,7 +184,7 @@ rules! {
             Some(resolved.err().map(|why| exchange.finding(format_args!("{address:?}: {why}"))))
         });
     "sse-post-accepted", ADVISED,
-        "A message that is posted there is accepted with a status from 200 to 299.",
+        "A message to that URL is accepted with a status from 200 to 299.",
         else "no message was posted",
         |view| {
             let refusable = [Probe::ForeignOrigin, Probe::AfterStream, Probe::StrayAnswer];
@@ -193,14 +195,14 @@ rules! {
             posts.map(|exchange| (!exchange.is_success()).then(|| exchange.finding(exchange.outcome())))
         };
     "sse-answers-on-stream", DEMANDED,
-        "Messages of the server come on the stream, and not in what a POST is answered with.",
+        "Messages of the server arrive on the stream, and not in the response to a POST.",
         else "no message was posted",
         |view| view.exchanges.values().filter(|it| it.is("POST") && it.is_success()).map(|exchange| {
             let (line, _) = exchange.lines.first()?;
-            Some(exchange.finding_in("a message came with the response", line))
+            Some(exchange.finding_in("the response to the POST contains a message", line))
         });
     "sse-events-named", DEMANDED,
-        "The events that hold the server's messages are named message.",
+        "The events with the server's messages are named message.",
         else "the server sent no message",
         |view| view.exchanges.values().filter(|exchange| exchange.is("GET")).flat_map(|exchange| {
             exchange.lines.iter().map(move |(line, name)| {
@@ -210,11 +212,11 @@ rules! {
             })
         });
     "sse-data-is-message", DEMANDED,
-        "The data of each event that is named message is a message, in JSON.",
+        "The data of each event that is named message is a JSON message.",
         each_line;
     "sse-session-ends", ADVISED,
-        "The session ends with its stream: what is posted afterwards is refused.",
-        |view| probed(view, &[Probe::AfterStream], "nothing was posted after the stream", is_let_in);
+        "The session ends with its stream: later POSTs are rejected.",
+        |view| probed(view, &[Probe::AfterStream], "nothing was posted after the end of the stream", is_let_in);
 }
 
 /// The streams that answer a POST with a version. Without a version, the server cannot know what its client supports.
@@ -247,7 +249,7 @@ fn one_stream(view: &ServerView<'_>) -> Vec<Option<Finding>> {
         let earlier = known.insert(line.bytes(), number);
         if exchange.is("POST") || earlier.is_some() {
             let is_twice = earlier.is_some_and(|earlier| earlier != number);
-            findings.push(is_twice.then(|| exchange.finding_in("it came on another stream as well", line)));
+            findings.push(is_twice.then(|| exchange.finding_in("it also came on another stream", line)));
         }
     }
     findings
@@ -260,13 +262,13 @@ fn replayed(view: &ServerView<'_>, exchange: &Exchange<'_>) -> Option<Finding> {
     let first = first.find(|first| first.event_ids().any(|id| id == after))?;
     for (line, id, _) in exchange.responses() {
         if !first.requests().any(|request| Some(&request.id) == id) {
-            return Some(exchange.finding_in("this response belongs to another stream", line));
+            return Some(exchange.finding_in("the response belongs to another stream", line));
         }
     }
     let mut earlier: BTreeSet<&[u8]> = first.event_ids().take_while(|id| *id != after).collect();
     earlier.insert(after);
     let repeated = exchange.event_ids().find(|id| earlier.contains(id))?;
-    Some(exchange.finding(format_args!("the event {} came once more", String::from_utf8_lossy(repeated))))
+    Some(exchange.finding(format_args!("the event {} came a second time", String::from_utf8_lossy(repeated))))
 }
 
 /// The responses that have a session id.

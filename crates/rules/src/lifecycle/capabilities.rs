@@ -40,29 +40,30 @@ rules! {
         LEGACY Should "basic/lifecycle#capability-negotiation",
         MODERN Must "server/tools#capabilities",
     ],
-        "A server that declares tools, resources or prompts knows the method that lists them.",
-        else "no list was declared",
+        "A server that declares tools, resources or prompts supports the method that lists them.",
+        else "the server declares no list",
         |view| view.answers(Probe::List).map(|(reply, outcome)| {
             let is_unknown = outcome.as_ref().is_err_and(|error| error.code == code::METHOD_NOT_FOUND);
             let name = reply.request.name();
-            reply.finding_if(is_unknown, format_args!("the capability is declared, and {name} does not exist"))
+            reply.finding_if(is_unknown, format_args!("the capability is declared, but {name} does not \
+                exist"))
         });
     "undeclared-list-unknown", [MODERN Should "schema#methodnotfounderror"],
-        "A method whose capability is not declared is answered with the error -32601.",
+        "A method of an undeclared capability is rejected with the error -32601.",
         else "the server declares every list",
         |view| view.answers(Probe::UndeclaredList).filter_map(|(reply, outcome)| {
             let problem = match outcome {
                 // The next rule checks this.
                 Ok(result) if offers(result.raw()) => return None,
-                Ok(_) => format!("{} brought a result, and its capability is not declared", reply.request.name()),
+                Ok(_) => format!("{} returned a result, although its capability is not declared", reply.request.name()),
                 Err(error) if error.code == code::METHOD_NOT_FOUND => return Some(None),
-                Err(error) => format!("the code is {}, not {}", error.code, code::METHOD_NOT_FOUND),
+                Err(error) => format!("the code is {}, expected {}", error.code, code::METHOD_NOT_FOUND),
             };
             Some(Some(reply.finding(problem)))
         });
     "features-declared", [ALL Must "server/tools#capabilities"],
-        "A server that offers tools, resources, prompts or completion declares the capability.",
-        else "the server declares everything",
+        "A server with tools, resources, prompts or completion declares the capability.",
+        else "the server declares every capability",
         |view| {
             let probes = [Probe::UndeclaredList, Probe::UndeclaredCompletion];
             let probed = view.our_requests.iter().filter(move |request| probes.contains(&request.probe));
@@ -71,12 +72,12 @@ rules! {
                 let name = reply.request.name();
                 reply.finding_if(
                     has_offer,
-                    format_args!("{name} offers something, and nothing of the kind is declared"),
+                    format_args!("{name} returns items, although the capability is not declared"),
                 )
             })
         };
     "client-capability-respected", OPERATION,
-        "The server asks nothing of the client that the client has not declared.",
+        "The server uses only features that the client declares.",
         else "no session was opened",
         |view| {
             let findings = view.requests.iter().map(|request| {
@@ -85,13 +86,13 @@ rules! {
                 let method = &request.what.method;
                 request.finding_if(
                     !is_declared,
-                    format_args!("{method} needs the capability {capability}, which we have not"),
+                    format_args!("{method} needs the capability {capability}, which mcpjoin did not declare"),
                 )
             });
             findings.chain(view.opening().map(|_| None))
         };
     "notification-capability-declared", OPERATION,
-        "The server notifies of what it has declared, and of nothing else.",
+        "The server sends only notifications of capabilities that it declares.",
         |view| undeclared(view, |method| *method != Method::LogMessage);
     "logging-declared", [ALL Must "server/utilities/logging#capabilities"],
         "A server that sends log messages declares logging.",
@@ -125,7 +126,7 @@ fn undeclared(view: &ServerView<'_>, of: impl Fn(&Method) -> bool) -> Outcome {
             format_args!("{method} needs the capability {capability}, which is not declared"),
         ))
     });
-    Outcome::of(findings, "the server notified of nothing that must be declared")
+    Outcome::of(findings, "the server sent no notification that needs a capability")
 }
 
 /// Checks the capabilities in the opening of a run: `check` returns their problem.

@@ -17,11 +17,11 @@ rules! {
     pub(crate) RULES for Server in Chapter::Lifecycle;
 
     "silent-before-initialize", INITIALIZATION,
-        "The first thing that is said is the client's initialize.",
+        "The first message is the client's initialize.",
         else "",
         |view| {
             if view.run.is_http() {
-                return Outcome::Skipped("over HTTP nothing can come before something was asked");
+                return Outcome::Skipped("over HTTP the server cannot send before a request");
             }
             let is_opening = |event: &Event| {
                 matches!(event.what, What::Sent(Probe::Initialize | Probe::UnknownVersion, _))
@@ -31,45 +31,47 @@ rules! {
             };
             // A line that is no message violates another rule.
             let early = view.lines.iter().filter(move |(place, line)| *place < opened && line.messages().next().is_some());
-            early.map(|(_, line)| Some(line.finding("this came before we had said anything"))).chain([None])
+            early.map(|(_, line)| Some(line.finding("this came before the client's first message"))).chain([None])
         };
     "initialize-version", INITIALIZATION,
-        "The answer to initialize names a protocol version.",
+        "The response to initialize names a protocol version.",
         |view| opened(view, |result| {
-            (!has_kind(result, "protocolVersion", Kind::String)).then_some("protocolVersion is missing or no string")
+            (!has_kind(result, "protocolVersion", Kind::String)).then_some("protocolVersion is missing or \
+                not a string")
         });
     "initialize-capabilities", INITIALIZATION,
-        "The answer to initialize has the server's capabilities.",
+        "The response to initialize has the server's capabilities.",
         |view| opened(view, |result| {
-            (!has_kind(result, "capabilities", Kind::Object)).then_some("capabilities are missing or no object")
+            (!has_kind(result, "capabilities", Kind::Object)).then_some("capabilities is missing or not an \
+                object")
         });
     "initialize-server-info", INITIALIZATION,
-        "The answer to initialize has serverInfo with the name and the version of the server.",
+        "The response to initialize has serverInfo with the name and version of the server.",
         |view| opened(view, |result| {
             let Some(info) = member(result, "serverInfo") else { return Some("serverInfo is missing") };
             if !has_kind(&info, "name", Kind::String) {
-                return Some("serverInfo has no name that is a string");
+                return Some("serverInfo has no string `name`");
             }
-            (!has_kind(&info, "version", Kind::String)).then_some("serverInfo has no version that is a string")
+            (!has_kind(&info, "version", Kind::String)).then_some("serverInfo has no string `version`")
         });
     "ping-empty", PING,
-        "The answer to ping is an empty result.",
-        else "no ping was answered",
+        "The response to ping is an empty result.",
+        else "no ping got a response",
         |view| {
             let pings = view.our_requests.iter().filter(|request| request.method == Some(&Method::Ping));
             pings.filter(|request| !request.probe.is_about_http()).filter_map(|request| {
                 let (reply, outcome) = request.answer()?;
-                let Ok(result) = outcome else { return Some(Some(reply.finding("ping brought an error"))) };
+                let Ok(result) = outcome else { return Some(Some(reply.finding("ping returned an error"))) };
                 // `_meta` may be in every result.
                 let has_others = members(result.raw())?.keys().any(|name| name != "_meta");
                 Some(reply.finding_if(has_others, "the result of ping is not empty"))
             })
         };
     "ping-before-initialized", PING,
-        "A ping is answered before notifications/initialized, too.",
+        "A ping before notifications/initialized also gets a response.",
         |view| goes_on(view, Probe::EarlyPing, "no ping was sent before notifications/initialized");
     "no-request-before-initialized", [LEGACY Should "basic/lifecycle#initialization"],
-        "Before notifications/initialized the server sends no request but ping.",
+        "Before notifications/initialized the server sends no request except ping.",
         else "",
         |view| {
             let opened = view.our_notifications.iter().find(|it| it.what.method == Method::Initialized);
@@ -82,7 +84,7 @@ rules! {
                 .chain([None])
         };
     "unknown-version-not-accepted", NEGOTIATION,
-        "Asked for a version that it does not speak, a server answers with one that it does.",
+        "A server answers an unsupported version with a version that it supports.",
         else "no session was opened with a version that does not exist",
         |view| {
             let unknown = openings(view).filter(|(reply, ..)| reply.request.probe == Probe::UnknownVersion);
@@ -94,25 +96,26 @@ rules! {
             })
         };
     "offered-version-spoken", NEGOTIATION,
-        "Asked for a version that it speaks, a server answers with the same.",
-        else "the server was asked for no version that it had offered",
+        "A server answers a supported version with the same version.",
+        else "no version was requested that the server had offered",
         |view| openings(view).filter_map(|(reply, wanted, given)| {
             if !everywhere(view, |_, given| given.clone()).contains(&wanted) {
                 return None;
             }
             Some(reply.finding_if(
                 wanted != given,
-                format_args!("{wanted} was answered with {given}, and elsewhere the server offers {wanted}"),
+                format_args!("the response to {wanted} has {given}, although the server offers {wanted} \
+                    elsewhere"),
             ))
         });
     "latest-version-offered", [LEGACY Should "basic/lifecycle#version-negotiation"],
-        "Asked for a version that it does not speak, a server offers the latest that it does.",
-        else "the server was asked for no version that it does not speak",
+        "A server answers an unsupported version with the latest one that it supports.",
+        else "no unsupported version was requested",
         |view| {
             let spoken = everywhere(view, |wanted, given| (wanted == given).then(|| given.clone()));
             openings(view).filter(|(_, wanted, given)| wanted != given).map(move |(reply, _, given)| {
                 let later = spoken.iter().flatten().find(|known| Revisions::is_older(&given, known))?;
-                Some(reply.finding(format_args!("{given} was offered, and the server also speaks {later}")))
+                Some(reply.finding(format_args!("the server offered {given}, but also supports {later}")))
             })
         };
 }
@@ -121,7 +124,7 @@ rules! {
 fn opened(view: &ServerView<'_>, check: impl Fn(&Raw) -> Option<&'static str>) -> Outcome {
     let results = view.results_by(&Method::Initialize).filter(|(_, result)| result.kind() == Kind::Object);
     let findings = results.map(|(reply, result)| check(result).map(|problem| reply.finding(problem)));
-    Outcome::of(findings, "initialize brought no result")
+    Outcome::of(findings, "initialize returned no result")
 }
 
 /// The responses to `initialize` that name a version: the requested version and the version in the response.

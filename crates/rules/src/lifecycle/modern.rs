@@ -16,55 +16,55 @@ use crate::trace::Probe;
 const DISCOVER: &str = "server/discover#discoverresult";
 const META: &str = "basic#meta";
 const NEGOTIATION: &str = "basic/versioning#protocol-version-negotiation";
-const NOT_ANSWERED: &str = "no such request was answered";
+const NOT_ANSWERED: &str = "no such request got a response";
 
 rules! {
     pub(crate) RULES for Server in Chapter::Lifecycle;
 
     "discover-implemented", [MODERN Must "server/discover"],
-        "server/discover is answered with a result.",
-        else "server/discover was not answered",
+        "server/discover returns a result.",
+        else "server/discover got no response",
         |view| view.answers(Probe::Discover).map(|(reply, outcome)| {
-            reply.finding_if(outcome.is_err(), "server/discover brought an error")
+            reply.finding_if(outcome.is_err(), "server/discover returned an error")
         });
     "discover-versions", [MODERN Must DISCOVER],
-        "The result of server/discover has supportedVersions: strings, and the version of the request is one of \
-         them.",
+        "The result of server/discover has supportedVersions: strings, among them the version of the \
+         request.",
         |view| discovered(view, |result| {
             let version = view.run.version.as_str();
             match texts(result, "supportedVersions") {
                 None => Some("supportedVersions is not an array of strings".into()),
                 Some(versions) if versions.iter().any(|known| known == version) => None,
-                Some(_) => Some(format!("supportedVersions lacks {version}, in which the server has answered")),
+                Some(_) => Some(format!("supportedVersions lacks {version}, the version of the response")),
             }
         });
     "discover-capabilities", [MODERN Must DISCOVER],
         "The result of server/discover has the server's capabilities.",
         |view| discovered(view, |result| {
             let is_good = has_kind(result, "capabilities", Kind::Object);
-            (!is_good).then(|| "capabilities are missing or no object".into())
+            (!is_good).then(|| "capabilities is missing or not an object".into())
         });
     "result-type-present", [MODERN Must "basic#result-responses"],
-        "Each result says its resultType.",
+        "Each result has a resultType.",
         |view| each_result(view, |_, result| {
             let is_good = has_kind(result, "resultType", Kind::String);
-            (!is_good).then(|| "resultType is missing or no string".into())
+            (!is_good).then(|| "resultType is missing or not a string".into())
         });
     "result-type-known", [MODERN Must "basic#resulttype"],
-        "A resultType is one of the specification, or of an extension that both sides have declared.",
+        "A resultType is defined by the specification, or by an extension that both sides declare.",
         else "no result has a resultType",
         |view| view.results().filter_map(|(reply, result)| {
             let given = text(result, "resultType")?;
             let is_known = ["complete", "input_required"].contains(&&*given);
-            Some(reply.finding_if(!is_known, format_args!("no revision has the resultType {given:?}")))
+            Some(reply.finding_if(!is_known, format_args!("the resultType {given:?} is unknown")))
         });
     "input-required-where-allowed", [MODERN Must "basic/patterns/mrtr#supported-requests"],
-        "Nothing but tools/call, prompts/get and resources/read is answered with the resultType input_required.",
+        "Only tools/call, prompts/get and resources/read return the resultType input_required.",
         |view| each_result(view, |request, result| {
             let allowed = [Method::CallTool, Method::GetPrompt, Method::ReadResource];
             let is_allowed = request.method.is_none_or(|method| allowed.contains(method));
             let asks = text(result, "resultType").as_deref() == Some("input_required");
-            (asks && !is_allowed).then(|| format!("{} asks for input", request.name()))
+            (asks && !is_allowed).then(|| format!("{} returns input_required", request.name()))
         });
     "server-info-in-results", [MODERN Should META],
         "Each result names the server in _meta, under io.modelcontextprotocol/serverInfo.",
@@ -75,47 +75,49 @@ rules! {
             (!is_named).then(|| "_meta has no serverInfo with a name and a version".into())
         });
     "cache-ttl", [MODERN Must "server/utilities/caching#time-to-live-ttl-field"],
-        "A result that may be kept says for how long: ttlMs is an integer, 0 or more.",
+        "A cacheable result has ttlMs, an integer of 0 or more.",
         |view| cacheable(view, |result| {
             let is_good = float(result, "ttlMs").is_some_and(|ttl| ttl >= 0.0 && ttl.fract() == 0.0);
-            (!is_good).then_some("ttlMs is missing or no integer of 0 or more")
+            (!is_good).then_some("ttlMs is missing or not an integer of 0 or more")
         });
     "cache-scope", [MODERN Must "server/utilities/caching#cache-scope-field"],
-        "A result that may be kept says by whom: cacheScope is \"public\" or \"private\".",
+        "A cacheable result has cacheScope, \"public\" or \"private\".",
         |view| cacheable(view, |result| {
             let is_good = matches!(text(result, "cacheScope").as_deref(), Some("public" | "private"));
-            (!is_good).then_some("cacheScope is missing or another word")
+            (!is_good).then_some("cacheScope is missing or has another value")
         });
     "missing-capabilities-refused", [MODERN Must META],
-        "A request without the client's capabilities in _meta is refused with the error -32602.",
+        "A request without the client's capabilities in _meta is rejected with the error -32602.",
         |view| refused(view, Probe::NoCapabilities);
     "missing-version-refused", [MODERN Must META],
-        "A request without its protocol version in _meta is refused with the error -32602.",
+        "A request without a protocol version in _meta is rejected with the error -32602.",
         |view| {
             if view.speaks_legacy() {
-                return Outcome::Skipped("the server also speaks the legacy era, in which requests have no version");
+                return Outcome::Skipped("the server also supports older revisions, in which requests have \
+                    no version");
             }
             refused(view, Probe::NoVersion)
         };
     "missing-meta-refused", [MODERN Must META],
-        "A request without _meta is refused with the error -32602.",
+        "A request without _meta is rejected with the error -32602.",
         |view| {
             if view.speaks_legacy() {
-                return Outcome::Skipped("the server also speaks the legacy era, in which requests need no _meta");
+                return Outcome::Skipped("the server also supports older revisions, in which requests need \
+                    no _meta");
             }
             refused(view, Probe::NoMeta)
         };
     "client-info-optional", [MODERN Must META],
-        "A request whose _meta does not name the client is answered like any other.",
+        "A request whose _meta does not name the client gets the same response as others.",
         else NOT_ANSWERED,
         |view| view.answers(Probe::NoClientInfo).map(|(reply, outcome)| {
-            reply.finding_if(outcome.is_err(), "the request was refused")
+            reply.finding_if(outcome.is_err(), "the request was rejected")
         });
     "unsupported-version-code", [MODERN Must NEGOTIATION],
-        "A request of a version that the server does not speak is refused with the error -32022.",
+        "A request with an unsupported version is rejected with the error -32022.",
         |view| {
             let accepted = view.answers(Probe::UnsupportedVersion).map(|(reply, outcome)| {
-                reply.finding_if(outcome.is_ok(), "a version that does not exist brought a result")
+                reply.finding_if(outcome.is_ok(), "a version that does not exist returned a result")
             });
             match Outcome::of(accepted, NOT_ANSWERED) {
                 Outcome::Passed => {
@@ -126,7 +128,7 @@ rules! {
             }
         };
     "unsupported-version-list", [MODERN Must NEGOTIATION],
-        "The error -32022 lists the versions that the server speaks in data.supported.",
+        "The error -32022 lists the supported versions in data.supported.",
         else "no error -32022 was seen",
         |view| unsupported(view).map(|(reply, error)| {
             let supported = error.data.as_ref().and_then(|data| texts(data, "supported"));
@@ -144,8 +146,8 @@ rules! {
     "initialize-error-names-versions", [
         MODERN Should "basic/versioning#backward-compatibility-with-initialization-based-versions",
     ],
-        "A server without the legacy era names the versions that it speaks in its answer to initialize.",
-        else "initialize was not refused",
+        "A server without older revisions names its supported versions in the response to initialize.",
+        else "initialize was not rejected",
         |view| view.answers(Probe::Initialize).filter_map(|(reply, outcome)| {
             let error = outcome.as_ref().err()?;
             let data = error.data.as_ref().map_or("", Raw::as_str);
@@ -154,17 +156,17 @@ rules! {
             Some(reply.finding_if(!is_named, format_args!("the error does not name {version}")))
         });
     "removed-method-unknown", [MODERN Should "schema#methodnotfounderror"],
-        "Methods that this revision has no longer are answered with the error -32601.",
-        else "no such method was asked for",
+        "Methods that this revision removed are rejected with the error -32601.",
+        else "no such method was requested",
         |view| view.answers(Probe::RemovedMethod).map(|(reply, outcome)| match outcome {
-            Ok(_) => Some(reply.finding(format_args!("{} brought a result", reply.request.name()))),
+            Ok(_) => Some(reply.finding(format_args!("{} returned a result", reply.request.name()))),
             Err(error) => reply.finding_if(
                 error.code != code::METHOD_NOT_FOUND,
-                format_args!("the code is {}, not {}", error.code, code::METHOD_NOT_FOUND),
+                format_args!("the code is {}, expected {}", error.code, code::METHOD_NOT_FOUND),
             ),
         });
     "no-cancellation-by-server", [MODERN Must "basic/patterns/cancellation"],
-        "A server cancels nothing but a stream that it ends: notifications/cancelled has the id of a \
+        "A server cancels only subscription streams that it ends: notifications/cancelled has the id of a \
          subscriptions/listen.",
         else "the server sent no notification",
         |view| {
@@ -173,7 +175,8 @@ rules! {
             view.notifications.iter().map(move |notification| {
                 let is_other = notification.what.method != Method::Cancelled;
                 let is_stream = request_id(&notification.what.params).is_some_and(|id| streams.contains(&id));
-                notification.finding_if(!is_other && !is_stream, "it is of no stream of changes")
+                notification.finding_if(!is_other && !is_stream, "its id does not belong to a subscription \
+                    stream")
             })
         };
 }
@@ -182,7 +185,7 @@ rules! {
 fn discovered(view: &ServerView<'_>, check: impl Fn(&Raw) -> Option<String>) -> Outcome {
     let results = view.results_of(Probe::Discover).filter(|(_, result)| result.kind() == Kind::Object);
     let findings = results.map(|(reply, result)| check(result).map(|problem| reply.finding(problem)));
-    Outcome::of(findings, "server/discover brought no result")
+    Outcome::of(findings, "server/discover returned no result")
 }
 
 /// Checks every result that is an object: `check` returns the problem of one.
@@ -199,7 +202,7 @@ fn cacheable(view: &ServerView<'_>, check: impl Fn(&Raw) -> Option<&'static str>
         reply.request.method.is_some_and(Method::is_cacheable) && crate::features::is_complete(result)
     });
     let findings = results.map(|(reply, result)| check(result).map(|problem| reply.finding(problem)));
-    Outcome::of(findings, "no result was seen that may be kept")
+    Outcome::of(findings, "no cacheable result was seen")
 }
 
 /// Checks that a request without a part of `_meta` is refused with the error -32602.
@@ -211,7 +214,10 @@ fn refused(view: &ServerView<'_>, probe: Probe) -> Outcome {
             && reply.request.exchange.is_some()
             && matches!(probe, Probe::NoVersion | Probe::NoMeta);
         let is_good = error.code == code::INVALID_PARAMS || is_mismatch;
-        reply.finding_if(!is_good, format_args!("the code is {}, not {}", error.code, code::INVALID_PARAMS))
+        reply.finding_if(
+            !is_good,
+            format_args!("the code is {}, expected {}", error.code, code::INVALID_PARAMS),
+        )
     });
     Outcome::of(findings, NOT_ANSWERED)
 }

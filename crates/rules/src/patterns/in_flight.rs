@@ -15,7 +15,7 @@ use crate::rule::{Evidence, Outcome, Source};
 use crate::server_view::{OurRequest, Received, ServerView};
 use crate::trace::{Channel, Probe};
 
-const NO_PROGRESS: &str = "no progress was sent: see --call and --read-only-tools";
+const NO_PROGRESS: &str = "no progress was sent (see --call and --read-only-tools)";
 const FLOW: &[Source] = sources![
     LEGACY Must "basic/utilities/progress#progress-flow",
     MODERN Must "basic/patterns/progress#progress-flow",
@@ -29,16 +29,16 @@ rules! {
     pub(crate) RULES for Server in Chapter::Patterns;
 
     "progress-complete", FLOW,
-        "A notification of progress has the token of a request and a number; total is a number too.",
+        "A progress notification has the token of a request and a number; total is also a number.",
         |view| each(view, |notification| {
             let Some(params) = notification.what.params.as_ref().map(|params| params.raw()) else {
-                return Some("it says nothing".into());
+                return Some("it has no parameters".into());
             };
             if token_of(notification.what).is_none() {
                 return Some("progressToken is missing, or neither a string nor an integer".into());
             }
             if !has_kind(params, "progress", Kind::Number) {
-                return Some("progress is missing or no number".into());
+                return Some("progress is missing or not a number".into());
             }
             is_kind(params, "total", Kind::Number).or_else(|| is_kind(params, "message", Kind::String))
         });
@@ -46,20 +46,20 @@ rules! {
         LEGACY Must "basic/utilities/progress#behavior-requirements",
         MODERN Must "basic/patterns/progress#behavior-requirements",
     ],
-        "Progress is told of requests that have asked for it: its token is one that a request has given.",
+        "Progress is sent only for requests that ask for it, with their token.",
         |view| {
             if view.run.is_modern() && view.run.is_http() {
-                return Outcome::Skipped("over HTTP, notifications-relate says it");
+                return Outcome::Skipped("over HTTP, the rule notifications-relate checks this");
             }
             let askers = askers(view);
             each(view, |notification| {
                 let token = token_of(notification.what)?;
                 let is_known = asker(&askers, notification).is_some();
-                (!is_known).then(|| format!("no request had given the token {token}"))
+                (!is_known).then(|| format!("no request had the token {token}"))
             })
         };
     "progress-increases", FLOW,
-        "With each notification the progress of a request is greater.",
+        "The progress of a request increases with each notification.",
         else NO_PROGRESS,
         |view| {
             let mut last: BTreeMap<ProgressToken, f64> = BTreeMap::new();
@@ -81,7 +81,7 @@ rules! {
         LEGACY Must "basic/utilities/progress#implementation-notes",
         MODERN Must "basic/patterns/progress#implementation-notes",
     ],
-        "No progress is told of a request that has been answered.",
+        "No progress is sent after the response.",
         |view| {
             let askers = askers(view);
             each(view, |notification| {
@@ -90,11 +90,11 @@ rules! {
                 let is_late = responses.any(|it| is_after(view, notification, it.place, it.exchange));
                 // A task goes on after the response that creates it.
                 let is_task = request.params().is_some_and(|params| member(&params, "task").is_some());
-                (is_late && !is_task).then(|| "its request had been answered".into())
+                (is_late && !is_task).then(|| "the request already had its response".into())
             })
         };
     "progress-token-of-server", [LEGACY Must "basic/utilities/progress#progress-flow"],
-        "The progress token in a request of the server is a string or an integer, its own among all of them.",
+        "The progress token of a server's request is a string or an integer, unique among its requests.",
         else "the server sent no request with a progress token",
         |view| {
             let mut known: BTreeSet<ProgressToken> = BTreeSet::new();
@@ -108,20 +108,20 @@ rules! {
             })
         };
     "completed-cancel-ignored", ERRORS,
-        "The cancellation of a request that has been answered is passed over.",
-        |view| goes_on(view, Probe::AfterCompletedCancel, "no request was cancelled that was answered");
+        "The cancellation of a request that already has its response is ignored.",
+        |view| goes_on(view, Probe::AfterCompletedCancel, "no request was cancelled after its response");
     "malformed-cancel-ignored", ERRORS,
-        "A cancellation that does not say of what is passed over.",
+        "A cancellation without a request id is ignored.",
         |view| goes_on(view, Probe::AfterMalformedCancel, "no such cancellation was sent");
     "cancelled-not-answered", [
         LEGACY Should "basic/utilities/cancellation#behavior-requirements",
         MODERN Must "basic/transports/stdio#cancellation",
     ],
-        "A request that was cancelled is not answered, not with an error either.",
-        else "nothing was cancelled that took long enough: see --read-only-tools",
+        "A cancelled request gets no response, not even an error.",
+        else "no cancelled request ran long enough (see --read-only-tools)",
         |view| {
             if view.run.is_modern() && view.run.channel != Channel::Stdio {
-                return Outcome::Skipped("over HTTP, to cancel is to leave");
+                return Outcome::Skipped("over HTTP, clients cancel by closing the stream");
             }
             let cancelled = view.our_notifications.iter().filter(|it| it.probe == Probe::Cancel);
             cancelled.filter_map(|notification| {
@@ -133,12 +133,12 @@ rules! {
                 let is_late_error =
                     matches!(response.outcome, Some(Err(_))) && response.place > notification.place;
                 is_late_error
-                    .then(|| Some(request.finding_with("it was answered with an error", response.line)))
+                    .then(|| Some(request.finding_with("it got an error as response", response.line)))
             })
         };
     "server-cancels-its-own", [LEGACY Must "basic/utilities/cancellation#behavior-requirements"],
-        "A server cancels requests of its own that are under way, and no others.",
-        else "the server has cancelled nothing",
+        "A server cancels only its own requests that are in flight.",
+        else "the server cancelled nothing",
         |view| {
             let mut first = BTreeMap::new();
             for request in &view.requests {
@@ -146,11 +146,11 @@ rules! {
             }
             view.notified(&Method::Cancelled).map(move |notification| {
                 let Some(id) = request_id(&notification.what.params) else {
-                    return Some(notification.finding("it does not say of what"));
+                    return Some(notification.finding("it has no request id"));
                 };
                 let is_own = first.get(&id).is_some_and(|place| *place < notification.place);
                 notification
-                    .finding_if(!is_own, format_args!("the server has sent no request with the id {id}"))
+                    .finding_if(!is_own, format_args!("the server sent no request with the id {id}"))
             })
         };
 }

@@ -23,8 +23,8 @@ use crate::trace::Probe;
 
 const SERVERS: &[Source] = sources![MODERN Must "basic/patterns/mrtr#server-requirements-basic-workflow"];
 const ERRORS: &[Source] = sources![MODERN Should "basic/patterns/mrtr#error-handling"];
-const NOT_ASKED: &str = "no result asked for input: see --call";
-const NOT_RETRIED: &str = "no tool has asked for input: see --read-only-tools";
+const NOT_ASKED: &str = "no result asked for input (see --call)";
+const NOT_RETRIED: &str = "no tool asked for input (see --read-only-tools)";
 /// The methods that a result may contain.
 const KNOWN: [Method; 3] = [Method::Elicit, Method::CreateMessage, Method::ListRoots];
 const SAFE_URLS: &str = "client/elicitation#safe-url-handling";
@@ -33,7 +33,7 @@ rules! {
     pub(crate) RULES for Server in Chapter::Patterns;
 
     "input-required-says-what", SERVERS,
-        "A result that asks for input has inputRequests, an object, or requestState, a string.",
+        "An input_required result has an object inputRequests or a string requestState.",
         else NOT_ASKED,
         |view| view.results().filter(|(_, result)| is_input(result)).map(|(reply, result)| {
             let problem = match (member(result, "inputRequests"), member(result, "requestState")) {
@@ -45,14 +45,14 @@ rules! {
             Some(reply.finding(problem))
         });
     "input-requests-known", SERVERS,
-        "What a result asks for is elicitation/create, sampling/createMessage or roots/list.",
+        "Input requests are elicitation/create, sampling/createMessage or roots/list.",
         else NOT_ASKED,
         |view| wanted(view).into_iter().filter(|wanted| wanted.sent.is_some()).map(|wanted| {
             let is_known = KNOWN.iter().any(|known| known.as_str() == wanted.method);
-            wanted.finding_if(!is_known, format_args!("it asks for {:?}", wanted.method))
+            wanted.finding_if(!is_known, format_args!("it contains {:?}", wanted.method))
         });
     "input-requests-declared", SERVERS,
-        "A result asks for nothing that the client has not declared in the request.",
+        "Input requests use only capabilities that the client declares in the request.",
         else NOT_ASKED,
         |view| wanted(view).into_iter().filter(|wanted| wanted.sent.is_some()).map(|wanted| {
             let Needs::Client(capability) = Method::parse(&wanted.method).facts()?.needs else { return None };
@@ -63,19 +63,19 @@ rules! {
             )
         });
     "missing-client-capability-code", [MODERN Must "basic#meta"],
-        "The error -32021 lists what the client should have declared in data.requiredCapabilities.",
-        else "nothing needed what we have not declared",
+        "The error -32021 lists the missing capabilities in data.requiredCapabilities.",
+        else "no request needed an undeclared capability",
         |view| view.errors_with(code::MISSING_REQUIRED_CLIENT_CAPABILITY).map(|it| {
             let data = it.error.data.as_ref();
             let is_good = data.is_some_and(|data| has_kind(data, "requiredCapabilities", Kind::Object));
-            it.finding_if(!is_good, "data.requiredCapabilities is missing or no object")
+            it.finding_if(!is_good, "data.requiredCapabilities is missing or not an object")
         });
     "input-asked-again", ERRORS,
-        "Input that was asked for and is not there is asked for again, and is no error.",
+        "Missing input is requested again, and is not an error.",
         else NOT_RETRIED,
         |view| errors(view, Probe::NoInput);
     "unknown-input-ignored", ERRORS,
-        "An answer to what was not asked is passed over.",
+        "A response to an input request that was not sent is ignored.",
         else NOT_RETRIED,
         |view| {
             // The same request without the unknown input is accepted.
@@ -83,15 +83,15 @@ rules! {
             errors(view, Probe::UnknownInput).filter(move |_| is_accepted)
         };
     "bad-input-refused", ERRORS,
-        "Input responses that are no object are not taken for answers.",
+        "Input responses that are not an object are not accepted.",
         else NOT_RETRIED,
         |view| view.answers(Probe::BadInput).map(|(reply, outcome)| {
             let result = outcome.as_ref().ok().map(|result| result.raw());
             let is_taken = result.is_some_and(|result| !is_input(result) && !is_true(result, "isError"));
-            reply.finding_if(is_taken, "the call was made with it")
+            reply.finding_if(is_taken, "the call was executed with it")
         });
     "elicitation-mode-declared", [SINCE_FOURTH Must "client/elicitation#capabilities"],
-        "A server asks a person in a mode that the client has declared; one that names none has form.",
+        "Elicitation uses a mode that the client declares; without a mode it is form.",
         |view| elicited(view, |wanted, mode| {
             // Without the capability there is a rule of its own.
             let declared = member(wanted.client.as_ref()?, "elicitation")?;
@@ -103,24 +103,24 @@ rules! {
         THIRD Must "client/elicitation#creating-elicitation-requests",
         SINCE_FOURTH Must "client/elicitation#elicitation-requests",
     ],
-        "A question to a person has a message; a form has a requestedSchema, a URL its url.",
+        "An elicitation has a message; a form has a requestedSchema, and the mode url a url.",
         |view| elicited(view, |wanted, mode| {
             if text(&wanted.params, "message").is_none() {
-                return Some("it has no message".into());
+                return Some("message is missing".into());
             }
             if mode != "url" {
                 return (!has_kind(&wanted.params, "requestedSchema", Kind::Object))
-                    .then(|| "its requestedSchema is missing or no object".into());
+                    .then(|| "requestedSchema is missing or not an object".into());
             }
             if !text(&wanted.params, "url").is_some_and(|url| is_uri(&url)) {
-                return Some("its url is missing or none".into());
+                return Some("url is missing or invalid".into());
             }
             let needs_id = Revisions::LAST_LEGACY.contains(&view.run.version);
             (needs_id && text(&wanted.params, "elicitationId").is_none())
-                .then(|| "it has no elicitationId".into())
+                .then(|| "elicitationId is missing".into())
         });
     "elicitation-url-secure", [SINCE_FOURTH Should SAFE_URLS],
-        "A URL to which a person is sent is one of HTTPS, but on this machine.",
+        "The URL of an elicitation uses https, except on this machine.",
         |view| elicited(view, |wanted, mode| {
             let url = text(&wanted.params, "url").filter(|url| mode == "url" && is_uri(url))?;
             let lower = url.to_ascii_lowercase();
@@ -129,7 +129,7 @@ rules! {
             (!is_good).then(|| format!("the url is {url:?}"))
         });
     "elicitation-form-without-links", [SINCE_FOURTH Should SAFE_URLS],
-        "A form has no links in its message, its titles and its descriptions.",
+        "The message, titles and descriptions of a form contain no links.",
         |view| elicited(view, |wanted, mode| {
             let schema = member(&wanted.params, "requestedSchema");
             let properties = schema.and_then(|schema| object(&schema, "properties")).into_iter().flatten();
@@ -138,10 +138,10 @@ rules! {
             let is_link = |text: &String| text.contains("http://") || text.contains("https://");
             let mut texts = std::iter::once(text(&wanted.params, "message")).chain(texts).flatten();
             let found = texts.find(is_link).filter(|_| mode == "form")?;
-            Some(format!("a link stands in {found:?}"))
+            Some(format!("{found:?} contains a link"))
         });
     "elicitation-error-complete", [LAST_LEGACY Must "client/elicitation#url-elicitation-required-error"],
-        "The error -32042 lists what a person has to do first: each a URL with its elicitationId.",
+        "The error -32042 lists the required elicitations: each with a url and an elicitationId.",
         else "no error -32042 was seen",
         |view| view.errors_with(code::URL_ELICITATION_REQUIRED).map(|it| {
             let urls = it.error.data.as_ref().and_then(|data| list(data, "elicitations"));
@@ -154,8 +154,8 @@ rules! {
     "elicitation-completion-known", [
         LAST_LEGACY Must "client/elicitation#completion-notifications-for-url-mode-elicitation",
     ],
-        "What is told to be done has the elicitationId of something that a person was asked to do.",
-        else "no elicitation was completed",
+        "A completion notification has the elicitationId of an elicitation that was requested.",
+        else "no completion notification was sent",
         |view| {
             let requests = wanted(view).into_iter().filter_map(|wanted| text(&wanted.params, "elicitationId"));
             let errors = view.errors().filter_map(|it| list(it.error.data.as_ref()?, "elicitations"));
@@ -166,49 +166,51 @@ rules! {
                 let is_known = id.as_ref().is_some_and(|id| known.contains(id));
                 notification.finding_if(
                     !is_known,
-                    format_args!("the elicitationId {id:?} is not one of a request"),
+                    format_args!("no elicitation has the elicitationId {id:?}"),
                 )
             })
         };
     "elicitation-decline-handled", [MODERN Must "client/elicitation#error-handling"],
-        "A server goes on when a person declines.",
+        "A server continues when the user declines.",
         |view| {
-            let nothing = "no tool has asked a person who could have declined: see --read-only-tools";
+            let nothing = "no tool sent an elicitation that could be declined (see --read-only-tools)";
             goes_on(view, Probe::AfterDecline, nothing)
         };
     "sampling-tools-declared", [SINCE_FOURTH Must "client/sampling#tools-in-sampling"],
-        "A server gives a model tools when the client has declared sampling.tools, and not otherwise.",
+        "A server adds tools to a sampling request only if the client declares sampling.tools.",
         |view| sampled(view, |wanted| {
             let mut names = ["tools", "toolChoice"].into_iter();
             let given = names.find(|name| member(&wanted.params, name).is_some())?;
-            lacks(wanted, "sampling.tools").then(|| format!("{given} is there, and sampling.tools not declared"))
+            lacks(wanted, "sampling.tools").then(|| format!("{given} is present, but sampling.tools is not \
+                declared"))
         });
     "sampling-context-declared", [SINCE_FOURTH Should "client/sampling#capabilities"],
-        "A server asks for the context of servers when the client has declared sampling.context.",
+        "A server requests the context of servers only if the client declares sampling.context.",
         |view| sampled(view, |wanted| {
             let context = text(&wanted.params, "includeContext").filter(|context| context != "none")?;
             lacks(wanted, "sampling.context")
-                .then(|| format!("includeContext is {context:?}, and sampling.context not declared"))
+                .then(|| format!("includeContext is {context:?}, but sampling.context is not declared"))
         });
     "sampling-tool-results-balanced", [SINCE_FOURTH Must "client/sampling#tool-use-and-result-balance"],
-        "Each use of a tool in a message is followed by a message of its results alone, one for each.",
+        "Each message with tool uses is followed by a message that contains only their results, one for \
+         each.",
         |view| sampled(view, balance_fault);
     "sampling-message-complete", [ALL Must "client/sampling#messages"],
-        "Each message for a model has a role, user or assistant, and content.",
+        "Each sampling message has a role, user or assistant, and content.",
         |view| sampled(view, |wanted| {
             let Some(messages) = list(&wanted.params, "messages") else {
-                return Some("messages is missing or no array".into());
+                return Some("messages is missing or not an array".into());
             };
             let is_good = |message: &Raw| {
                 let content = member(message, "content").map(|content| content.kind());
                 matches!(text(message, "role").as_deref(), Some("user" | "assistant"))
                     && matches!(content, Some(Kind::Object | Kind::Array))
             };
-            (!messages.iter().all(is_good)).then(|| "a message has no role, or no content".into())
+            (!messages.iter().all(is_good)).then(|| "a message has no role or no content".into())
         });
     "sampling-tool-result-conforms", [SINCE_FOURTH Should "schema#toolresultcontent"],
-        "The structured result of a tool in a message conforms to the outputSchema of that tool.",
-        else "no result of a tool with an outputSchema was given to a model",
+        "The structured result of a tool in a sampling message conforms to the outputSchema of the tool.",
+        else "no sampling message had a result of a tool with an outputSchema",
         |view| wanted_by(view, &Method::CreateMessage).flat_map(|wanted| {
             let results = structured(&wanted.params).into_iter();
             results.map(move |(tool, schema, value)| {
@@ -222,7 +224,7 @@ rules! {
 fn errors(view: &ServerView<'_>, probe: Probe) -> impl Iterator<Item = Option<Finding>> {
     view.answers(probe).map(|(reply, outcome)| {
         let error = outcome.as_ref().err()?;
-        Some(reply.finding(format_args!("it brought the error {}", error.code)))
+        Some(reply.finding(format_args!("it returned the error {}", error.code)))
     })
 }
 
@@ -289,14 +291,14 @@ fn elicited(view: &ServerView<'_>, check: impl Fn(&Wanted, &str) -> Option<Strin
         let mode = text(&wanted.params, "mode").unwrap_or_else(|| "form".into());
         check(&wanted, &mode).map(|problem| wanted.finding(problem))
     });
-    Outcome::of(findings, "nothing was asked of a person")
+    Outcome::of(findings, "no elicitation was sent")
 }
 
 /// Checks every request for the client's model: `check` returns the problem of one.
 fn sampled(view: &ServerView<'_>, check: impl Fn(&Wanted) -> Option<String>) -> Outcome {
     let requests = wanted_by(view, &Method::CreateMessage);
     let findings = requests.map(|wanted| check(&wanted).map(|problem| wanted.finding(problem)));
-    Outcome::of(findings, "nothing was asked of a model")
+    Outcome::of(findings, "no sampling request was sent")
 }
 
 /// Whether the client declared sampling without this part. Without sampling, another rule is violated.
@@ -323,16 +325,16 @@ fn balance_fault(wanted: &Wanted) -> Option<String> {
         let blocks = blocks(message);
         let results = blocks.iter().filter(|block| is_of(block, "tool_result")).count();
         if results > 0 && results < blocks.len() {
-            return Some("a message has results of tools and something else".into());
+            return Some("a message has results of tools and other content".into());
         }
         let given: BTreeSet<String> = blocks.iter().filter_map(|block| text(block, "toolUseId")).collect();
         if let Some(missing) = used.iter().find(|id| !given.contains(*id)) {
-            return Some(format!("the use {missing:?} of a tool is not followed by its result"));
+            return Some(format!("the tool use {missing:?} is not followed by its result"));
         }
         let uses = blocks.iter().filter(|block| is_of(block, "tool_use"));
         used = uses.filter_map(|block| text(block, "id")).collect();
     }
-    used.first().map(|id| format!("the use {id:?} of a tool is not followed by its result"))
+    used.first().map(|id| format!("the tool use {id:?} is not followed by its result"))
 }
 
 /// The structured results in messages, each with its tool's name and `outputSchema`.

@@ -15,11 +15,11 @@ rules! {
     pub(crate) RULES for Server in Chapter::Patterns;
 
     "listen-acknowledged", [MODERN Must "basic/patterns/subscriptions#acknowledgment"],
-        "The first message on a stream of changes acknowledges it, and each carries the id of the request that has \
-         opened it.",
+        "The first message on a subscription stream acknowledges it, and each message has the id of the \
+         request.",
         |view| listening(view, acknowledged);
     "listen-filtered", [MODERN Must "basic/patterns/subscriptions#opening-a-stream"],
-        "A stream of changes promises and brings nothing but what was asked for.",
+        "A subscription stream acknowledges and sends only notifications that were requested.",
         |view| listening(view, filtered);
 }
 
@@ -66,13 +66,13 @@ fn listening(view: &ServerView<'_>, check: impl Fn(&Stream<'_, '_>) -> Option<Fi
         };
         Some(Stream { view, request, notifications })
     });
-    Outcome::of(opened.map(|stream| check(&stream)), "no stream of changes was opened")
+    Outcome::of(opened.map(|stream| check(&stream)), "no subscription stream was opened")
 }
 
 fn acknowledged(stream: &Stream<'_, '_>) -> Option<Finding> {
     let id = stream.request.id?;
     let Some((line, first)) = stream.notifications.first() else {
-        return Some(stream.finding("nothing came on it".into(), None));
+        return Some(stream.finding("the stream had no messages".into(), None));
     };
     if first.method != Method::SubscriptionsAcknowledged {
         return Some(stream.finding(format!("{} came first", first.method), Some(line)));
@@ -84,7 +84,7 @@ fn acknowledged(stream: &Stream<'_, '_>) -> Option<Finding> {
         .notifications
         .iter()
         .find(|(_, notification)| subscription(notification).as_ref() != Some(id))?;
-    Some(stream.finding(format!("{} does not carry the id {id}", other.method), Some(line)))
+    Some(stream.finding(format!("{} does not have the id {id}", other.method), Some(line)))
 }
 
 fn filtered(stream: &Stream<'_, '_>) -> Option<Finding> {
@@ -102,6 +102,6 @@ fn filtered(stream: &Stream<'_, '_>) -> Option<Finding> {
             }
             notification.method.as_str()
         };
-        Some(stream.finding(format!("{unwanted} was not asked for"), Some(line)))
+        Some(stream.finding(format!("{unwanted} was not requested"), Some(line)))
     })
 }

@@ -24,8 +24,8 @@ const CANCELLATION: &[Source] = sources![LAST_LEGACY Must "basic/utilities/tasks
 const RELATED: &str = "basic/utilities/tasks#related-task-metadata";
 const NEGOTIATION: &str = "basic/utilities/tasks#tool-level-negotiation";
 const NOT_DECLARED: &str = "the server declares no tasks";
-const NO_TASK: &str = "no call became a task: see --read-only-tools";
-const NOT_LISTED: &str = "no task was there while tasks were listed: see --read-only-tools";
+const NO_TASK: &str = "no call became a task (see --read-only-tools)";
+const NOT_LISTED: &str = "no task existed while tasks were listed (see --read-only-tools)";
 
 /// Shorter ids of tasks can be guessed.
 const MIN_TASK_ID_LENGTH: usize = 8;
@@ -36,13 +36,13 @@ rules! {
     pub(crate) RULES for Server in Chapter::Patterns;
 
     "unknown-task-refused", ERRORS,
-        "Asking for a task that does not exist brings the error -32602.",
+        "A request for an unknown task returns the error -32602.",
         |view| refused(view, Probe::NoTask, NOT_DECLARED);
     "bad-task-cursor-refused", ERRORS,
-        "A cursor of tasks that the server has never given brings the error -32602.",
+        "An invalid cursor for tasks/list returns the error -32602.",
         |view| refused(view, Probe::BadTaskCursor, "the server lists no tasks");
     "task-capability-declared", [LAST_LEGACY Must "basic/utilities/tasks#capabilities"],
-        "A server that makes a task of a request declares tasks.",
+        "A server that creates tasks declares the capability tasks.",
         else "no request became a task",
         |view| {
             let Some(declared) = view.declared() else { return Outcome::Skipped("nothing was declared") };
@@ -52,24 +52,24 @@ rules! {
             })
         };
     "task-created", RESULT,
-        "A call that is to become a task is answered with the task, where the server and its tool allow it.",
+        "A task-augmented call returns a task, if the server and its tool allow it.",
         else NO_TASK,
         |view| view.results_of(Probe::TaskCall).map(|(reply, result)| {
-            reply.finding_if(!has_kind(result, "task", Kind::Object), "there is no task in the result")
+            reply.finding_if(!has_kind(result, "task", Kind::Object), "the result has no task")
         });
     "task-complete", [LAST_LEGACY Must "basic/utilities/tasks#ttl-and-resource-management"],
         "A task has a taskId, a status, two times and a ttl, which is an integer or null.",
         else NO_TASK,
         |view| all(view).map(|part| task_fault(&part.value).map(|problem| part.finding(problem)));
     "task-begins-working", STATUS,
-        "A task begins with the status working.",
+        "The first status of a task is working.",
         else NO_TASK,
         |view| all(view).filter(|part| part.is_of(&Method::CallTool)).filter_map(|part| {
             let status = text(&part.value, "status")?;
-            Some(part.finding_if(status != "working", format_args!("it begins with {status:?}")))
+            Some(part.finding_if(status != "working", format_args!("its first status is {status:?}")))
         });
     "related-task-named", [LAST_LEGACY Must RELATED],
-        "The answer to tasks/result names its task in _meta, under io.modelcontextprotocol/related-task.",
+        "The response to tasks/result names its task in _meta, under io.modelcontextprotocol/related-task.",
         else NO_TASK,
         |view| view.results_of(Probe::TaskResult).map(|(reply, result)| {
             let named = related(result).and_then(|related| text(&related, "taskId"));
@@ -77,7 +77,8 @@ rules! {
             reply.finding_if(!is_good, "_meta does not name the task")
         });
     "related-task-not-repeated", [LAST_LEGACY Should RELATED],
-        "The answers to tasks/get, tasks/list and tasks/cancel, and notifications of a status, do not name it so.",
+        "Responses to tasks/get, tasks/list and tasks/cancel, and status notifications, do not name the \
+         task in _meta.",
         else NO_TASK,
         |view| {
             let plain = [Method::GetTask, Method::ListTasks, Method::CancelTask];
@@ -92,23 +93,23 @@ rules! {
             results.chain(notifications)
         };
     "terminal-task-not-cancelled", CANCELLATION,
-        "Cancelling a task that has ended brings the error -32602.",
+        "Cancelling a task that has ended returns the error -32602.",
         |view| refused(view, Probe::CancelEndedTask, NO_TASK);
     "task-required-refused", [LAST_LEGACY Must NEGOTIATION],
-        "A tool that is to be called as a task alone answers a plain call with the error -32601.",
+        "A tool that requires tasks rejects a plain call with the error -32601.",
         |view| {
-            let nothing = "no tool that only reads must be called as a task: see --read-only-tools";
+            let nothing = "no read-only tool requires tasks (see --read-only-tools)";
             refused_with(view, Probe::TaskRequired, code::METHOD_NOT_FOUND, nothing)
         };
     "task-forbidden-refused", [LAST_LEGACY Should NEGOTIATION],
-        "A tool that is no task answers a call that is to become one with the error -32601.",
+        "A tool that forbids tasks rejects a task-augmented call with the error -32601.",
         |view| {
-            let nothing = "no tool that only reads was called as a task that it is not: see --read-only-tools";
+            let nothing = "no read-only tool that forbids tasks was called as a task (see --read-only-tools)";
             refused_with(view, Probe::TaskForbidden, code::METHOD_NOT_FOUND, nothing)
         };
     "task-id-unique", [LAST_LEGACY Must "basic/utilities/tasks#task-id-requirements"],
-        "The id of a task is that of no other task.",
-        else "no two calls became tasks: see --read-only-tools",
+        "The id of a task is unique.",
+        else "no two calls became tasks (see --read-only-tools)",
         |view| {
             let mut known = BTreeSet::new();
             let all = created(view).map(move |(id, part)| {
@@ -117,11 +118,11 @@ rules! {
             all.skip(1)
         };
     "task-id-unguessable", [LAST_LEGACY Must "basic/utilities/tasks#task-isolation-and-access-control"],
-        "The id of a task that is bound to nobody cannot be guessed, not from that of another task either.",
+        "The id of a task that is not bound to a user cannot be guessed, also not from other ids.",
         else NO_TASK,
         |view| {
             if view.trace.credentials {
-                return Outcome::Skipped("the server may know whose tasks they are");
+                return Outcome::Skipped("the server may bind tasks to users");
             }
             let mut known: Vec<String> = Vec::new();
             created(view).map(move |(id, part)| {
@@ -136,13 +137,13 @@ rules! {
                     return Some(part.finding(format_args!("the id has {length} characters")));
                 }
                 rest.map(|rest| {
-                    part.finding(format_args!("the id of another task differs in its last {rest} bytes"))
+                    part.finding(format_args!("the id of another task differs only in its last {rest} bytes"))
                 })
             })
         };
     "task-transitions", STATUS,
-        "A task that is completed, failed or cancelled stays so.",
-        else "no task was looked at after its end: see --read-only-tools",
+        "A task that is completed, failed or cancelled keeps this status.",
+        else "no task was polled after its end (see --read-only-tools)",
         |view| {
             let mut ended: BTreeMap<String, (String, usize)> = BTreeMap::new();
             view.results_of(Probe::TaskStatus).filter_map(move |(reply, result)| {
@@ -163,13 +164,13 @@ rules! {
             })
         };
     "task-result-as-of-call", RESULT,
-        "tasks/result waits until the task has ended, and gives what the call would have had.",
+        "tasks/result waits until the task has ended, and returns what the call would have returned.",
         else NO_TASK,
         |view| view.answers(Probe::TaskResult).map(|(reply, outcome)| {
             let status = status_after(view, reply).unwrap_or_default();
             match outcome {
                 Ok(_) if ["working", "input_required"].contains(&&*status) => {
-                    Some(reply.finding(format_args!("it came while the task was {status}")))
+                    Some(reply.finding(format_args!("the result came while the task was {status}")))
                 }
                 Ok(result) => {
                     let is_good = has_kind(result.raw(), "content", Kind::Array);
@@ -177,19 +178,19 @@ rules! {
                 }
                 Err(error) => reply.finding_if(
                     status == "completed",
-                    format_args!("the task is completed, and its result the error {}", error.code),
+                    format_args!("the task is completed, but its result is the error {}", error.code),
                 ),
             }
         });
     "task-listed", [LAST_LEGACY Must "basic/utilities/tasks#task-listing"],
-        "A task that tasks/get knows is in the list of tasks, whose pages name the next as long as there is one.",
+        "A task that tasks/get knows is in tasks/list, and every page but the last has a nextCursor.",
         listed;
     "task-progress-stops", [LAST_LEGACY Must "basic/utilities/progress#behavior-requirements"],
-        "No progress is told of a task that has ended.",
+        "No progress is sent for a task that has ended.",
         progress;
     "cancelled-task-status", CANCELLATION,
-        "A task that was cancelled is so in the answer to tasks/cancel, and stays so.",
-        else "no task was cancelled: see --read-only-tools",
+        "A cancelled task has the status cancelled in the response to tasks/cancel, and keeps it.",
+        else "no task was cancelled (see --read-only-tools)",
         |view| {
             let is_cancelled = |request: &OurRequest<'_>| view.results_of(Probe::CancelTask).any(|(cancel, _)| {
                 task_of(cancel.request) == task_of(request) && cancel.request.place < request.place
@@ -202,7 +203,7 @@ rules! {
             })
         };
     "failed-task-says-why", [LAST_LEGACY Should "basic/utilities/tasks#task-execution-errors"],
-        "A task that has failed says why in its statusMessage.",
+        "A failed task has a statusMessage with the reason.",
         else "no task has failed",
         |view| {
             let failed = view
@@ -210,12 +211,12 @@ rules! {
                 .filter(|(_, result)| text(result, "status").as_deref() == Some("failed"));
             failed.map(|(reply, result)| {
                 let is_silent = text(result, "statusMessage").is_none_or(|message| message.is_empty());
-                reply.finding_if(is_silent, "there is no statusMessage")
+                reply.finding_if(is_silent, "statusMessage is missing")
             })
         };
     "undeclared-task-ignored", [LAST_LEGACY Must "basic/utilities/tasks#task-support-and-handling"],
-        "Where no tasks are declared for calls, one that is to become a task is made as any other.",
-        else "tasks are declared, or no tool was called: see --read-only-tools",
+        "A server that declares no tasks for calls ignores `task`, and handles the call normally.",
+        else "tasks are declared, or no tool was called (see --read-only-tools)",
         |view| view.answers(Probe::UndeclaredTask).filter_map(|(reply, outcome)| {
             // The same call without a task is accepted.
             let tool = |request: &OurRequest<'_>| text(&request.params()?, "name");
@@ -224,7 +225,7 @@ rules! {
             plain.find(|(call, _)| tool(call.request).as_ref() == Some(&wanted))?;
             let codes = [code::INVALID_REQUEST, code::METHOD_NOT_FOUND, code::INVALID_PARAMS];
             let is_refused = outcome.as_ref().is_err_and(|error| codes.contains(&error.code));
-            Some(reply.finding_if(is_refused, "it was refused, and a plain call is not"))
+            Some(reply.finding_if(is_refused, "it was rejected, but the same call without `task` was not"))
         });
 }
 
@@ -260,15 +261,15 @@ fn created<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = (String, Pa
 
 fn task_fault(task: &Raw) -> Option<String> {
     if text(task, "taskId").is_none() {
-        return Some("taskId is missing or no string".into());
+        return Some("taskId is missing or not a string".into());
     }
     let known = ["working", "input_required", "completed", "failed", "cancelled"];
     if !text(task, "status").is_some_and(|status| known.contains(&&*status)) {
-        return Some("status is missing or another word".into());
+        return Some("status is missing or has another value".into());
     }
     let mut times = ["createdAt", "lastUpdatedAt"].into_iter();
     if let Some(name) = times.find(|name| !text(task, name).is_some_and(|time| may_be_time(&time))) {
-        return Some(format!("{name} is missing or no time"));
+        return Some(format!("{name} is missing or not a time"));
     }
     let is_good = member(task, "ttl").is_some_and(|ttl| ttl.kind() == Kind::Null || is_integer(&ttl));
     (!is_good).then(|| "ttl is missing, or neither an integer nor null".into())
@@ -302,7 +303,7 @@ fn listed(view: &ServerView<'_>) -> Outcome {
         // Pages that we did not request may have it.
         let is_listed = ids.contains(id);
         (is_listed || is_whole)
-            .then(|| last.finding_if(!is_listed, format_args!("the task {id:?} is on no page")))
+            .then(|| last.finding_if(!is_listed, format_args!("no page lists the task {id:?}")))
     });
     Outcome::of(findings, NOT_LISTED)
 }
@@ -324,5 +325,5 @@ fn progress(view: &ServerView<'_>) -> Outcome {
         let is_late = end.is_some_and(|end| is_after(view, notification, end.place, end.exchange));
         Some(notification.finding_if(is_late, "its task has ended"))
     });
-    Outcome::of(findings, "no task sent progress: see --read-only-tools")
+    Outcome::of(findings, "no task sent progress (see --read-only-tools)")
 }

@@ -31,27 +31,27 @@ fn a_keyword_has_the_value_of_its_draft() {
         assert_eq!(fault(&json(good)), None, "{good}");
     }
     for (bad, problem) in [
-        (r#"{"type":"text"}"#, r#"#/type: "text" is no type"#),
+        (r#"{"type":"text"}"#, r#"#/type: "text" is not a type"#),
         (r#"{"type":7}"#, "#/type: it is no name of a type but integer"),
-        (r#"{"type":["string","text"]}"#, r#"#/type/1: "text" is no type"#),
+        (r#"{"type":["string","text"]}"#, r#"#/type/1: "text" is not a type"#),
         (
             r#"{"properties":{"a":{"type":"object","required":"b"}}}"#,
             "#/properties/a/required: it is no array but string",
         ),
-        (r#"{"required":["b","b"]}"#, r#"#/required: "b" stands twice"#),
+        (r#"{"required":["b","b"]}"#, r#"#/required: "b" appears twice"#),
         (r#"{"items":[{}]}"#, "#/items: a schema is no array"),
         (r#"{"anyOf":[]}"#, "#/anyOf: it is empty"),
         (r#"{"anyOf":[{},7]}"#, "#/anyOf/1: a schema is no integer"),
         (r#"{"minimum":1,"exclusiveMinimum":true}"#, "#/exclusiveMinimum: it is no number but boolean"),
-        (r#"{"maxLength":-1}"#, "#/maxLength: -1 is no integer of 0 or more"),
-        (r#"{"maxLength":1.5}"#, "#/maxLength: 1.5 is no integer of 0 or more"),
+        (r#"{"maxLength":-1}"#, "#/maxLength: -1 is not an integer of 0 or more"),
+        (r#"{"maxLength":1.5}"#, "#/maxLength: 1.5 is not an integer of 0 or more"),
         (r#"{"maxLength":"1"}"#, "#/maxLength: it is no number but string"),
         (r#"{"multipleOf":0}"#, "#/multipleOf: it is not above 0"),
         (r#"{"properties":{"a/b":null}}"#, "#/properties/a~1b: a schema is no null"),
         ("[]", "#: a schema is no array"),
         (
             r##"{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"text"}]}"##,
-            r#"#/items/0/type: "text" is no type"#,
+            r#"#/items/0/type: "text" is not a type"#,
         ),
     ] {
         assert_eq!(fault(&json(bad)), Some(format!("at {problem}")), "{bad}");

@@ -1,4 +1,4 @@
-//! A client on the newest rmcp, written as its users write one, against `mcpjoin serve demo`: both eras. In the modern era
+//! A client on the newest rmcp, written as its users write one, against `mcpjoin serve demo --full`: both eras. In the modern era
 //! the client detects the era by itself.
 #![allow(deprecated, reason = "to its authors, the legacy era's subscriptions, sampling and roots are")]
 

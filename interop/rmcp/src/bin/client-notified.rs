@@ -1,4 +1,4 @@
-//! A client on the newest rmcp that listens to `mcpjoin serve demo`: `legacy|modern -- SERVER WORDS...`, or
+//! A client on the newest rmcp that listens to `mcpjoin serve demo --full`: `legacy|modern -- SERVER WORDS...`, or
 //! `legacy|modern URL`. Prints what it was told, in one JSON object: `tools`, whether the tool `test_added_tool` was in the list
 //! after each change of it, and `logs`. Used by `interop/tests/notifications.rs`, which judges it.
 #![allow(deprecated, reason = "to its authors, log messages are")]

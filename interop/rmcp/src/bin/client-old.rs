@@ -1,4 +1,4 @@
-//! A client on the last rmcp with only the legacy era, written as its users write one, against `mcpjoin serve demo`.
+//! A client on the last rmcp with only the legacy era, written as its users write one, against `mcpjoin serve demo --full`.
 #![allow(deprecated, reason = "to its authors, sampling and roots are")]
 
 use std::sync::Arc;

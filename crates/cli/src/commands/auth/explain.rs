@@ -20,7 +20,7 @@ use crate::failure::{Failure, Phase};
 use crate::ui::{BAD, FAINT, HEADING, Ui};
 use crate::visible;
 
-const NO_OAUTH: &str = "no sign of OAuth: this server probably wants an API key or a token";
+const NO_OAUTH: &str = "no sign of OAuth: this server probably requires an API key or a token";
 const NO_OAUTH_ADVICE: &str =
     "-H 'Authorization: Bearer KEY' with any command, or the header that the server's documentation names";
 /// The width of the names of steps.

@@ -88,8 +88,8 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
                     "use the client that is registered with that authorization server, or another --issuer"
                 }
                 _ => {
-                    "use a registered client: --client-id ID; if the server takes an API key or a token, no login is needed: \
-                     --header 'Authorization: Bearer ...'"
+                    "use a registered client: --client-id ID; if the server uses an API key or a token, no \
+                     login is needed: --header 'Authorization: Bearer ...'"
                 }
             };
             new("E_AUTH_CLIENT", Exit::Authorization, hint)

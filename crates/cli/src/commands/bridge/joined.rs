@@ -13,6 +13,7 @@ use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions};
 
+use super::audit::Audit;
 use super::misplaced;
 use super::policy::PolicyFile;
 use super::relay::{Places, TargetGateway};
@@ -45,6 +46,7 @@ pub(super) fn is_meant(args: &Bridge) -> bool {
 pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
     let places = Places::of(&mut args)?;
     refuse_trace(&args.connect, "several are joined")?;
+    misplaced(&[("--admin", args.admin.is_some())], "for one server", "one TARGET")?;
     let joined = targets(ui, &args)?;
     let prefixes = prefixes(&args, &joined)?;
     if places.addresses.is_empty() {
@@ -57,7 +59,12 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
             Ok(policy) => policy,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Joined::new(ui, &names, &prefixes, plans, &args, policy.as_ref());
+        let audit = args.audit.as_deref().map(|file| Audit::to(file, args.audit_arguments, ui));
+        let audit = match audit.transpose() {
+            Ok(audit) => audit,
+            Err(failure) => return exit_of(ui, Err(failure)),
+        };
+        let bridge = Joined::new(ui, &names, &prefixes, plans, &args, policy.as_ref(), audit.as_ref());
         let serving = async {
             match places.addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -68,6 +75,9 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
             Some(policy) => policy.during(ui, serving).await,
             None => serving.await,
         };
+        if let Some(audit) = audit {
+            audit.close();
+        }
         exit_of(ui, outcome)
     }))
 }
@@ -152,12 +162,14 @@ impl Joined {
         plans: Vec<Plan>,
         args: &Bridge,
         policy: Option<&PolicyFile>,
+        audit: Option<&Audit>,
     ) -> Self {
         let mut joined = Gateway::joined(NAME, env!("CARGO_PKG_VERSION"));
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
         for ((name, prefix), plan) in names.iter().zip(prefixes).zip(plans) {
-            let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name));
+            let target =
+                TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), audit.cloned(), None);
             if let Some(Err(error)) = target.program.as_ref().map(|program| program.resolve()) {
                 // The others are served without it, and it is tried again when a client needs it.
                 let why = visible::line(&Failure::spawn(&error).message).into_owned();
@@ -196,7 +208,7 @@ impl Joined {
     async fn at(self, places: &Places, args: &Bridge, signals: &mut Signals) -> Result<Exit, Failure> {
         // Warnings about refused clients and about names that two servers have are printed without `-v`.
         events::show_warnings(&self.ui);
-        let listening = Listening::at(&places.addresses, &places.quic, &args.authorization).await?;
+        let listening = Listening::at(&places.addresses, &places.quic, &args.authorization, &self.ui).await?;
         self.ui.note(&format!("joins {}", self.names.join(", ")));
         listening.announce(&self.ui);
         if places.addresses.iter().any(Address::is_http) {

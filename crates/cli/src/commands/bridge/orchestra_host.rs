@@ -28,6 +28,8 @@ use crate::visible;
 /// Offers the servers until a signal comes. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
     misplaced(&of_http(&args), "for clients of MCP over HTTP", "--listen http://host:port/path")?;
+    let operation = [("--admin", args.admin.is_some()), ("--audit", args.audit.is_some())];
+    misplaced(&operation, "for clients of MCP", "another --listen")?;
     let most = [("--max-sessions", args.max_sessions.is_some())];
     misplaced(&most, "for clients of MCP", "another --listen")?;
     misplaced(&[("--policy", args.policy.is_some())], "for clients of MCP", "another --listen")?;

@@ -2,7 +2,8 @@
 //! `mcpjoin_gateway` relays; this file parses the options, reports events, and ends what it has started.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
@@ -11,10 +12,13 @@ use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal};
 
+use super::admin::{Admin, State};
+use super::audit::Audit;
+use super::metrics::Metrics;
 use super::policy::PolicyFile;
 use super::upstream::Upstream;
 use super::{misplaced, of_http};
-use crate::args::{Authorization, Bridge};
+use crate::args::Bridge;
 use crate::commands::diff::{Detail, details, sentence};
 use crate::commands::listening::{Address, Listening, QuicOptions, ServeEnd, Serves};
 use crate::commands::serve::client_failure;
@@ -63,17 +67,25 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             Ok(policy) => policy,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref());
+        let audit = args.audit.as_deref().map(|file| Audit::to(file, args.audit_arguments, ui));
+        let audit = match audit.transpose() {
+            Ok(audit) => audit,
+            Err(failure) => return exit_of(ui, Err(failure)),
+        };
+        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref(), audit.clone());
         let serving = async {
             match addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
-                false => bridge.at(addresses, quic, &args.authorization, options, &mut signals).await,
+                false => bridge.at(addresses, quic, &args, options, &mut signals).await,
             }
         };
         let outcome = match policy {
             Some(policy) => policy.during(ui, serving).await,
             None => serving.await,
         };
+        if let Some(audit) = audit {
+            audit.close();
+        }
         exit_of(ui, outcome)
     }))
 }
@@ -99,11 +111,15 @@ impl Places {
             misplaced(&of_http(args), "for clients over HTTP", "--listen http://host:port/path")?;
         }
         let mut quic = QuicOptions { identity: None, client_ca: args.client_ca.take() };
-        if addresses.iter().any(Address::is_quic) {
+        if addresses.iter().any(Address::is_encrypted) {
             quic.identity = args.connect.cert.take().zip(args.connect.key.take());
         } else {
             let asks = [("--client-ca", quic.client_ca.is_some())];
-            misplaced(&asks, "for clients over QUIC", "--listen quic://host:port")?;
+            misplaced(
+                &asks,
+                "for clients over QUIC or HTTPS",
+                "--listen quic://host:port or https://host:port/path",
+            )?;
         }
         let options = http_options(args)?;
         args.connect.for_others = !addresses.is_empty();
@@ -163,6 +179,8 @@ impl TargetGateway {
         name: String,
         policy: Option<&PolicyFile>,
         joined: Option<&str>,
+        audit: Option<Audit>,
+        metrics: Option<Arc<Metrics>>,
     ) -> Self {
         let Plan { endpoint, shown, first, tools, limits, timeout, .. } = plan;
         let program = endpoint.command().cloned();
@@ -204,7 +222,18 @@ impl TargetGateway {
         // On standard input and output the refusal of the only client ends the bridge, and is reported there. A server
         // among several ends nothing.
         let listens = !args.listen.is_empty() || joined.is_some();
-        let builder = gateway.on_event(move |event| report.event(event, listens));
+        if metrics.is_some() || audit.is_some() {
+            gateway = gateway.record_calls();
+        }
+        let builder = gateway.on_event(move |event| {
+            if let Some(metrics) = &metrics {
+                metrics.event(event);
+            }
+            if let (Some(audit), GatewayEvent::Called(record)) = (&audit, event) {
+                audit.record(record);
+            }
+            report.event(event, listens);
+        });
         Self { shown, upstream, program, builder }
     }
 }
@@ -218,14 +247,25 @@ struct Relay {
     /// The program of the server, if it is one.
     program: Option<ChildCommand>,
     gateway: Gateway,
+    metrics: Option<Arc<Metrics>>,
     began: Instant,
 }
 
 impl Relay {
-    fn new(ui: &Ui, plan: Plan, args: &Bridge, name: String, policy: Option<&PolicyFile>) -> Self {
+    fn new(
+        ui: &Ui,
+        plan: Plan,
+        args: &Bridge,
+        name: String,
+        policy: Option<&PolicyFile>,
+        audit: Option<Audit>,
+    ) -> Self {
+        let left_out = audit.as_ref().map(Audit::left_out).unwrap_or_default();
+        let metrics = args.admin.is_some().then(|| Arc::new(Metrics::new(left_out)));
         let TargetGateway { shown, upstream, program, builder } =
-            TargetGateway::new(ui, plan, args, name, policy, None);
-        Self { ui: ui.clone(), shown, upstream, program, gateway: builder.build(), began: Instant::now() }
+            TargetGateway::new(ui, plan, args, name, policy, None, audit, metrics.clone());
+        let gateway = builder.build();
+        Self { ui: ui.clone(), shown, upstream, program, gateway, metrics, began: Instant::now() }
     }
 
     /// Serves the client that has started us until it closes its side, or a signal comes.
@@ -258,7 +298,7 @@ impl Relay {
         self,
         addresses: &[Address],
         quic: &QuicOptions,
-        authorization: &Authorization,
+        args: &Bridge,
         options: &HttpOptions,
         signals: &mut Signals,
     ) -> Result<Exit, Failure> {
@@ -269,10 +309,26 @@ impl Relay {
             let missing = |error| Failure::spawn(&error).with(&self.shown, self.began.elapsed());
             program.resolve().map_err(missing)?;
         }
-        let listening = Listening::at(addresses, quic, authorization).await?;
+        let admin = match &args.admin {
+            Some(url) => Some(Admin::at(url, &self.ui).await?),
+            None => None,
+        };
+        let mut listening = Listening::at(addresses, quic, &args.authorization, &self.ui).await?;
+        let mut monitoring = None;
+        if let (Some(admin), Some(metrics)) = (admin, &self.metrics) {
+            let is_draining = Arc::new(AtomicBool::new(false));
+            let drains = is_draining.clone();
+            listening = listening.on_drain(move || drains.store(true, Ordering::Relaxed));
+            let state = State { gateway: self.gateway.clone(), metrics: metrics.clone(), is_draining };
+            monitoring = Some(tokio::spawn(admin.serve(state)));
+        }
         listening.announce(&self.ui);
         let ServeEnd { exit, hurried } = listening.serve(&self.gateway, options, signals, &self.ui).await;
-        Ok(if hurried { exit } else { self.close(exit, signals).await })
+        let exit = if hurried { exit } else { self.close(exit, signals).await };
+        if let Some(monitoring) = monitoring {
+            monitoring.abort();
+        }
+        Ok(exit)
     }
 
     /// Ends all servers. Another signal ends the wait: the runtime then kills what is left.

@@ -23,7 +23,7 @@ pub(super) fn header(which: &str, snapshot: &Snapshot) -> String {
     let info = snapshot.offer.server_info.as_ref().and_then(Object::of);
     let of = |name: &str| info.as_ref().and_then(|info| info.text(name)).unwrap_or_default();
     let server = match of("name") {
-        name if name.is_empty() => "a server without a name".to_owned(),
+        name if name.is_empty() => "an unnamed server".to_owned(),
         name => format!("{} {}", cut(&name), cut(&of("version"))),
     };
     let version = text(snapshot.offer.protocol_version.as_ref()).unwrap_or_default();
@@ -63,7 +63,7 @@ pub(super) fn page(found: &Comparison) -> String {
             let name = match &change.name {
                 Some(name) => format!("{NAME}{}{NAME:#}: ", cut(name)),
                 None if of == ChangeOf::Server => String::new(),
-                None => "(without a name): ".into(),
+                None => "(unnamed): ".into(),
             };
             let _ = writeln!(out, "  {class}{gap}{name}{}", sentence(change));
             for line in details(change) {

@@ -139,14 +139,14 @@ pub(in crate::commands) fn sentence(change: &Change) -> String {
         ChangeKind::Added => "added".into(),
         ChangeKind::Removed => "removed".into(),
         ChangeKind::Repeated => match change.new.is_some() {
-            true => "added once more: which of that name is meant, nobody can say".into(),
-            false => "removed, and another of that name is left".into(),
+            true => "added a second time, so calls by this name are ambiguous".into(),
+            false => "removed, but another one of the same name remains".into(),
         },
         ChangeKind::PropertyAdded => format!("{} added, optional", place.owner),
         ChangeKind::RequiredPropertyAdded => format!("{} added, required", place.owner),
         ChangeKind::PropertyRemoved => format!("{} removed", place.owner),
-        ChangeKind::NowRequired => format!("{} is required now", place.owner),
-        ChangeKind::NoLongerRequired => format!("{} is optional now", place.owner),
+        ChangeKind::NowRequired => format!("{} is now required", place.owner),
+        ChangeKind::NoLongerRequired => format!("{} is now optional", place.owner),
         ChangeKind::TypeNarrowed => format!("{what} narrowed: {}", types(change)),
         ChangeKind::TypeWidened => format!("{what} widened: {}", types(change)),
         ChangeKind::TypeChanged => format!("{what} changed: {}", types(change)),
@@ -369,7 +369,7 @@ mod tests {
             (
                 r#"{"properties":{"a":{}}}"#,
                 r#"{"properties":{"a":{}},"required":["a"]}"#,
-                "parameter a is required now",
+                "parameter a is now required",
             ),
             (
                 r#"{"properties":{"a":{"items":{"properties":{"b c":{"type":["string","null"]}}}}}}"#,

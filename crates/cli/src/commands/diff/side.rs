@@ -106,7 +106,7 @@ fn snapshot_file(word: &OsStr) -> Result<Option<Snapshot>, Failure> {
         Ok(_) => {}
         Err(_) if !is_called_so => return Ok(None),
         Err(error) => {
-            let hint = format!("mcpjoin list --json TARGET > {name} writes what a server offers");
+            let hint = format!("mcpjoin list --json TARGET > {name} creates the file");
             return Err(Failure::usage(format!("{name} cannot be read: {error}"), hint));
         }
     }
@@ -115,7 +115,7 @@ fn snapshot_file(word: &OsStr) -> Result<Option<Snapshot>, Failure> {
         true => failure,
         // The file may have been meant as a program.
         false => {
-            let message = format!("{}; nor can it be run: it is not executable", failure.message);
+            let message = format!("{}; it is not executable either", failure.message);
             Failure { message, ..failure }
         }
     });
@@ -131,7 +131,7 @@ fn unreadable(name: &str, problem: &str) -> Failure {
 
 /// Parses a document of `list --json`.
 fn snapshot(source: &str, bytes: Vec<u8>) -> Result<Snapshot, Failure> {
-    let again = "mcpjoin list --json TARGET > FILE writes what a server offers";
+    let again = "mcpjoin list --json TARGET > FILE creates such a file";
     let no = |problem: &str| Failure::usage(format!("{source} {problem}"), again);
     let bytes = match bytes.strip_prefix(b"\xef\xbb\xbf") {
         // PowerShell writes a byte order mark.
@@ -219,7 +219,7 @@ fn keep(offer: &mut Offer, section: &Section, items: Vec<Raw>, room: &mut usize)
     *room = room.checked_sub(size).ok_or_else(|| {
         let problem = format!("its lists exceed the limit of {MAX_SIDE_BYTES} bytes");
         Failure::new("E_TOO_LARGE", Exit::Connection, Phase::List, problem)
-            .hint("mcpjoin list --json shows them: compare the parts that you need")
+            .hint("mcpjoin list --json shows them: compare only the parts that you need")
     })?;
     list(offer, section).extend(items);
     Ok(())

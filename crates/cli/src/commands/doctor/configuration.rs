@@ -31,9 +31,13 @@ fn command_line_fault(entry: &Found, place: &str, paths: &SearchPaths) -> Option
     }
     Some(Fault {
         id: "entry-command-line",
-        seen: format!("{place}: {} runs a program called {}", shown(entry.name.as_ref()), exact(program)),
-        meaning: "there is none with such a name: command is the program alone",
-        advice: format!("write {} as the command, and each further word as one of args", exact(first)),
+        seen: format!(
+            "{place}: {} has the whole command {} as its program",
+            shown(entry.name.as_ref()),
+            exact(program)
+        ),
+        meaning: "command must contain only the program, and no program has this name",
+        advice: format!("write {} as the command, and each further word as an item of args", exact(first)),
     })
 }
 
@@ -76,7 +80,7 @@ pub(super) struct Configuration {
 }
 
 const DISABLED: &str = "disabled";
-const UNUSABLE: &str = "the entry cannot be used";
+const UNUSABLE: &str = "the entry is unusable";
 const ASKS: &str = "VS Code asks for its inputs";
 
 /// Indices of the checks.
@@ -129,8 +133,8 @@ impl Configuration {
                 Fault {
                     id: "config-unreadable",
                     seen: problem.clone(),
-                    meaning: "nothing of this file is used, by mcpjoin and mostly by its own program",
-                    advice: "fix the file there".to_owned(),
+                    meaning: "the file is ignored, by mcpjoin and usually by its own program",
+                    advice: "fix the file at this place".to_owned(),
                 },
             );
         }
@@ -141,8 +145,9 @@ impl Configuration {
                 Fault {
                     id: "config-not-strict",
                     seen: problem.clone(),
-                    meaning: "the program of this file shows none of its servers; mcpjoin reads the file all the same",
-                    advice: "write plain JSON at that place: no comma before a closing bracket, no comments, and double quotes"
+                    meaning: "the program of this file shows none of its servers; mcpjoin can read the file",
+                    advice: "write plain JSON there: no comma before a closing bracket, no comments, and \
+                        double quotes"
                         .to_owned(),
                 },
             );
@@ -155,7 +160,8 @@ impl Configuration {
             let folder = path_shown(&first.folder);
             let what = if untrusted.len() == file.entries.len() { "nothing" } else { "not everything" };
             self.notes.push(format!(
-                "{what} of {} was run: you have not trusted it as it is (mcpjoin servers trust {folder})",
+                "{what} of {} was started: you have not trusted the current definition (mcpjoin servers \
+                 trust {folder})",
                 file.name
             ));
         }
@@ -169,8 +175,8 @@ impl Configuration {
         let place = format!("{}:{}", file.name, entry.line);
         let name = shown(entry.name.as_ref());
         let not_run = if let Some(other) = &entry.shadowed {
-            self.notes.push(format!("{place}: {name} is not used, {other} comes first"));
-            Some("another entry of that name comes first")
+            self.notes.push(format!("{place}: {name} is not used, because {other} comes first"));
+            Some("an earlier entry has the same name")
         } else if entry.disabled.is_some() {
             Some(DISABLED)
         } else if let Some(variables) = inputs(entry) {
@@ -204,15 +210,18 @@ impl Configuration {
     fn unusable(&mut self, name: &str, entry: &Found) {
         let unset = entry.problems.iter().all(|problem| problem.ends_with("is not set"));
         let advice = match unset {
-            true => "set the variable where the client is started, or give it a default: ${NAME:-default}",
-            false => "fix the file there",
+            true => {
+                "set the variable in the program that starts the server, or give it a default: \
+                ${NAME:-default}"
+            }
+            false => "fix the file at this place",
         };
         self.fail(
             ENTRIES,
             Fault {
                 id: if unset { "entry-variable-missing" } else { "entry-unusable" },
                 seen: format!("{name}: {}", entry.problems.join("; ")),
-                meaning: "this server cannot be started or reached; those beside it can",
+                meaning: "this server cannot be started or reached; other servers can",
                 advice: advice.to_owned(),
             },
         );
@@ -233,7 +242,7 @@ impl Configuration {
                     id: "entry-program-missing",
                     seen: format!("{place}: {name} runs {shown_program}, which is not found"),
                     meaning: "this server cannot be started from here",
-                    advice: "install the program, or write its whole path as the command".to_owned(),
+                    advice: "install the program, or use its absolute path as the command".to_owned(),
                 };
                 self.fail(PROGRAMS, fault);
             }
@@ -250,12 +259,15 @@ impl Configuration {
                 Fault {
                     id: "entry-not-on-desktop",
                     seen: format!(
-                        "{place}: {name} runs {shown_program}, which is found from here ({}), and not by a desktop session",
+                        "{place}: {name} runs {shown_program}, which is found from here ({}), but not by a \
+                         desktop session",
                         here.display()
                     ),
-                    meaning: "the program that reads this file, started from the menu, cannot start this server",
+                    meaning: "the program that reads this file cannot start this server when it is opened \
+                        from the menu",
                     advice: format!(
-                        "write {} as its command, and \"PATH\": \"{folder}:/usr/local/bin:/usr/bin:/bin\" into its env",
+                        "write {} as its command, and add \"PATH\": \
+                         \"{folder}:/usr/local/bin:/usr/bin:/bin\" to its env",
                         here.display()
                     ),
                 },

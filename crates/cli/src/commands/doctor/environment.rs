@@ -19,7 +19,7 @@ use crate::visible;
 /// Examines the machine alone.
 pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     if let Some(option) = args.connect.given().next() {
-        let problem = format!("{option} is for a server, and --environment looks at none");
+        let problem = format!("{option} is for a server, but --environment checks none");
         return Err(Failure::usage(problem, format!("leave out {option}, or --environment")));
     }
     let report = match examined(ui, &args.connect, &doctor(args)) {
@@ -61,7 +61,7 @@ pub(super) fn examined(
     let mut examined = None;
     let exit = with_plans(ui, &[], connect, async |_, mut signals| {
         if ui.has_line() {
-            ui.line("looking at this machine ...");
+            ui.line("checking this machine ...");
         }
         // A signal drops the examination, which ends the shell and the runtimes that it has started.
         let report = signals.until(doctor.examine()).await;
@@ -113,7 +113,7 @@ pub(super) fn correct_advice(report: &mut Report, surroundings: &[EnvironmentFin
     }
     let missing = |id| ["program-missing", "runtime-missing"].contains(&id);
     for finding in report.findings.iter_mut().filter(|finding| missing(finding.id)) {
-        "it is installed: the next fault says where, and what to do".clone_into(&mut finding.advice);
+        "it is installed: the next fault shows its path and the fix".clone_into(&mut finding.advice);
     }
 }
 

@@ -27,7 +27,7 @@ type Examined = Result<(Report, Vec<EnvironmentFinding>), Failure>;
 /// Examines the machine, the configuration and all servers.
 pub(super) fn run(ui: &Ui, args: &args::Doctor) -> Result<Exit, Failure> {
     let connect = &args.connect;
-    refuse_trace(connect, "all of the configuration are meant")?;
+    refuse_trace(connect, "the command applies to all servers of the configuration")?;
     let files = config::survey(&connect.configured)?;
     for entry in files.iter().flat_map(|file| &file.entries) {
         // An entry that is not trusted is not started, so its secrets cannot be in any output.
@@ -136,7 +136,7 @@ fn page(
         page.fact(&visible::line(name), detail);
     }
     if configuration.files.is_empty() {
-        page.fact("note", "there is none: `mcpjoin help servers` says where it is looked for");
+        page.fact("note", "there is none: `mcpjoin help servers` lists its places");
     }
     for note in &configuration.notes {
         page.fact("note", note);
@@ -207,7 +207,7 @@ fn summary(report: &Report) -> String {
     if let Some(peer) = &report.peer {
         let info = peer.info.as_ref();
         parts.push(
-            info.map_or_else(|| "no name".to_owned(), |info| format!("{} {}", info.name, info.version)),
+            info.map_or_else(|| "unnamed".to_owned(), |info| format!("{} {}", info.name, info.version)),
         );
         parts.push(format!("protocol {}", peer.profile.version.as_str()));
     }

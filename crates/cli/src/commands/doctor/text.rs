@@ -50,7 +50,7 @@ pub(super) fn of(
             let path = file.path.display();
             let text = match &file.facts {
                 Some(facts) => {
-                    let name = facts.common_name.as_deref().unwrap_or("no name");
+                    let name = facts.common_name.as_deref().unwrap_or("unnamed");
                     let (from, to) = facts.validity();
                     format!("{path}: {name}, from {from} to {to}")
                 }
@@ -95,7 +95,7 @@ pub(super) fn stopped(steps: &[Step], under_way: Option<(Phase, Duration)>, widt
         page.step(step.phase.as_str(), step.took, step.outcome, &step.detail);
     }
     if let Some((phase, after)) = under_way {
-        page.step(phase.as_str(), Some(after), Outcome::Passed, "stopped here: nothing had come of it yet");
+        page.step(phase.as_str(), Some(after), Outcome::Passed, "stopped here: there is no result yet");
     }
     page.out
 }

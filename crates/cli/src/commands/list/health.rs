@@ -50,7 +50,7 @@ pub(super) fn run(
     max_pages: usize,
     watch: Option<Duration>,
 ) -> Result<Exit, Failure> {
-    refuse_trace(connect, "all of the configuration are meant")?;
+    refuse_trace(connect, "the command applies to all servers of the configuration")?;
     let targets = config::all(ui, &connect.configured)?;
     loop {
         let (exit, is_read) = round(ui, connect, &targets, max_pages, watch);
@@ -155,7 +155,7 @@ async fn show(
     failures.retain(|(_, failure)| ui.verbosity() > 0 || is_to_do(failure));
     report_server_failures(ui, &failures);
     if is_shortened && watch.is_none() {
-        ui.note("mcpjoin doctor NAME says what is wrong, and what to do");
+        ui.note("mcpjoin doctor NAME shows the cause and the fix");
     }
     Ok(exit)
 }

@@ -164,7 +164,7 @@ impl<'a> Output<'a> {
     /// Marks a document as incomplete after a signal.
     pub(super) fn interrupt(&mut self, signal: Signal) {
         if let Form::Document(document) = &mut self.form {
-            let message = "a signal ended it: there may be more than this";
+            let message = "a signal stopped it: the list may be incomplete";
             let failure = Failure::new("E_INTERRUPTED", Exit::Signal(signal), Phase::List, message);
             let error = failure.json()["error"].to_string();
             document.errors.push(error.clone());
@@ -368,7 +368,7 @@ impl Page {
     fn end_server(&mut self, out: &mut String) {
         // A server with nothing but a failure has no such line.
         if !self.has_items && !self.has_failed {
-            out.push_str("nothing is offered\n");
+            out.push_str("the server has no tools, resources or prompts\n");
         }
         (self.has_items, self.has_failed) = (false, false);
     }
@@ -435,7 +435,7 @@ Resources
         }
         let text = page(&[(&TOOLS, items(r#"[{"name":"a","description":"bcd"}]"#))], Some(1));
         assert_eq!(text, "Tools\n  a\n    …\n");
-        assert_eq!(page(&[], None), "nothing is offered\n");
+        assert_eq!(page(&[], None), "the server has no tools, resources or prompts\n");
     }
 
     #[test]

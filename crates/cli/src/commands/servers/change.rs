@@ -42,7 +42,7 @@ fn typed(ui: &Ui, args: &Add) -> Result<Typed, Failure> {
         (Some(target), true) => (vec![target.clone()], false),
         (None, false) => (args.command.clone(), true),
         (Some(target), false) => {
-            let problem = format!("{} and the command behind -- are two servers", shown(target));
+            let problem = format!("{} and the command after -- are two servers", shown(target));
             return Err(Failure::usage(problem, format!("mcpjoin {verb} -- COMMAND [ARG]...")));
         }
         (None, true) => {
@@ -69,7 +69,7 @@ fn typed(ui: &Ui, args: &Add) -> Result<Typed, Failure> {
     };
     let server = match invocation.target {
         Target::Command { program, args } => command(program, args)?,
-        Target::Demo => command("mcpjoin".into(), vec!["serve".into(), "demo".into()])?,
+        Target::Demo(demo) => command("mcpjoin".into(), demo.arguments())?,
         Target::Entry(named) => command(named.name.into(), Vec::new())?,
         Target::Http(address) => TypedServer::Url(address.url),
         Target::Socket(address) => TypedServer::Url(address.to_string()),
@@ -116,19 +116,19 @@ fn apply(ui: &Ui, change: &Change, name: &str, yes: bool, done: &str) -> Result<
             Some(answer) if answer.eq_ignore_ascii_case("y") || answer.eq_ignore_ascii_case("yes") => {}
             Some(_) => return Err(Failure::usage("nothing was written", "answer y to write the file")),
             None => {
-                let problem = "nothing was written: there is no terminal to ask on";
+                let problem = "nothing was written: there is no terminal for the question";
                 return Err(Failure::usage(problem, "--yes writes the file without a question"));
             }
         }
     }
     let backup = change.write().map_err(|error| {
         let problem = format!("{file} was not written: {error}");
-        Failure::usage(problem, "see that the file and its folder can be written to, and try again")
+        Failure::usage(problem, "make the file and its folder writable, and try again")
     })?;
     if !change.to_set.is_empty() {
         let names = change.to_set.join(", ");
         ui.note(&format!(
-            "variables stand in the place of values: set {names}, or write the values with --values"
+            "values were replaced by variables: set {names}, or write the values with --values"
         ));
     }
     let text = if ui.json {
@@ -140,7 +140,7 @@ fn apply(ui: &Ui, change: &Change, name: &str, yes: bool, done: &str) -> Result<
         }
         document.to_string()
     } else {
-        let kept = backup.map(|backup| format!(" (as it was: {})", path_shown(&backup))).unwrap_or_default();
+        let kept = backup.map(|backup| format!(" (backup: {})", path_shown(&backup))).unwrap_or_default();
         format!("{done}: {} in {file}{kept}", called(name))
     };
     Ok(print_now(ui, &text))

@@ -11,7 +11,7 @@ use crate::visible;
 /// For a person: each file, its entries, and a line for each kind of value.
 pub(super) fn text(files: &[File]) -> String {
     if files.is_empty() {
-        return "no configuration: `mcpjoin help servers` says where they are looked for".into();
+        return "no configuration: `mcpjoin help servers` lists its places".into();
     }
     let mut out = Vec::new();
     for file in files {

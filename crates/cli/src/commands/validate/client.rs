@@ -26,6 +26,7 @@ use crate::args::{ClientLook, Validate};
 use crate::commands::serve::demo_server;
 use crate::commands::{listen_for_signals, runtime, unwritten, written};
 use crate::connect::{Signals, limits, without_ours};
+use crate::demo::Demo;
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase, seconds};
 use crate::guard::OrphanGuard;
@@ -144,7 +145,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
 async fn serve(ui: &Ui, args: &Validate) -> Result<ClientRun, Failure> {
     let mut signals = listen_for_signals(Phase::Serve)?;
     let limits = limits(&args.connect);
-    let server = demo_server(limits.clone())?;
+    let server = demo_server(Demo::Full, limits.clone())?;
     let look = &args.client;
     let mut validator = ClientValidator::new(server).limits(limits);
     if let Some(time) = args.connect.timeout {

@@ -66,7 +66,7 @@ pub(crate) fn file_of(
     user: bool,
 ) -> Result<PathBuf, Failure> {
     if let Some(program) = program {
-        let missing = || Failure::usage("HOME is not set", "name the file: --config FILE");
+        let missing = || Failure::usage("HOME is not set", "use a file: --config FILE");
         return program.file(user).ok_or_else(missing);
     }
     Ok(named.or_else(places::of_variable).unwrap_or_else(|| DEFAULT_FILE.into()))
@@ -88,7 +88,7 @@ pub(crate) fn added(path: PathBuf, name: &str, typed: Typed, values: bool) -> Re
         Some(Err(Unread { failure, .. })) => return Err(failure),
     };
     if names.iter().any(|known| known == name) {
-        let problem = format!("{} is an entry of {} already", called(name), path_shown(&path));
+        let problem = format!("{} is already an entry of {}", called(name), path_shown(&path));
         return Err(source::failure(problem, format!("mcpjoin servers remove {}", called(name))));
     }
     let (value, left, to_set) = written(name, typed, dialect, values)?;
@@ -114,7 +114,7 @@ pub(crate) fn removed(named: Option<PathBuf>, name: &str) -> Result<Change, Fail
         |configuration: &Configuration| configuration.parsed.entries.iter().any(|entry| entry.name == name);
     let Some(known) = configurations.into_iter().find(has) else {
         let problem = format!("there is no entry {}", called(name));
-        return Err(source::failure(problem, "mcpjoin servers shows the entries that there are"));
+        return Err(source::failure(problem, "mcpjoin servers lists the entries"));
     };
     if let Some(problem) = known.twice(name) {
         return Err(known.source.failure(&problem));
@@ -219,14 +219,14 @@ fn with_entry(text: &str, to: Dialect, name: &str, value: &Value) -> Result<Stri
 /// The text without the entry.
 fn without_entry(text: &str, dialect: Dialect, name: &str) -> Result<String, String> {
     let (holder, is_toml) = dialect.holder();
-    let elsewhere = || format!("{} is in a part of the file that is not edited", called(name));
+    let elsewhere = || format!("{} is in a part of the file that mcpjoin cannot edit", called(name));
     if !is_toml {
         let root = parse(text)?;
         entries(&root, dialect, false)?.get(name).ok_or_else(elsewhere)?.remove();
         return Ok(root.to_string());
     }
     let mut document: toml_edit::DocumentMut =
-        text.parse().map_err(|_| "it cannot be edited as it is".to_owned())?;
+        text.parse().map_err(|_| "mcpjoin cannot edit it in this form".to_owned())?;
     let entries = document.get_mut(holder).ok_or_else(elsewhere)?;
     if let Some(tables) = entries.as_array_of_tables_mut() {
         let is_named = |table: &toml_edit::Table| table.get("name").and_then(|it| it.as_str()) == Some(name);
@@ -240,12 +240,12 @@ fn without_entry(text: &str, dialect: Dialect, name: &str) -> Result<String, Str
 }
 
 fn parse(text: &str) -> Result<CstRootNode, String> {
-    CstRootNode::parse(text, &JSON).map_err(|_| "it cannot be edited as it is".to_owned())
+    CstRootNode::parse(text, &JSON).map_err(|_| "mcpjoin cannot edit it in this form".to_owned())
 }
 
 /// The object that holds the entries. `create`: it is made where there is none.
 fn entries(root: &CstRootNode, dialect: Dialect, create: bool) -> Result<CstObject, String> {
-    let no_object = || "its entries are in no object".to_owned();
+    let no_object = || "its entries are not in an object".to_owned();
     let (holder, _) = dialect.holder();
     let root = root.object_value().ok_or_else(no_object)?;
     // The settings of VS Code have the content of its own file below `mcp`.
@@ -276,8 +276,9 @@ fn check(path: &Path, new: &str, wanted: &[String]) -> Result<(), Failure> {
         Err(Unread { failure, .. }) => return Err(failure),
     };
     let is_same = found.len() == wanted.len() && wanted.iter().all(|name| found.contains(name));
-    let problem =
-        || format!("{} cannot be edited: it would have other entries than it should", path_shown(path));
+    let problem = || {
+        format!("{} cannot be edited: the result would have other entries than expected", path_shown(path))
+    };
     if is_same { Ok(()) } else { Err(source::failure(problem(), "edit it with an editor")) }
 }
 
@@ -314,7 +315,7 @@ impl Change {
         };
         let is_same = fs::read_to_string(&path)?.trim_start_matches('\u{feff}') == old;
         if !is_same {
-            return Err(io::Error::other("another program has changed it meanwhile"));
+            return Err(io::Error::other("another program has changed it in the meantime"));
         }
         let beside = |end: &str| {
             let mut name = path.as_os_str().to_owned();

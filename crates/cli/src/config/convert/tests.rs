@@ -70,36 +70,26 @@ fn what_binds_an_entry_goes_with_it_or_is_told() {
         (Dialect::McpServersJson, &[][..]),
         (Dialect::ServersToml, &[]),
         (Dialect::CodexToml, &["the description"]),
-        (Dialect::OpencodeJson, &["what binds its tools", "the description", "the time limit of a request"]),
+        (Dialect::OpencodeJson, &["the tool filter", "the description", "the request timeout"]),
         (
             Dialect::VsCodeJson,
-            &[
-                "what binds its tools",
-                "the description",
-                "the time limit of a request",
-                "that it is disabled",
-            ],
+            &["the tool filter", "the description", "the request timeout", "the state disabled"],
         ),
-        (Dialect::GeminiJson, &["that it is disabled"]),
-        (Dialect::WindsurfJson, &["what binds its tools", "the description", "the time limit of a request"]),
+        (Dialect::GeminiJson, &["the state disabled"]),
+        (Dialect::WindsurfJson, &["the tool filter", "the description", "the request timeout"]),
     ] {
         let converted = convert(&typed(text), &[], dialect, true).unwrap();
         let told: Vec<String> = lost
             .iter()
-            .map(|lost| format!("--mcp-config:1:17: {lost} of a has no place in {}", dialect.name()))
+            .map(|lost| format!("--mcp-config:1:17: {lost} of a has no equivalent in {}", dialect.name()))
             .collect();
         assert_eq!(converted.left, told);
         let there = configuration(dialect, &converted.text);
         let definition = Definition::read(dialect, &there.parsed.entries[0].node).unwrap();
-        assert_eq!(
-            definition.tools.allows("write"),
-            lost.contains(&"what binds its tools"),
-            "{}",
-            converted.text
-        );
+        assert_eq!(definition.tools.allows("write"), lost.contains(&"the tool filter"), "{}", converted.text);
         assert_eq!(
             definition.disabled.is_some(),
-            !lost.contains(&"that it is disabled"),
+            !lost.contains(&"the state disabled"),
             "{}",
             converted.text
         );
@@ -143,7 +133,7 @@ fn variables_are_spelled_as_the_other_program_reads_them_or_told() {
         text.contains(r#""args": ["${env:V}", "w", "${V}"]"#) && text.contains("Bearer ${env:V}"),
         "{text}"
     );
-    assert_eq!(left, ["the variable V with a default of a has no place in vscode"]);
+    assert_eq!(left, ["the variable V with a default of a has no equivalent in vscode"]);
     let (text, _) = written(Dialect::OpencodeJson);
     assert!(text.contains(r#"["x", "{env:V}", "w", "${V}"]"#), "{text}");
     let (text, left) = written(Dialect::ServersToml);
@@ -158,13 +148,13 @@ fn variables_are_spelled_as_the_other_program_reads_them_or_told() {
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
-    let lost = |name: &str| format!("the variable V of {name} has no place in codex");
-    let with = "the variable V with a default of a has no place in codex".to_owned();
+    let lost = |name: &str| format!("the variable V of {name} has no equivalent in codex");
+    let with = "the variable V with a default of a has no equivalent in codex".to_owned();
     assert_eq!(left, [lost("a"), with, lost("a"), lost("b")]);
     let text = r#"{"mcp": {"a": {"type": "local", "command": ["x", "{file:~/key}"]}}}"#;
     let converted = convert(&typed(text), &[], Dialect::McpServersJson, true).unwrap();
     assert!(
-        converted.left[0].ends_with("the text of the file '~/key' of a has no place in mcp-servers"),
+        converted.left[0].ends_with("the text of the file '~/key' of a has no equivalent in mcp-servers"),
         "{:?}",
         converted.left
     );
@@ -186,12 +176,12 @@ fn what_only_some_dialects_have_goes_with_an_entry_or_is_told() {
     let left = |to| convert(&typed(text), &[], to, true).unwrap().left;
     let left_out = |name: &str| {
         [
-            format!("c is left out: --mcp-config:4:14: {name} has no servers over quic"),
-            format!("d is left out: --mcp-config:5:14: {name} has no servers over tcp"),
+            format!("c is left out: --mcp-config:4:14: {name} does not support servers over quic"),
+            format!("d is left out: --mcp-config:5:14: {name} does not support servers over tcp"),
         ]
     };
-    let place = "has no place in";
-    let ca = |name: &str| format!("--mcp-config:3:1: which authorities are trusted of b {place} {name}");
+    let place = "has no equivalent in";
+    let ca = |name: &str| format!("--mcp-config:3:1: the list of trusted authorities of b {place} {name}");
     let file = |name: &str| format!("--mcp-config:2:1: the file of variables of a {place} {name}");
     assert_eq!(left(Dialect::VsCodeJson), [&[ca("vscode")][..], &left_out("vscode")].concat());
     for (dialect, name) in [(Dialect::OpencodeJson, "opencode"), (Dialect::CodexToml, "codex")] {

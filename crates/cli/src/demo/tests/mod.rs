@@ -4,6 +4,7 @@
 
 mod changes;
 mod content;
+mod introduction;
 mod offers;
 mod protocol;
 mod questions;
@@ -29,6 +30,8 @@ use tokio::io::{
 };
 use tokio::sync::mpsc;
 
+use crate::demo::Demo;
+
 pub(super) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
 /// Runs a test with a paused clock, for at most ten hours of virtual time.
@@ -41,7 +44,7 @@ pub(super) fn run(test: impl Future<Output = ()>) {
 }
 
 pub(super) fn server() -> Server {
-    crate::demo::server(Limits::default()).unwrap()
+    Demo::Full.server(Limits::default()).unwrap()
 }
 
 pub(super) fn raw(value: &Value) -> Raw {

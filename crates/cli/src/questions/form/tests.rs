@@ -64,7 +64,7 @@ fn a_word_is_a_value_or_says_why_not() {
         r#"{"type":"array","items":{"type":"string","enum":["a","b","c"]},"minItems":1,"maxItems":2}"#;
     for (property, word, value) in [
         (r#"{"type":"string"}"#, "a \"b\"", Ok(r#""a \"b\"""#)),
-        (r#"{"type":"string","minLength":2}"#, "ä", Err("it has 1 characters, and at least 2 is allowed")),
+        (r#"{"type":"string","minLength":2}"#, "ä", Err("it has 1 characters, but at least 2 is allowed")),
         (r#"{"type":"string","maxLength":1}"#, "ä", Ok(r#""ä""#)),
         (r#"{"type":"string","format":"email"}"#, "a@b", Ok(r#""a@b""#)),
         (r#"{"type":"string","format":"email"}"#, "a", Err("a is not an email address, as ada@example.com")),
@@ -88,8 +88,8 @@ fn a_word_is_a_value_or_says_why_not() {
         ),
         (r#"{"type":"integer"}"#, "12345678901234567890", Ok("12345678901234567890")),
         (r#"{"type":"integer"}"#, "1.5", Err("1.5 is not a whole number")),
-        (r#"{"type":"integer","maximum":3}"#, "4", Err("it is 4, and at most 3 is allowed")),
-        (r#"{"type":"number","minimum":0}"#, "-0.5", Err("it is -0.5, and at least 0 is allowed")),
+        (r#"{"type":"integer","maximum":3}"#, "4", Err("it is 4, but at most 3 is allowed")),
+        (r#"{"type":"number","minimum":0}"#, "-0.5", Err("it is -0.5, but at least 0 is allowed")),
         (r#"{"type":"number"}"#, "1.50", Ok("1.50")),
         (r#"{"type":"number"}"#, "one", Err("one is not a number")),
         (r#"{"type":"boolean"}"#, "Yes", Ok("true")),
@@ -98,11 +98,11 @@ fn a_word_is_a_value_or_says_why_not() {
         (choice, "2", Ok(r#""b""#)),
         (choice, "a", Ok(r#""a""#)),
         (choice, "Second", Ok(r#""b""#)),
-        (choice, "3", Err("3 is none of them: type a number from 1 to 2")),
-        (choice, "0", Err("0 is none of them: type a number from 1 to 2")),
+        (choice, "3", Err("3 is not one of them: type a number from 1 to 2")),
+        (choice, "0", Err("0 is not one of them: type a number from 1 to 2")),
         (several, "3, a,3", Ok(r#"["c","a"]"#)),
-        (several, ",", Err("you chose 0, and at least 1 is allowed")),
-        (several, "1,2,3", Err("you chose 3, and at most 2 is allowed")),
+        (several, ",", Err("you chose 0, but at least 1 is allowed")),
+        (several, "1,2,3", Err("you chose 3, but at most 2 is allowed")),
         (r#"{"type":"colour"}"#, r#"{"r":1}"#, Ok(r#"{"r":1}"#)),
     ] {
         let got = field(property).value(word, None).map(|value| value.unwrap().to_string());

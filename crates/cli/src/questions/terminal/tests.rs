@@ -65,11 +65,11 @@ fn a_form_is_filled_in_field_by_field_and_sent_when_the_user_says_so() {
         "\
 demo: asks:
   Who are\\u{1b}[2J you?
-(Enter takes what is in brackets; :skip leaves a field out, :decline refuses, :cancel stops)
+(Enter accepts the value in brackets; :skip leaves out a field, :decline refuses, :cancel stops)
 Name (name): text, at least 2 characters, required
 > \n  a value is required
 > A
-  it has 1 characters, and at least 2 is allowed
+  it has 1 characters, but at least 2 is allowed
 > Ada
 age: whole number
 [30] > old

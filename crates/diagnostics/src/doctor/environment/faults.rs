@@ -15,105 +15,107 @@ impl Kind<Check> {
 }
 
 const FOR_STARTS: &str =
-    "PATH=/usr/local/bin:/usr/bin:/bin, where whatever starts us says which variables it gives";
-const WHOLE_PATH: &str = "write the whole path, {file}, and -e PATH={folders} (in an entry, PATH in its env)";
-const NO_DOWNLOAD: &str =
-    "{runner} cannot download a server that it is asked to run, and the server ends before it has begun";
-const NO_SERVER: &str = "no server that needs it starts";
+    "set PATH=/usr/local/bin:/usr/bin:/bin in the configuration of the program that starts mcpjoin";
+const WHOLE_PATH: &str = "write the absolute path, {file}, and -e PATH={folders} (in an entry, PATH in its \
+    env)";
+const NO_DOWNLOAD: &str = "{runner} cannot download servers, and exits before the server starts";
+const NO_SERVER: &str = "servers that need it do not start";
 const NO_PROXY: &str =
-    "whatever goes through it fails: npx and uvx download nothing, and servers elsewhere are not reached";
+    "requests through it fail: npx and uvx download nothing, and remote servers are unreachable";
 const NO_LOOPBACK: &str =
-    "a server on this machine and its client cannot reach each other over HTTP, and no sign-in can come back";
-const WRONG_CLOCK: &str =
-    "every certificate seems not to hold yet, or to have run out, and so does every token";
+    "HTTP servers on this machine are unreachable, and logins cannot return to their program";
+const WRONG_CLOCK: &str = "all certificates and tokens seem not yet valid, or expired";
 const SET_CLOCK: &str = "set the clock: timedatectl set-ntp true";
-const HOSTS: &str = "write the lines `127.0.0.1 localhost` and, with IPv6, `::1 localhost` into /etc/hosts";
-const NO_HOME: &str = "programs find neither their settings nor a place for their caches";
-const SET_HOME: &str = "set HOME to a folder of the user's own";
+const HOSTS: &str = "add the line `127.0.0.1 localhost` and, with IPv6, `::1 localhost` to /etc/hosts";
+const NO_HOME: &str = "programs find neither their settings nor their caches";
+const SET_HOME: &str = "set HOME to the user's home folder";
 
 kinds! { Check:
-    PATH_MISSING: "path-missing", Path, "no program is found by its name", FOR_STARTS;
+    PATH_MISSING: "path-missing", Path, "programs cannot be started by name", FOR_STARTS;
     NOT_FOUND_HERE: "not-found-here", PathHere,
-        "whatever is started from here, servers and the clients that start them, does not find them either",
+        "programs started from here, servers as well as clients that start servers, do not find them either",
         WHOLE_PATH;
     TARGET_NOT_FOUND_HERE: "not-found-here", PathHere,
-        "what starts us has another PATH than your login shell",
+        "the PATH here differs from the PATH of your login shell",
         WHOLE_PATH;
     NOT_FOUND_ON_DESKTOP: "not-found-on-desktop", PathDesktop,
-        "a client that is started from the menu (Claude Desktop, VS Code, Cursor) cannot start servers with them",
+        "a client started from the menu (Claude Desktop, VS Code, Cursor) cannot start servers with them",
         WHOLE_PATH;
-    RUNTIME_BROKEN: "runtime-broken", Runtimes, NO_SERVER, "install {name} again, or take {file} out of PATH";
+    RUNTIME_BROKEN: "runtime-broken", Runtimes, NO_SERVER, "reinstall {name}, or remove {file} from PATH";
     RUNTIME_SILENT: "runtime-silent", Runtimes, NO_SERVER,
-        "run `{file} --version` in a terminal: it may wait for an answer, a network or a disk";
+        "run `{file} --version` in a terminal: it may wait for input, a network or a disk";
     INTERPRETER_MISSING: "interpreter-missing", Interpreters,
-        "{name} ends at once: \"{interpreter}: No such file or directory\", exit code 127",
-        "put the folder of {interpreter} into PATH; mostly it lies beside {name}";
+        "{name} exits at once: \"{interpreter}: No such file or directory\", exit code 127",
+        "add the folder of {interpreter} to PATH; usually it is next to {name}";
     NODE_OLD: "node-old", NodeAge,
-        "servers that are written for node need {oldest} or later: they end with a syntax error or a missing module",
-        "install a newer node, and put its folder first in PATH";
+        "servers for Node.js need {oldest} or later: they exit with a syntax error or a missing module",
+        "install a newer Node.js, and put its folder first in PATH";
     SHIM_HOLLOW: "shim-hollow", Shims,
-        "the shim is found and fails when it is run: a server ends before it has begun",
+        "the shim exists but fails: servers exit before they start",
         "{install}";
     SHIM_DANGLING: "shim-dangling", Shims,
-        "{name} is found by nobody",
-        "install {name} again, or remove {link}";
+        "no program finds {name}",
+        "reinstall {name}, or remove {link}";
     SHIM_FOLDER_GONE: "shim-folder-gone", Shims,
-        "the version that it held was removed, or the session that it belonged to is over: node, npm and npx are not \
-         found",
-        "start from a new shell, or name a version: {manager} use --lts";
+        "the Node.js version behind it was removed, or its shell session is over: node, npm and npx are \
+         not found",
+        "open a new shell, or select a version: {manager} use --lts";
     MANAGER_NOT_LOADED: "manager-not-loaded", Managers,
-        "neither your shell nor anything else finds it: the lines that load it are missing from your shell's files, \
-         or stand where they are not read",
+        "your shell does not find it either: the lines that load it are missing from its startup files, or \
+         in a file that it does not read",
         WHOLE_PATH;
     MANAGER_NOT_HERE: "manager-not-loaded", Managers,
-        "what is started from here does not find it; whether your login shell does is not known",
+        "programs started from here do not find it; the PATH of your login shell is unknown",
         WHOLE_PATH;
     CACHE_OF_ROOT: "cache-of-root", NpmCache, NO_DOWNLOAD, "{advice}";
     CACHE_UNWRITABLE: "cache-unwritable", NpmCache, NO_DOWNLOAD, "{advice}";
-    CACHE_NO_FOLDER: "cache-no-folder", NpmCache, NO_DOWNLOAD, "move {place} away";
+    CACHE_NO_FOLDER: "cache-no-folder", NpmCache, NO_DOWNLOAD, "rename {place}";
     PROXY_MALFORMED: "proxy-malformed", ProxyForm,
         "some programs ignore it, others fail at their first request",
         "write {variable}=http://HOST:PORT, or unset it";
     PROXY_DISAGREEMENT: "proxy-disagreement", ProxyAgreement,
-        "some programs read the one and some the other: what one of them reaches, another does not",
+        "some programs read the lower-case variable and some the upper-case one, so they reach different \
+         hosts",
         "give both the same value, or unset {variable}";
     PROXY_ASKS: "proxy-authorization", ProxyAnswers, NO_PROXY,
         "put user and password into {variable}: http://USER:PASSWORD@{proxy}";
     PROXY_REFUSES: "proxy-authorization", ProxyAnswers, NO_PROXY,
-        "mend user and password in {variable}; in them, @ is written %40, : %3A and / %2F";
+        "correct user and password in {variable}; in them, write @ as %40, : as %3A and / as %2F";
     PROXY_UNREACHABLE: "proxy-unreachable", ProxyAnswers, NO_PROXY,
-        "check the proxy's name and port, or unset {variable} where there is none";
+        "check the proxy's name and port, or unset {variable} if there is no proxy";
     PROXY_FOR_LOCALHOST: "proxy-for-localhost", ProxyLocalhost,
-        "programs that keep to it look for servers on this machine behind the proxy (mcpjoin itself does not)",
-        "NO_PROXY=localhost,127.0.0.1,::1 and the same for no_proxy";
+        "programs that use it connect to servers on this machine through the proxy (mcpjoin does not)",
+        "set NO_PROXY=localhost,127.0.0.1,::1 and no_proxy to the same";
     CERTIFICATES_NAMED_WRONG: "certificates-named-wrong", CertificateVariables,
         "{readers} {consequence}",
-        "mend or unset {variable}; the system's own are mostly in /etc/ssl/certs/ca-certificates.crt";
+        "correct or unset {variable}; the system's certificates are usually in \
+         /etc/ssl/certs/ca-certificates.crt";
     NO_AUTHORITIES: "no-authorities", CertificateStore,
-        "nobody is trusted: every connection over TLS fails",
+        "no certificate is trusted: every TLS connection fails",
         "install the package ca-certificates";
     LOCALHOST_UNKNOWN: "localhost-unknown", Localhost, NO_LOOPBACK,
-        "write the line `127.0.0.1 localhost` into /etc/hosts";
-    LOCALHOST_NOWHERE: "localhost-unknown", Localhost, "it leads nowhere", HOSTS;
+        "add the line `127.0.0.1 localhost` to /etc/hosts";
+    LOCALHOST_NOWHERE: "localhost-unknown", Localhost, "the name cannot be resolved", HOSTS;
     LOCALHOST_ELSEWHERE: "localhost-elsewhere", Localhost,
-        "what is sent to a server on this machine goes to another one",
+        "requests to a server on this machine go to another machine",
         HOSTS;
     LOCALHOST_UNREACHABLE: "localhost-unreachable", Localhost,
-        "a URL with localhost does not reach a server on this machine, one with the address that works does",
+        "a URL with localhost does not reach a server on this machine, but a URL with the working address \
+         does",
         HOSTS;
     LOOPBACK_V4: "loopback-ipv4", LoopbackV4, NO_LOOPBACK, "{advice}";
     LOOPBACK_V6: "loopback-ipv6", LoopbackV6, NO_LOOPBACK, "{advice}";
     CLOCK_WRONG: "clock-wrong", ClockYear, WRONG_CLOCK, SET_CLOCK;
     CLOCK_BEHIND: "clock-behind", ClockFiles, WRONG_CLOCK, SET_CLOCK;
     HOME_UNSET: "home-missing", Home, NO_HOME,
-        "set HOME: a service of the system gets it with User=, cron and containers have to be told";
+        "set HOME: for a system service with User=, for cron and containers in their settings";
     HOME_MISSING: "home-missing", Home, NO_HOME, SET_HOME;
     HOME_UNWRITABLE: "home-unwritable", Home, NO_HOME, SET_HOME;
     TEMPORARY_UNUSABLE: "temporary-unusable", Temporary,
         "npx, uvx and many servers cannot start",
-        "make the folder, or set TMPDIR to one that can be written to";
+        "create the folder, or set TMPDIR to a writable one";
     OPEN_FILES_FEW: "open-files-few", OpenFiles,
-        "several servers at once, or one of node's with many packages, run out of them (EMFILE, \"too many open \
-         files\")",
+        "several servers, or a Node.js server with many packages, exceed the limit (EMFILE, \"too many \
+         open files\")",
         "raise the limit: ulimit -n 4096 in the shell, LimitNOFILE= in a service";
 }

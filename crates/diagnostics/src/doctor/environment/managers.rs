@@ -138,5 +138,5 @@ fn asdf_shim_problem(world: &World, shim: &Path, root: &Path) -> Option<String> 
         let (plugin, version) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         world.metadata(&root.join("installs").join(plugin).join(version)).is_some()
     });
-    (!is_there).then(|| "asdf has removed every version that it names".to_owned())
+    (!is_there).then(|| "asdf has removed every version that is selected".to_owned())
 }

@@ -39,7 +39,7 @@ const FILES_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a runtime may take to print its version: npm takes a second, and on a busy machine several.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why a part has no result.
-const TOO_SLOW: &str = "looking at its files took longer than 5 s";
+const TOO_SLOW: &str = "reading its files took longer than 5 s";
 
 /// An examination of the machine. It is made by [`examine`](Self::examine).
 ///

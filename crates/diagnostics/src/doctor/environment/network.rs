@@ -60,12 +60,12 @@ impl Proxy {
         };
         let server = Uri::from_static("https://server.invalid/");
         let found = Matcher::builder().all(value).build().intercept(&server);
-        let found = found.ok_or("has a host or a port that cannot be one")?;
+        let found = found.ok_or("has an invalid host or port")?;
         let (address, host) = (found.uri().authority(), found.uri().host().unwrap_or_default());
         // The matcher keeps a port that is no number as text, and gives no port.
         let written = address.map_or("", |address| address.as_str()).trim_end_matches(':');
         if host.is_empty() || found.uri().port_u16().is_none() && written != host {
-            return Err("has a host or a port that cannot be one");
+            return Err("has an invalid host or port");
         }
         let credentials = found.basic_auth().and_then(|credentials| credentials.to_str().ok());
         Ok(Self {
@@ -90,7 +90,7 @@ pub(super) async fn proxies(world: &World) -> CheckResults {
     let named = PROXY_VARIABLES.into_iter().flatten().filter(|name| world.set(name).is_some());
     let named: Vec<&str> = named.collect();
     if named.is_empty() {
-        let why = "no variable names a proxy";
+        let why = "no proxy variable is set";
         PROXY_CHECKS.into_iter().for_each(|check| results.not_run(check, why));
         results.detail = why.to_owned();
         return results;
@@ -187,8 +187,8 @@ async fn refusal(mut stream: TcpStream, proxy: &Proxy) -> Option<(Kind<Check>, S
     };
     let is_refused = timeout(PROXY_RESPONSE_TIMEOUT, exchange).await.ok().flatten().unwrap_or_default();
     is_refused.then(|| match credentials {
-        None => (PROXY_ASKS, "wants to know who asks (407)".to_owned()),
-        Some(_) => (PROXY_REFUSES, "takes neither the user nor the password there (407)".to_owned()),
+        None => (PROXY_ASKS, "requires a user and a password (407)".to_owned()),
+        Some(_) => (PROXY_REFUSES, "rejects the user or the password (407)".to_owned()),
     })
 }
 
@@ -198,9 +198,9 @@ async fn connect(world: &World, proxy: &Proxy) -> Result<TcpStream, String> {
             Ok(address) => vec![address],
             Err(_) => (world.resolve)(proxy.host.clone())
                 .await
-                .map_err(|error| format!("was not resolved: {error}"))?,
+                .map_err(|error| format!("cannot be resolved: {error}"))?,
         };
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "has no address");
         for ip in addresses {
             match TcpStream::connect((ip, proxy.port)).await {
                 Ok(stream) => return Ok(stream),
@@ -208,8 +208,8 @@ async fn connect(world: &World, proxy: &Proxy) -> Result<TcpStream, String> {
             }
         }
         Err(match last.kind() {
-            io::ErrorKind::ConnectionRefused => "refuses the connection: nobody listens there".to_owned(),
-            _ => format!("was not reached: {last}"),
+            io::ErrorKind::ConnectionRefused => "refuses the connection: nothing listens there".to_owned(),
+            _ => format!("cannot be reached: {last}"),
         })
     };
     let late = || format!("did not answer within {} s", PROXY_CONNECT_TIMEOUT.as_secs());
@@ -229,14 +229,14 @@ fn proxied_localhost(world: &World, proxies: &[(&str, Proxy)], results: &mut Che
     let hosts = ["localhost", "127.0.0.1"];
     match hosts.map(|host| is_excepted(&exceptions, host)) {
         [false, false] => {
-            let seen = format!("{name} is set, and NO_PROXY does not name localhost");
+            let seen = format!("{name} is set, but NO_PROXY does not contain localhost");
             results.fail(PROXY_FOR_LOCALHOST.found(seen, &[]));
         }
         [true, true] => {}
         [of_name, _] => {
             let missing = hosts[usize::from(of_name)];
             results.notes.push(format!(
-                "NO_PROXY does not name {missing}: some programs look for it behind the proxy"
+                "NO_PROXY does not contain {missing}: some programs connect to it through the proxy"
             ));
         }
     }
@@ -271,7 +271,7 @@ pub(super) async fn loopback(world: &World) -> CheckResults {
                 results.fail(kind.found(format!("this machine has no {address}"), &[advice]));
             }
             Reached::No(why) => {
-                let advice = ("advice", "look at the rules of the firewall for the interface lo");
+                let advice = ("advice", "check the firewall rules for the interface lo");
                 let seen = format!("a connection from {address} to itself {why}");
                 results.fail(kind.found(seen, &[advice]));
             }
@@ -285,7 +285,7 @@ pub(super) async fn loopback(world: &World) -> CheckResults {
             results.detail = shown.join(", ");
             return results;
         }
-        Ok(Err(error)) => format!("localhost was not resolved: {error}"),
+        Ok(Err(error)) => format!("localhost cannot be resolved: {error}"),
         Err(_) => format!("localhost was not resolved within {} s", LOOPBACK_TIMEOUT.as_secs()),
     };
     results.fail(LOCALHOST_UNKNOWN.found(unresolved, &[]));
@@ -303,19 +303,19 @@ fn localhost(
     addresses.retain(|address| known.insert(*address));
     let list = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if let Some(elsewhere) = addresses.iter().find(|address| !address.is_loopback()) {
-        let seen = format!("localhost is {list}, and {elsewhere} is not this machine's own");
+        let seen = format!("localhost is {list}, but {elsewhere} does not belong to this machine");
         results.fail(LOCALHOST_ELSEWHERE.found(seen, &[]));
     } else if addresses.is_empty() {
         results.fail(LOCALHOST_NOWHERE.found("localhost has no address", &[]));
     } else if !addresses.iter().any(&works) && (works(&V4) || works(&V6)) {
-        let seen = format!("localhost is {list}, and this machine cannot be reached there");
+        let seen = format!("localhost is {list}, but this machine is unreachable there");
         results.fail(LOCALHOST_UNREACHABLE.found(seen, &[]));
     } else {
         results.pass(Check::Localhost);
         if addresses.len() > 1 && addresses[0].is_ipv6() {
             results.notes.push(format!(
-                "localhost is {list}, IPv6 first: a server that listens on 127.0.0.1 alone is not found by clients that \
-                 try one address only"
+                "localhost is {list}, IPv6 first: clients that try only one address do not find a server \
+                 on 127.0.0.1"
             ));
         }
     }

@@ -49,8 +49,8 @@ impl fmt::Display for LaunchContext {
             Self::Here => "this process",
             Self::LoginShell => "your login shell",
             Self::Desktop => "a desktop session",
-            Self::UserService => "a service of yours",
-            Self::SystemService => "a service of the system",
+            Self::UserService => "a user service",
+            Self::SystemService => "a system service",
             Self::Cron => "cron",
         })
     }
@@ -104,7 +104,7 @@ impl SearchPath {
         }
         let begins_with = |unknown| Self { unknown, ..Self::new(context, &path, sources.clone()) };
         let Some(timeout) = timeout else {
-            return begins_with(Some("no shell was run, as asked".to_owned()));
+            return begins_with(Some("no shell was run (--no-shell)".to_owned()));
         };
         let command = match ShellCommand::new(world, context == LaunchContext::LoginShell) {
             Ok(command) => command,
@@ -192,7 +192,7 @@ pub(super) fn unknown_paths(paths: &[SearchPath]) -> Vec<String> {
         let contexts =
             unknown.iter().filter(|(_, other)| *other == reason).map(|(context, _)| context.as_str());
         let contexts = contexts.collect::<Vec<_>>().join(" and of ");
-        format!("PATH of {contexts} is not known: {reason}")
+        format!("the PATH of {contexts} is unknown: {reason}")
     };
     reasons.into_iter().map(note).collect()
 }

@@ -95,7 +95,7 @@ impl Programs {
                     if !known.contains(&interpreter) {
                         let shown = file.display();
                         let seen =
-                            format!("{name} ({shown}) is run by {interpreter}, which is not found from here");
+                            format!("{name} ({shown}) needs {interpreter}, which is not found from here");
                         let values = [("name", name), ("interpreter", &*interpreter)];
                         self.results.fail(INTERPRETER_MISSING.found(seen, &values));
                         known.push(interpreter.clone());
@@ -129,12 +129,12 @@ impl Programs {
                     runtime.into_iter().for_each(|runtime| runtime.version = Some(version.clone()));
                 }
                 Version::None(how) => {
-                    let seen = format!("{name} ({file}) does not say its version: {how}");
+                    let seen = format!("{name} ({file}) does not report its version: {how}");
                     self.results.fail(RUNTIME_BROKEN.found(seen, &values));
                 }
                 Version::TimedOut => {
                     let seconds = timeout.as_secs_f32();
-                    let seen = format!("{name} ({file}) has not said its version after {seconds} s");
+                    let seen = format!("{name} ({file}) has not reported its version after {seconds} s");
                     self.results.fail(RUNTIME_SILENT.found(seen, &values));
                 }
             }
@@ -173,8 +173,8 @@ impl Programs {
             self.check_desktop(world, paths, &mut results);
             self.note_services(&mut results);
         } else {
-            results.not_run(Check::PathHere, "there is no PATH");
-            results.not_run(Check::PathDesktop, "there is no PATH");
+            results.not_run(Check::PathHere, "PATH is not set");
+            results.not_run(Check::PathDesktop, "PATH is not set");
         }
         results.notes.extend(unknown_paths(paths.all()));
         let shown = paths.all().iter().map(|path| {
@@ -213,12 +213,12 @@ impl Programs {
     /// Checks that the programs of the login shell are found here.
     fn check_here(&self, paths: &SearchPaths, results: &mut CheckResults) {
         if !paths.is_known(Context::LoginShell) {
-            return results.not_run(Check::PathHere, "PATH of your login shell is not known");
+            return results.not_run(Check::PathHere, "the PATH of your login shell is unknown");
         }
         let (names, first) = self.found_only(Context::LoginShell, Context::Here);
         let Some(first) = first else { return results.pass(Check::PathHere) };
         let (are, shown) = (are(&names), shown(first));
-        let seen = format!("{are} found by your login shell ({shown}), and not from here");
+        let seen = format!("{are} found by your login shell ({shown}), but not from here");
         results.fail(with_whole_path(&NOT_FOUND_HERE, seen, first));
     }
 
@@ -231,7 +231,10 @@ impl Programs {
                 && here != there
             {
                 let (name, there, here) = (runtime.name, there.display(), shown(here));
-                results.notes.push(format!("a desktop session finds another {name}: {there}, not {here}"));
+                results.notes.push(format!(
+                    "a desktop session finds another {name}: {there} instead of \
+                    {here}"
+                ));
             }
         }
         let Some(first) = first else { return results.pass(Check::PathDesktop) };
@@ -239,10 +242,10 @@ impl Programs {
             return results.not_run(Check::PathDesktop, "this machine has no desktop");
         }
         if !is_known {
-            return results.not_run(Check::PathDesktop, "PATH of a desktop session is not known");
+            return results.not_run(Check::PathDesktop, "the PATH of a desktop session is unknown");
         }
         let (are, shown) = (are(&names), shown(first));
-        let seen = format!("{are} found from here ({shown}), and not by a desktop session");
+        let seen = format!("{are} found from here ({shown}), but not by a desktop session");
         results.fail(with_whole_path(&NOT_FOUND_ON_DESKTOP, seen, first));
     }
 
@@ -266,7 +269,7 @@ impl Programs {
             }
             if !names.is_empty() {
                 let names = names.join(", ");
-                results.notes.push(format!("{whose} not find {names} by name: there, write whole paths"));
+                results.notes.push(format!("{whose} not find {names} by name: use absolute paths there"));
             }
         }
     }
@@ -285,7 +288,7 @@ fn detail(runtimes: &[Runtime]) -> String {
     let found = found.collect::<Vec<_>>().join(", ");
     let absent: Vec<&str> = absent.into_iter().map(|runtime| runtime.name).collect();
     match (&*found, &*absent) {
-        ("", _) => "none is found".to_owned(),
+        ("", _) => "none found".to_owned(),
         (_, []) => found,
         _ => format!("{found}; not found: {}", absent.join(", ")),
     }
@@ -305,14 +308,14 @@ fn check_path(world: &World, results: &mut CheckResults) {
     if world.set("PATH").is_none() {
         results.fail(PATH_MISSING.found("PATH is not set", &[]));
     } else if !folders.iter().any(is_there) {
-        results.fail(PATH_MISSING.found("none of the folders of PATH is there", &[]));
+        results.fail(PATH_MISSING.found("no folder of PATH exists", &[]));
     } else {
         results.pass(Check::Path);
     }
     let note = if folders.iter().any(|folder| folder.as_os_str().as_encoded_bytes().starts_with(b"~")) {
-        "PATH has a folder that begins with ~: no program but some shells finds anything there"
+        "PATH has a folder that begins with ~: only some shells expand it"
     } else if folders.iter().any(|folder| folder.is_relative()) {
-        "PATH has a relative folder: what is found there depends on the working directory"
+        "PATH has a relative folder: the programs found there depend on the working directory"
     } else {
         return;
     };
@@ -330,7 +333,7 @@ fn has_desktop(world: &World) -> bool {
 
 fn shim_finding(name: &str, file: &Path, why: &str) -> EnvironmentFinding {
     let manager = version_manager(file).unwrap_or_default();
-    let seen = format!("{name} ({}) is a shim of {manager}, and {why}", file.display());
+    let seen = format!("{name} ({}) is a shim of {manager}, but {why}", file.display());
     SHIM_HOLLOW.found(seen, &[("install", &managers::install(manager))])
 }
 
@@ -356,15 +359,14 @@ fn check_dangling(world: &World, here: &SearchPath, name: &str, results: &mut Ch
         let link = folder.join(name);
         if let Some(target) = world.link_target(&link).filter(|_| world.metadata(&link).is_none()) {
             let (target, link) = (target.display(), link.display().to_string());
-            let seen = format!("{name} is a link to {target}, which is not there ({link})");
+            let seen = format!("{name} is a link to {target}, which does not exist ({link})");
             results.fail(SHIM_DANGLING.found(seen, &[("name", name), ("link", &link)]));
             return true;
         }
         let manager = version_manager(folder).filter(|_| world.metadata(folder).is_none());
         let manager = manager.filter(|manager| matches!(*manager, "nvm" | "fnm"));
         if let Some(manager) = manager.filter(|_| matches!(name, "node" | "npx" | "npm")) {
-            let seen =
-                format!("PATH leads to {} of {manager}, which is not there any more", folder.display());
+            let seen = format!("PATH contains {} of {manager}, which no longer exists", folder.display());
             let finding = SHIM_FOLDER_GONE.found(seen, &[("manager", manager)]);
             // A missing folder breaks all of its programs, and is one fault.
             if !results.findings.iter().any(|known| known.id == finding.id) {
@@ -380,10 +382,10 @@ fn check_dangling(world: &World, here: &SearchPath, name: &str, results: &mut Ch
 fn not_loaded(names: &[&str], manager: &str, file: &Path, login_shell: &SearchPath) -> EnvironmentFinding {
     let (are, shown) = (are(names), file.display());
     let (fault, nowhere) = match login_shell.unknown {
-        None => (MANAGER_NOT_LOADED, "no PATH leads there"),
-        Some(_) => (MANAGER_NOT_HERE, "our PATH does not lead there"),
+        None => (MANAGER_NOT_LOADED, "no PATH contains it"),
+        Some(_) => (MANAGER_NOT_HERE, "PATH here does not contain it"),
     };
-    let seen = format!("{are} installed through {manager} ({shown}), and {nowhere}");
+    let seen = format!("{are} installed through {manager} ({shown}), but {nowhere}");
     with_whole_path(&fault, seen, file)
 }
 
@@ -436,7 +438,7 @@ pub(super) fn elsewhere(
 ) -> Option<EnvironmentFinding> {
     let of_shell = login_shell.find(world, program).filter(|_| login_shell.unknown.is_none());
     if let Some(file) = of_shell {
-        let seen = format!("{program} is found by your login shell ({}), and not from here", shown(&file));
+        let seen = format!("{program} is found by your login shell ({}), but not from here", shown(&file));
         return Some(with_whole_path(&TARGET_NOT_FOUND_HERE, seen, &file));
     }
     let (manager, file) = managers::with_program(world, program)?;
@@ -463,9 +465,9 @@ async fn version(world: &World, file: &Path, timeout: Duration) -> Version {
     let numbered = numbered.or_else(|| lines.iter().find(|line| line.chars().any(|c| c.is_ascii_digit())));
     match (output.report.exit, numbered.or_else(|| lines.first())) {
         (Some(ProcessExit::Code(0)), Some(line)) => Version::Printed(line.clone()),
-        (Some(ProcessExit::Code(0)), None) => Version::None("it says nothing".into()),
+        (Some(ProcessExit::Code(0)), None) => Version::None("it printed nothing".into()),
         (exit, _) => {
-            let how = exit.map_or_else(|| "it ended".to_owned(), |exit| exit.to_string());
+            let how = exit.map_or_else(|| "it exited".to_owned(), |exit| exit.to_string());
             Version::None(match lines.first() {
                 Some(line) => format!("{how}, {line}"),
                 None => how,

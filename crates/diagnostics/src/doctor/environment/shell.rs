@@ -85,16 +85,16 @@ impl ShellCommand {
     /// # Errors
     /// Why it cannot be run.
     pub(super) fn new(world: &World, interactive: bool) -> Result<Self, String> {
-        let shell = world.set("SHELL").ok_or("SHELL is not set: it is not known which shell to ask")?;
+        let shell = world.set("SHELL").ok_or("SHELL is not set, so the login shell is unknown")?;
         let path = Path::new(shell);
         let shown = path.display();
         if !path.is_absolute() {
-            return Err(format!("SHELL is {shown}, which is no absolute path"));
+            return Err(format!("SHELL is {shown}, which is not an absolute path"));
         }
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let syntax = SYNTAXES.iter().find(|syntax| syntax.names.contains(&name));
         let Some(syntax) = syntax else {
-            return Err(format!("SHELL is {shown}, and mcpjoin does not know how to ask such a shell"));
+            return Err(format!("SHELL is {shown}, which mcpjoin does not support"));
         };
         let options = if interactive { syntax.interactive } else { syntax.login };
         Ok(Self { shell: shell.to_owned(), options, command: syntax.command })
@@ -121,7 +121,7 @@ impl ShellCommand {
         timeout: Duration,
     ) -> Result<OsString, String> {
         let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|_| "the system gives no randomness".to_owned())?;
+        getrandom::fill(&mut random).map_err(|_| "the system provides no random numbers".to_owned())?;
         let marker = random.iter().fold("mcpjoin-".to_owned(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
@@ -138,17 +138,17 @@ impl ShellCommand {
         let shown = self.shown();
         let output = command.output(timeout).await.map_err(|error| format!("{shown}: {error}"))?;
         if output.timed_out {
-            return Err(format!("{shown} did not end within {} s", timeout.as_secs_f32()));
+            return Err(format!("{shown} did not exit within {} s", timeout.as_secs_f32()));
         }
         match output.report.exit {
             Some(ProcessExit::Code(0)) => {}
             Some(exit) => return Err(format!("{shown} ended with {exit}{}", last_line(&output))),
-            None => return Err(format!("{shown} ended, and its exit status is not known")),
+            None => return Err(format!("{shown} exited, with an unknown exit status")),
         }
         match value(&output.stdout, &marker) {
             Some(value) if !value.is_empty() => Ok(OsString::from_vec(value.to_owned())),
             Some(_) => Err(format!("{shown} printed an empty PATH")),
-            None => Err(format!("{shown} ended with exit code 0 and printed no PATH{}", last_line(&output))),
+            None => Err(format!("{shown} exited with code 0 and printed no PATH{}", last_line(&output))),
         }
     }
 }

@@ -74,11 +74,11 @@ pub(super) fn clock(world: &World) -> CheckResults {
             results.pass(Check::ClockFiles);
         } else {
             let files = later[..later.len().min(3)].join(", ");
-            let seen = format!("by the clock it is the year {year}, and {files} were changed later");
+            let seen = format!("the clock shows the year {year}, but {files} were changed later");
             results.fail(CLOCK_BEHIND.found(seen, &[]));
         }
     } else {
-        results.fail(CLOCK_WRONG.found(format!("by the clock it is the year {year}"), &[]));
+        results.fail(CLOCK_WRONG.found(format!("the clock shows the year {year}"), &[]));
         results.not_run(Check::ClockFiles, "the clock is wrong");
     }
     results.detail = format!("the system clock looks right ({year})");
@@ -99,7 +99,7 @@ pub(super) fn resources(world: &World) -> CheckResults {
         None => Some(HOME_UNSET.found("HOME is not set", &[])),
         Some(home) => {
             let problem = match world.home() {
-                None => Some("is no absolute path"),
+                None => Some("is not an absolute path"),
                 Some(home) => folder_problem(world, home),
             };
             problem.map(|problem| {
@@ -111,27 +111,26 @@ pub(super) fn resources(world: &World) -> CheckResults {
     results.decide(Check::Home, fault);
     let temporary = world.set("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
     let shown = temporary.display();
-    let fault = folder_problem(world, &temporary).map(|problem| {
-        TEMPORARY_UNUSABLE.found(format!("the folder of temporary files, {shown}, {problem}"), &[])
-    });
+    let fault = folder_problem(world, &temporary)
+        .map(|problem| TEMPORARY_UNUSABLE.found(format!("the temporary folder, {shown}, {problem}"), &[]));
     results.decide(Check::Temporary, fault);
     let few = world.open_files.filter(|limit| *limit < MIN_OPEN_FILES);
-    let fault =
-        few.map(|limit| OPEN_FILES_FEW.found(format!("at most {limit} files may be open at once"), &[]));
+    let fault = few.map(|limit| OPEN_FILES_FEW.found(format!("the limit of open files is {limit}"), &[]));
     results.decide(Check::OpenFiles, fault);
     let home = home.unwrap_or_else(|| "not set".to_owned());
-    let limit = world.open_files.map_or_else(|| "any number of".to_owned(), |limit| limit.to_string());
+    let limit =
+        world.open_files.map_or_else(|| "an unlimited number of".to_owned(), |limit| limit.to_string());
     results.detail = format!("home {home}, temporary {shown}, {limit} open files");
     results
 }
 
-const UNWRITABLE: &str = "may not be written to";
+const UNWRITABLE: &str = "is not writable";
 
 /// Why a folder cannot be used.
 fn folder_problem(world: &World, folder: &Path) -> Option<&'static str> {
     match world.metadata(folder) {
-        None => Some("is not there"),
-        Some(metadata) if !metadata.is_dir() => Some("is no folder"),
+        None => Some("does not exist"),
+        Some(metadata) if !metadata.is_dir() => Some("is not a folder"),
         Some(_) if !world.is_writable(folder) => Some(UNWRITABLE),
         Some(_) => None,
     }
@@ -145,7 +144,7 @@ pub(super) fn caches(world: &World) -> CheckResults {
         [(Check::NpmCache, "npm", "npx", npm_cache(world)), (Check::UvCache, "uv", "uvx", uv_cache(world))]
     {
         let Some(folder) = folder else {
-            results.not_run(check, "there is no home");
+            results.not_run(check, "there is no home folder");
             continue;
         };
         let fault = cache_problem(world, name, &folder).map(|(kind, place, why)| {
@@ -154,18 +153,22 @@ pub(super) fn caches(world: &World) -> CheckResults {
             } else {
                 // A folder above the cache has other uses: its owner stays.
                 let folder = quoted(&folder);
-                format!("make the folder {folder}, owned by you, or name another for the cache")
+                format!("create the folder {folder}, owned by you, or choose another cache folder")
             };
             let (cache, at) = (folder.display(), place.display());
-            let seen = format!("the cache of {name}, {cache}, cannot be used: {at} {why}");
+            let seen = format!("the cache of {name}, {cache}, is unusable: {at} {why}");
             let values = [("runner", runner), ("place", &*quoted(&place)), ("advice", &*advice)];
             EnvironmentFinding { check, ..kind.found(seen, &values) }
         });
         results.decide(check, fault);
         let is_new = world.metadata(&folder).is_none();
-        shown.push(format!("{name} {}{}", folder.display(), if is_new { " (not there yet)" } else { "" }));
+        shown.push(format!(
+            "{name} {}{}",
+            folder.display(),
+            if is_new { " (does not exist yet)" } else { "" }
+        ));
     }
-    results.detail = if shown.is_empty() { "there is no home".to_owned() } else { shown.join(", ") };
+    results.detail = if shown.is_empty() { "there is no home folder".to_owned() } else { shown.join(", ") };
     results
 }
 
@@ -213,7 +216,7 @@ fn cache_problem(world: &World, name: &str, folder: &Path) -> Option<(Kind<Check
     // A folder that does not exist is made in the folder above.
     let existing = folder.ancestors().find(|folder| world.metadata(folder).is_some())?;
     if !world.metadata(existing)?.is_dir() {
-        return Some((CACHE_NO_FOLDER, existing.to_owned(), "is no folder".to_owned()));
+        return Some((CACHE_NO_FOLDER, existing.to_owned(), "is not a folder".to_owned()));
     }
     // `sudo npm` leaves folders inside that belong to root.
     let inside: &[&str] = match name {
@@ -257,8 +260,8 @@ pub(super) fn certificates(world: &World) -> CheckResults {
         }
         let problem = problems.first().unwrap_or(&"names nothing");
         let consequence = match variable {
-            "NODE_EXTRA_CA_CERTS" => "go on without it, and trust no certificate that it should have held",
-            _ => "trust nobody: every connection over TLS fails",
+            "NODE_EXTRA_CA_CERTS" => "ignore it, and do not trust the certificates that it should contain",
+            _ => "trust no certificate: every TLS connection fails",
         };
         let values = [("readers", readers), ("consequence", consequence), ("variable", variable)];
         let seen = format!("{variable} names {value}, which {problem}");
@@ -279,7 +282,7 @@ pub(super) fn own_certificates(world: &World) -> CheckResults {
 
 fn certificate_store(world: &World, results: &mut CheckResults, shown: &mut Vec<(String, Vec<&str>)>) {
     if world.is_mac {
-        return results.not_run(Check::CertificateStore, "the keychain is not looked into");
+        return results.not_run(Check::CertificateStore, "the keychain was not read");
     }
     let mut stores = CERTIFICATE_STORES.iter();
     if let Some(store) = stores.find(|store| certificate_problem(world, Path::new(store)).is_none()) {
@@ -289,9 +292,9 @@ fn certificate_store(world: &World, results: &mut CheckResults, shown: &mut Vec<
             None => shown.push(((*store).to_owned(), vec!["the system's"])),
         }
     } else if world.set("SSL_CERT_FILE").or_else(|| world.set("SSL_CERT_DIR")).is_some() {
-        results.not_run(Check::CertificateStore, "variables name other certificates");
+        results.not_run(Check::CertificateStore, "variables select other certificates");
     } else {
-        let seen = "the system's store of certificates is empty, or there is none";
+        let seen = "the system's certificate store is empty or missing";
         results.fail(NO_AUTHORITIES.found(seen, &[]));
     }
 }
@@ -301,19 +304,20 @@ fn certificate_notes(world: &World, results: &mut CheckResults) {
         let file = file.to_string_lossy();
         if !CERTIFICATE_STORES.contains(&&*file) {
             results.notes.push(format!(
-                "SSL_CERT_FILE names {file}, which node and npx do not read: they need NODE_EXTRA_CA_CERTS"
+                "SSL_CERT_FILE names {file}, but node and npx do not read it: they need NODE_EXTRA_CA_CERTS"
             ));
         }
     }
     if world.set("NODE_TLS_REJECT_UNAUTHORIZED").is_some_and(|value| value == "0") {
-        let note = "NODE_TLS_REJECT_UNAUTHORIZED is 0: node trusts everybody, also who stands between";
+        let note = "NODE_TLS_REJECT_UNAUTHORIZED is 0: node accepts every certificate, also that of an \
+            attacker";
         results.notes.push(note.to_owned());
     }
 }
 
 /// Why a file or a folder has no readable certificate. `None`: it has one or more.
 fn certificate_problem(world: &World, place: &Path) -> Option<&'static str> {
-    let Some(metadata) = world.metadata(place) else { return Some("is not there") };
+    let Some(metadata) = world.metadata(place) else { return Some("does not exist") };
     if metadata.is_dir() {
         let names = world.list(place);
         let mut texts = names.iter().take(MAX_FOLDER_FILES).filter_map(|name| world.read(&place.join(name)));
@@ -323,8 +327,8 @@ fn certificate_problem(world: &World, place: &Path) -> Option<&'static str> {
         None => Some("cannot be read"),
         Some(text) if has_certificate(&text) => None,
         // DER begins with the tag of a sequence, which is this character.
-        Some(text) if text.starts_with('0') => Some("holds no certificate in PEM (it may be DER)"),
-        Some(_) => Some("holds no certificate in PEM"),
+        Some(text) if text.starts_with('0') => Some("contains no certificate in PEM (it may be DER)"),
+        Some(_) => Some("contains no certificate in PEM"),
     }
 }
 

@@ -113,18 +113,16 @@ impl Connections {
         let (refused, _) = self.each.iter().find(|(_, outcome)| is_refused(outcome))?;
         let advice = match open.ip() {
             IpAddr::V6(ip) if ip.is_loopback() => {
-                "write [::1] in the URL, or let the server listen on 127.0.0.1 as well".to_owned()
+                "use [::1] in the URL, or let the server also listen on 127.0.0.1".to_owned()
             }
             ip if ip.is_loopback() => {
-                format!("write {ip} in the URL, or let the server listen on ::1 as well")
+                format!("use {ip} in the URL, or let the server also listen on ::1")
             }
-            _ => {
-                "let the server listen on all of its addresses, or take the others out of its name".to_owned()
-            }
+            _ => "let the server listen on all of its addresses, or remove the others from DNS".to_owned(),
         };
         let (on, off) = if open.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
         let kind = if open.is_ipv4() == refused.is_ipv4() { SOME_ADDRESSES } else { ONE_FAMILY };
-        let seen = format!("{host} is {} too, and nobody listens there ({})", refused.ip(), self.detail());
+        let seen = format!("{host} is also {}, but nothing listens there ({})", refused.ip(), self.detail());
         Some(kind.with(Phase::Connect, seen, &[("on", on), ("off", off), ("advice", &advice)]))
     }
 }
@@ -202,8 +200,8 @@ mod tests {
         assert_eq!(one.silent(), None);
         let finding = one.some_refused("localhost").expect("a finding");
         assert_eq!((finding.id, finding.check), ("one-family", Check::Families));
-        assert!(finding.meaning.contains("over IPv4 alone"), "{finding:?}");
-        assert!(finding.advice.contains("write 127.0.0.1 in the URL"), "{finding:?}");
+        assert!(finding.meaning.contains("only over IPv4"), "{finding:?}");
+        assert!(finding.advice.contains("use 127.0.0.1 in the URL"), "{finding:?}");
         // A machine without IPv6 has no fault.
         let unreachable = Err(Some(io::ErrorKind::AddrNotAvailable.into()));
         let other = Connections { each: vec![(six, unreachable), (four, Ok(connected().await))], ended };

@@ -27,8 +27,8 @@ const UNKNOWN_PATH: &str = "/mcpjoin-asks-for-what-is-not-there";
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 
 /// The advice where none of the usual paths is an MCP server.
-pub(super) const NOWHERE: &str = "look for the path in the server's settings or its first lines of output, and check the \
-                                  port: neither /mcp nor /sse nor / answers as an MCP server";
+pub(super) const NOWHERE: &str = "find the path in the server's settings or its first output, and check \
+    the port: no MCP server is at /mcp, /sse or /";
 
 /// The result of the search.
 pub(super) enum Elsewhere {
@@ -70,15 +70,15 @@ pub(super) async fn elsewhere(
     let everywhere = nowhere.map(|(_, status, _)| status);
     let perhaps = answers.iter().flatten().find_map(|(there, status, streams)| match status {
         200 if *streams && there.path().starts_with("/sse") => {
-            Some(format!("write sse+{}: an event stream answers there", shown(there)))
+            Some(format!("use sse+{}: an event stream is there", shown(there)))
         }
-        200 if *streams => Some(format!("write {}: an event stream answers there", shown(there))),
+        200 if *streams => Some(format!("use {}: an event stream is there", shown(there))),
         401 if guarded => None,
         // The status of a path that no server has says nothing about another one.
         status if Some(*status) == everywhere => None,
         // The responses of Streamable HTTP to a GET without a session.
         400 | 401 | 405 | 406 => {
-            Some(format!("write {}: it answers there as an MCP server would ({status})", shown(there)))
+            Some(format!("use {}: an MCP server seems to be there ({status})", shown(there)))
         }
         _ => None,
     });

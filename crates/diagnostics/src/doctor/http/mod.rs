@@ -149,7 +149,7 @@ impl Destination {
         match (resolved, &self.proxy) {
             (Ok(detail), None) => {
                 exam.pass([Check::Address]);
-                exam.not_run([Check::Proxy], "there is no proxy before it");
+                exam.not_run([Check::Proxy], "no proxy is used");
                 exam.end(detail);
                 true
             }
@@ -196,15 +196,15 @@ impl Destination {
             exam.pass([Check::Reached]);
             let silent = connections.silent();
             if addresses.len() == 1 {
-                exam.not_run([Check::Families], "there is one address alone");
+                exam.not_run([Check::Families], "there is only one address");
             } else if silent.is_none() {
                 exam.pass([Check::Families]);
             }
             if let Some(address) = silent {
-                exam.not_run([Check::Families], "not every address has answered");
+                exam.not_run([Check::Families], "not every address responded");
                 exam.report.notes.push(format!(
-                    "{} is {address} too, which did not answer as soon as another: the network of this machine may \
-                     have no way to it",
+                    "{} is also {address}, which did not respond before the other address: this machine \
+                     may have no route to it",
                     self.host
                 ));
             }
@@ -225,7 +225,7 @@ impl Destination {
         let skipped = if self.url.scheme() != "https" {
             Some("the URL is http://")
         } else if self.proxy.is_some() {
-            Some("through a proxy it comes with the first request")
+            Some("with a proxy this happens at the first request")
         } else {
             None
         };
@@ -268,13 +268,13 @@ impl Destination {
         exam.end(format!("{version}, {} until {until}, signed by {}", facts.subject, facts.issuer));
         if tls::intercepts(&facts.issuer) {
             exam.report.notes.push(format!(
-                "the certificate of {} is signed by {}, which stands in between and reads what is sent; programs with \
+                "the certificate of {} is signed by {}, which decrypts the traffic; programs with \
                  certificates of their own (Node.js, Python) may not trust it",
                 self.host, facts.issuer
             ));
         }
         if quic::expires_soon(&facts) {
-            exam.report.notes.push(format!("its certificate runs out on {until}"));
+            exam.report.notes.push(format!("its certificate expires on {until}"));
         }
         exam.report.certificate = Some(facts);
     }
@@ -366,7 +366,7 @@ impl Destination {
             _ if handshake.as_ref().is_some_and(tls::is_spoken) => return Some(tls_port()),
             FirstBytes::Silent => return None,
             FirstBytes::Closed => {
-                let seen = format!("what listens at {address} closes the connection without an answer");
+                let seen = format!("{address} closes the connection without a response");
                 return Some(CLOSES_UNASKED.at(phase, seen));
             }
         };
@@ -377,7 +377,7 @@ impl Destination {
         let mut finding = match other_protocol(phase, &bytes) {
             Some(finding) if finding.id == "speaks-tls" => return Some(tls_port()),
             Some(finding) => finding,
-            None => NOT_HTTP.at(phase, format!("what listens at {address} does not answer in HTTP")),
+            None => NOT_HTTP.at(phase, format!("{address} does not speak HTTP")),
         };
         finding.evidence.received = vec![readable(bytes.trim_ascii_end())];
         Some(finding)

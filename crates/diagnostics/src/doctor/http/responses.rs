@@ -52,7 +52,7 @@ impl NotOpened<'_> {
                 finding.becomes(&PROXY_ANSWERED, &[("program", program), ("proxy", &proxy)]);
             }
             None => {
-                finding.meaning += &format!("; the answer came {proxy}, and may be the proxy's own");
+                finding.meaning += &format!("; the response came {proxy}, and may be from the proxy");
             }
         }
     }
@@ -117,13 +117,13 @@ impl NotOpened<'_> {
     /// A batch, or an event stream with text that is no message.
     fn unexpected_events(&self, exchange: &Exchange) -> Option<Finding> {
         if self.observed.violations.contains(&Violation::Batch) {
-            let seen = format!("{exchange}, with an array in place of a message");
+            let seen = format!("{exchange}, with an array instead of a message");
             return Some(BATCH.at(self.phase, seen));
         }
         if self.observed.noise_lines == 0 || !exchange.head()?.is("text/event-stream") {
             return None;
         }
-        let seen = format!("{exchange}, with events that are no messages");
+        let seen = format!("{exchange}, with events that are not messages");
         let mut finding = EVENTS_NO_MESSAGES.at(self.phase, seen);
         finding.evidence.received = self.observed.noise_texts();
         Some(finding)
@@ -156,7 +156,7 @@ fn redirect_circle(phase: Phase, all: &[Exchange], last: &Exchange) -> Option<Fi
     }
     let seen = match &circle[..] {
         [_] => format!("{to} redirects to itself"),
-        circle => format!("redirects go round in a circle: {}, {to}", circle.join(", ")),
+        circle => format!("the redirects form a loop: {}, {to}", circle.join(", ")),
     };
     Some(REDIRECT_CIRCLE.at(phase, seen))
 }
@@ -169,7 +169,7 @@ fn no_response(kind: TransportErrorKind, error: &str) -> Kind<Check> {
     match kind {
         _ if proxied && has("proxy authorization required") => PROXY_AUTHORIZATION,
         _ if proxied && has("unsupported scheme socks") => PROXY_SCHEME,
-        _ if proxied && (has("unsuccessful") || has("made no connection")) => PROXY_REFUSED,
+        _ if proxied && (has("unsuccessful") || has("could not connect")) => PROXY_REFUSED,
         TransportErrorKind::Unauthorized => NO_CREDENTIALS,
         // The errors of credentials begin so.
         _ if has("not sent, no authorization: ") => AUTHORIZATION_UNREACHED,
@@ -181,14 +181,13 @@ fn no_response(kind: TransportErrorKind, error: &str) -> Kind<Check> {
 
 /// Every request was answered with 405, whatever its method.
 pub(super) fn no_method(phase: Phase, all: &[Exchange]) -> Finding {
-    let seen =
-        "every request is answered with 405 Method Not Allowed: GET and POST, at every path that was tried";
+    let seen = "every request gets 405 Method Not Allowed: GET and POST, at every path that was tried";
     NO_MCP.at(phase, seen).with_requests(all)
 }
 
 /// HTTP+SSE was asked for, and the server speaks Streamable HTTP.
 pub(super) fn is_streamable(phase: Phase, url: &str, all: &[Exchange]) -> Finding {
-    let seen = format!("{url} answers a POST with a message: it is a Streamable HTTP server");
+    let seen = format!("{url} responds to a POST with a message: it is a Streamable HTTP server");
     STREAMABLE_HTTP.with(phase, seen, &[("url", url)]).with_requests(all)
 }
 
@@ -202,7 +201,7 @@ pub(super) fn explain_opening(exam: &mut Examination, all: &[Exchange]) {
             1 => String::new(),
             count => format!(", {count} times"),
         };
-        step.detail = format!("no message in answer, but {last}{times}");
+        step.detail = format!("no message in the response, but {last}{times}");
     }
     let last = all.iter().rev().filter(|exchange| exchange.is_request()).find_map(Exchange::status);
     exam.stopped = last.map(|status| match status {
@@ -230,7 +229,7 @@ pub(super) fn by_status(phase: Phase, exchange: &Exchange, said: &str, authorize
     const PLAIN_HTTP: [&str; 2] = ["plain http request was sent to https", "http request to an https server"];
     const ROBOTS: [&str; 5] = ["just a moment", "attention required", "captcha", "cf-chl", "are you a robot"];
     let head = exchange.head()?;
-    let says_that = |text: &str| format!("; it says: {text}");
+    let says_that = |text: &str| format!("; it responds: {text}");
     let reason = head.reason.as_deref();
     let wants = reason.or(head.wants.as_deref()).map(says_that).unwrap_or_default();
     let reason = reason.map(says_that).unwrap_or_default();

@@ -27,7 +27,7 @@ fn has_session(all: &[Exchange]) -> bool {
 
 /// Checks the transport. `sse_only`: it is HTTP+SSE, which was not asked for.
 pub(super) fn check_transport(exam: &mut Examination, sse_only: bool, url: &str) {
-    let seen = "the server speaks HTTP+SSE of 2024-11-05, and no Streamable HTTP";
+    let seen = "the server supports only HTTP+SSE of 2024-11-05, and not Streamable HTTP";
     let fault = sse_only.then(|| HTTP_SSE.with(Phase::Initialize, seen, &[("url", url)]));
     exam.decide(Check::Endpoint, fault);
 }
@@ -48,7 +48,7 @@ pub(super) fn check(exam: &mut Examination, all: &[Exchange], is_sse: bool) {
         _ => None,
     });
     if let Some(location) = redirected {
-        let note = format!("requests are redirected to {location}: that URL saves a way");
+        let note = format!("requests are redirected to {location}: use that URL to avoid it");
         exam.report.notes.push(note);
     }
     let is_initialize = |exchange: &Exchange| exchange.about == "initialize";
@@ -61,7 +61,7 @@ pub(super) fn check(exam: &mut Examination, all: &[Exchange], is_sse: bool) {
     let has_session = has_session(all);
     if has_session && (lost.is_some() || after.iter().any(is_initialize)) {
         if exam.findings_of(&SESSION_LOST).next().is_some() {
-            exam.not_run([Check::Session], "its loss is told with the list");
+            exam.not_run([Check::Session], "the loss is reported with the list");
         } else {
             exam.add(session_lost(lost, all));
         }
@@ -77,7 +77,7 @@ pub(super) fn check(exam: &mut Examination, all: &[Exchange], is_sse: bool) {
 /// The server does not know its own session. `exchange`: the one in which it says so.
 fn session_lost(exchange: Option<&Exchange>, all: &[Exchange]) -> Finding {
     let how =
-        exchange.map_or_else(|| "a session had to be opened a second time".to_owned(), ToString::to_string);
+        exchange.map_or_else(|| "the session had to be opened a second time".to_owned(), ToString::to_string);
     let seen = format!("the server does not know the session that it has just opened: {how}");
     SESSION_LOST.at(Phase::List, seen).with_requests(all)
 }
@@ -112,7 +112,7 @@ pub(super) fn refine_list(finding: &mut Finding, all: &[Exchange], authorized: b
 pub(super) fn check_end(exam: &mut Examination, all: &[Exchange], is_sse: bool) {
     if is_sse || !has_session(all) {
         exam.not_run([Check::Farewell], NO_SESSION);
-        return exam.end("nothing to be ended");
+        return exam.end("no session to end");
     }
     let finding = match all.iter().rev().find(|exchange| exchange.method == "DELETE") {
         // 405: sessions end by themselves. 404: this one has ended.
@@ -122,7 +122,7 @@ pub(super) fn check_end(exam: &mut Examination, all: &[Exchange], is_sse: bool) 
         }
         Some(exchange) => SESSION_END_REFUSED.at(Phase::ShutDown, exchange.to_string()),
         None => {
-            let seen = "the server says nothing to the end of the session within 1 s";
+            let seen = "the server did not respond to the end of the session within 1 s";
             SESSION_END_UNANSWERED.at(Phase::ShutDown, seen)
         }
     };
@@ -132,11 +132,11 @@ pub(super) fn check_end(exam: &mut Examination, all: &[Exchange], is_sse: bool) 
 /// Checks the clock of the server against ours.
 pub(super) fn check_clock(exam: &mut Examination, all: &[Exchange]) {
     let Some(ahead) = all.iter().filter_map(|exchange| exchange.head()?.seconds_ahead).next_back() else {
-        return exam.not_run([Check::Clock], "the server does not say what time it is");
+        return exam.not_run([Check::Clock], "the response has no Date");
     };
     let fault = (ahead.unsigned_abs() > MAX_CLOCK_DIFFERENCE_SECONDS).then(|| {
         let (how, span) = (if ahead > 0 { "later" } else { "earlier" }, span(ahead.unsigned_abs()));
-        let seen = format!("by the clock of whoever answers it is {span} {how} than by ours");
+        let seen = format!("the clock of the responding server is {span} {how} than ours");
         CLOCKS_APART.at(Phase::Connect, seen)
     });
     exam.decide(Check::Clock, fault);
@@ -168,8 +168,9 @@ pub(super) async fn check_login(exam: &mut Examination, connect: &HttpConnect, s
         Ok(found) if found.assumed => {
             for finding in exam.findings_of(&NOT_AUTHORIZED) {
                 finding.advice = format!(
-                    "-H 'Authorization: Bearer KEY', or the header that its documentation names: there is no sign of OAuth, so \
-                     this server probably wants an API key or a token. If it has logins: mcpjoin auth login {server}"
+                    "send the key with -H 'Authorization: Bearer KEY', or the header in its documentation: \
+                     there is no sign of OAuth, so this server probably requires an API key or a token. If \
+                     it has logins: mcpjoin auth login {server}"
                 );
             }
             exam.end("no sign of OAuth");
@@ -177,13 +178,14 @@ pub(super) async fn check_login(exam: &mut Examination, connect: &HttpConnect, s
         Ok(found) => {
             for finding in exam.findings_of(&NOT_AUTHORIZED) {
                 finding.advice = format!(
-                    "mcpjoin auth login {server} (with a token of your own: --header 'Authorization: Bearer TOKEN', or @FILE)"
+                    "mcpjoin auth login {server} (with your own token: --header 'Authorization: Bearer \
+                     TOKEN', or @FILE)"
                 );
             }
             exam.end(format!("a client can log in at {}", found.issuer));
         }
         Err(error) => {
-            let advice = error.advice.as_deref().unwrap_or("tell those who run the server");
+            let advice = error.advice.as_deref().unwrap_or("report it to the operators of the server");
             let values = [("rule", error.rule.text), ("source", error.rule.source), ("advice", advice)];
             let seen = format!("{}: {}", error.subject, error.message);
             let mut finding = LOGIN_BROKEN.with(Phase::Authorization, seen, &values);

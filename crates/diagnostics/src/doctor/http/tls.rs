@@ -108,7 +108,7 @@ async fn exchange(
     host: &str,
 ) -> Result<Session, HandshakeError> {
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the host is no name for TLS"))?;
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the host is not a valid name for TLS"))?;
     let mut tls = ClientConnection::new(Arc::new(config.clone()), name)?;
     let mut is_first = true;
     let mut buffer = vec![0; 16 * 1024];
@@ -171,11 +171,9 @@ pub(super) fn failed(error: HandshakeError, host: &str, timeout: Duration) -> Fi
         HandshakeError::Closed => {
             (TLS_CLOSED, format!("{host} closed the connection in the middle of the handshake"))
         }
-        HandshakeError::Io(error) => {
-            (TLS_BROKEN, format!("the connection to {host} broke in the handshake: {error}"))
-        }
+        HandshakeError::Io(error) => (TLS_BROKEN, format!("the TLS handshake with {host} failed: {error}")),
         HandshakeError::TimedOut => {
-            (TLS_SILENT, format!("{host} says nothing to the handshake of TLS within {}", seconds(timeout)))
+            (TLS_SILENT, format!("{host} did not respond to the TLS handshake within {}", seconds(timeout)))
         }
     };
     kind.at(Phase::Tls, seen)
@@ -187,7 +185,7 @@ fn foreign(first: &[u8], host: &str) -> Finding {
         None | Some("HTTP") => (NO_TLS, format!("{host} does not speak TLS on that port"), first),
         Some(protocol) => {
             let kind = if protocol == "SSH" { TLS_SSH } else { TLS_OTHER_PROTOCOL };
-            let seen = format!("what listens there speaks {protocol}, and no TLS");
+            let seen = format!("the server speaks {protocol}, and not TLS");
             (kind, seen, first.trim_ascii_end())
         }
     };

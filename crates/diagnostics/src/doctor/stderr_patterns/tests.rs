@@ -71,7 +71,7 @@ const CAPTURED: &[(&str, &str, &str, &str)] = &[
     (
         "npm error code E401\nnpm error Incorrect or missing password.",
         "registry-login",
-        "refuses",
+        "rejects",
         "npm login",
     ),
     (
@@ -136,7 +136,7 @@ const CAPTURED: &[(&str, &str, &str, &str)] = &[
         "AttributeError: module 'os' has no attribute 'nope'. Did you mean: 'popen'?",
         "sdk-changed",
         "os has no",
-        "worked before",
+        "that worked",
     ),
     (
         "TypeError: run() got an unexpected keyword argument 'port'",
@@ -155,7 +155,7 @@ const CAPTURED: &[(&str, &str, &str, &str)] = &[
         "/usr/bin/python3: can't open file '/w/./srv/nofile.py': [Errno 2] No such file or directory",
         "file-missing",
         "/w/./srv/nofile.py does not exist",
-        "whole path",
+        "absolute path",
     ),
     (
         "    match x:\n          ^\nSyntaxError: invalid syntax",
@@ -201,7 +201,7 @@ const CAPTURED: &[(&str, &str, &str, &str)] = &[
         "Error [ERR_PACKAGE_PATH_NOT_EXPORTED]: Package subpath './server/x.js' is not defined by \"exports\" in /x",
         "sdk-changed",
         "./server/x.js",
-        "worked before",
+        "that worked",
     ),
     ("ReferenceError: fetch is not defined", "runtime-version", "too old", "Node.js 20"),
     (
@@ -231,12 +231,17 @@ const CAPTURED: &[(&str, &str, &str, &str)] = &[
         "permissions",
     ),
     ("PermissionError: [Errno 13] Permission denied: '/etc/x'", "not-permitted", "/etc/x", "permissions"),
-    ("Error: ENOENT: no such file or directory, open '/root/x/y'", "file-missing", "/root/x/y", "whole path"),
+    (
+        "Error: ENOENT: no such file or directory, open '/root/x/y'",
+        "file-missing",
+        "/root/x/y",
+        "absolute path",
+    ),
     (
         "FileNotFoundError: [Errno 2] No such file or directory: '/root/x'",
         "file-missing",
         "/root/x",
-        "whole path",
+        "absolute path",
     ),
     ("Error: connect ECONNREFUSED 127.0.0.1:5432", "service-refused", "127.0.0.1:5432", "start that service"),
     (
@@ -252,7 +257,7 @@ const CAPTURED: &[(&str, &str, &str, &str)] = &[
     (
         "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
         "docker-daemon",
-        "does not run",
+        "is not running",
         "start Docker",
     ),
     (
@@ -268,7 +273,7 @@ const CAPTURED: &[(&str, &str, &str, &str)] = &[
         "mcp/nope",
         "docker login",
     ),
-    ("the input device is not a TTY", "docker-terminal", "terminal", "-i in place of -it"),
+    ("the input device is not a TTY", "docker-terminal", "terminal", "-i instead of -it"),
     (
         "docker: Error response from daemon: Conflict. The container name \"/mcp\" is already in use by container \"1a\".",
         "docker-name",
@@ -322,7 +327,7 @@ const CAPTURED: &[(&str, &str, &str, &str)] = &[
     ("/usr/bin/env: ‘nope-node’: No such file or directory", "interpreter-missing", "nope-node", "PATH"),
     ("sh: 1: nope-x: not found", "command-missing", "the program nope-x", "install nope-x"),
     ("bash: line 1: nope-x: command not found", "command-missing", "the program nope-x", "install nope-x"),
-    ("Error: Unable to access jarfile server.jar", "file-missing", "server.jar", "whole path"),
+    ("Error: Unable to access jarfile server.jar", "file-missing", "server.jar", "absolute path"),
     (
         "java.lang.UnsupportedClassVersionError: a/Main has been compiled by a more recent version of the Java Runtime",
         "runtime-version",

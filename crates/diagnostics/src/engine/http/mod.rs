@@ -234,7 +234,7 @@ impl HttpSession {
             }
             Err(_) => {
                 self.timed_out();
-                return self.failed(number, format!("nothing came within {} s", within.as_secs_f64()));
+                return self.failed(number, format!("no response within {} s", within.as_secs_f64()));
             }
         };
         self.target.note_lost(false);

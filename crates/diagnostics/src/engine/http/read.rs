@@ -225,7 +225,7 @@ impl HttpSession {
             let opened = self.open_stream(Probe::Resume, &head, deadline).await;
             current = opened.0;
             let Ok(response) = opened.1 else {
-                self.note(current, What::BodyEnded(BodyEnd::Broken("no response came".into())));
+                self.note(current, What::BodyEnded(BodyEnd::Broken("no response was received".into())));
                 break;
             };
             if media_type(&response) != MediaType::EventStream || !response.status().is_success() {
@@ -302,7 +302,7 @@ impl HttpSession {
         match (&self.endpoint, self.bad_endpoint.take()) {
             (_, Some(problem)) => Err(problem),
             (Some(_), None) => Ok(()),
-            (None, None) => Err("no event endpoint came on its stream".into()),
+            (None, None) => Err("its stream had no event endpoint".into()),
         }
     }
 

@@ -168,7 +168,7 @@ impl HttpSession {
                 let mut stream = Stream::new(number, response, self.max_message);
                 self.pump(&mut stream, &mut vec![request], deadline, false).await.end()
             }
-            Err(problem) => BodyEnd::Broken(problem.unwrap_or_else(|| "nothing came".into()).into()),
+            Err(problem) => BodyEnd::Broken(problem.unwrap_or_else(|| "received nothing".into()).into()),
         };
         self.note(number, What::BodyEnded(end));
     }

@@ -300,7 +300,7 @@ pub(crate) fn pairs<'h>(
 /// Why a request failed: the innermost cause, without the URL.
 pub(super) fn describe(error: &Error) -> String {
     if is_timeout(error) {
-        return "no connection within the time that connecting may take".into();
+        return "no connection within the time limit for connecting".into();
     }
     root(error)
 }

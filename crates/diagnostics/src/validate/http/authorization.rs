@@ -173,7 +173,7 @@ impl Documents<'_> {
         let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
         let fetched = match timeout(within, fetcher.get(url, headers)).await {
             Ok(fetched) => fetched.map_err(|error| error.what),
-            Err(_) => Err(format!("nothing came within {} s", within.as_secs_f64())),
+            Err(_) => Err(format!("no response within {} s", within.as_secs_f64())),
         };
         match fetched {
             Ok(fetched) => {

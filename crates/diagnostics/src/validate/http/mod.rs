@@ -142,7 +142,7 @@ impl Runs<Http> {
             self.openers(Channel::StreamableHttp).await?;
         }
         self.at_once(modern).await;
-        if let Some(mut session) = self.opened("lines that cannot be read", modern).await {
+        if let Some(mut session) = self.opened("lines that cannot be parsed", modern).await {
             bad_lines(&mut session).await;
             end(&mut session, false).await;
             self.keep(session).await;

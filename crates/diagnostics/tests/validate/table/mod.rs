@@ -60,7 +60,7 @@ pub(super) const NONE: &[(&str, Over, &str)] = &[
         Over::Http,
         "what a notification is answered with is its response, of which notification-accepted judges",
     ),
-    ("silent-before-initialize", Over::Http, "nothing can come before something was asked"),
+    ("silent-before-initialize", Over::Http, "the server cannot send before a request"),
     (
         "sse-endpoint-here",
         Over::Sse,

@@ -64,7 +64,7 @@ fn log(text: &str) -> Notification {
 #[tokio::test]
 async fn a_question_belongs_to_the_only_call_that_can_be_asked() {
     let requests = of(false);
-    assert!(refusal(&requests).contains("none of them is under way"));
+    assert!(refusal(&requests).contains("none of them is in flight"));
     let list = begun(&requests, "list", None);
     assert!(ask(&requests).is_err());
     let call = claimed(&requests, by("call", None));
@@ -90,7 +90,7 @@ async fn one_call_owns_the_server_and_its_questions_move_to_no_other() {
         drop(first);
         for asked in asked {
             let error = asked.answer().await.expect_err("the call is over");
-            assert!(error.message.contains("none of them is under way"), "{}", error.message);
+            assert!(error.message.contains("none of them is in flight"), "{}", error.message);
         }
         let second = claimed(&requests, by("b", None));
         assert!(!second.is_asked());
@@ -104,7 +104,7 @@ async fn one_call_owns_the_server_and_its_questions_move_to_no_other() {
 async fn a_client_that_cannot_be_asked_has_several_calls_and_none_of_them_is_asked() {
     let requests: Names = Arc::new(InFlight::new(true, false, || {}));
     let _calls = ["a", "b"].map(|name| claimed(&requests, by(name, None)));
-    assert!(refusal(&requests).contains("none of them is under way"));
+    assert!(refusal(&requests).contains("none of them is in flight"));
     assert!(!requests.is_left_unanswered());
 }
 
@@ -130,7 +130,7 @@ fn a_call_that_is_repeated_later_owns_the_server_and_is_not_asked_meanwhile() {
     let call = claimed(&requests, by("a", None));
     call.answered();
     call.set_requester(None);
-    assert!(refusal(&requests).contains("none of them is under way"));
+    assert!(refusal(&requests).contains("none of them is in flight"));
     assert!(requests.claim(by("b", None)).is_none());
     call.set_requester(Some(by("a", None)));
     call.sent();
@@ -164,7 +164,7 @@ fn after_a_request_of_a_shared_server_was_left_unanswered_no_call_that_can_be_as
         let other = (!is_call).then(|| claimed(&requests, by("b", None)));
         drop(left);
         assert!(requests.is_left_unanswered() && requests.claim(by("c", None)).is_none());
-        let wanted = if other.is_some() { "another client" } else { "none of them is under way" };
+        let wanted = if other.is_some() { "another client" } else { "none of them is in flight" };
         assert!(refusal(&requests).contains(wanted), "{is_call}");
         // The one client of a server may leave a call and make another.
         let requests = of(false);

@@ -174,7 +174,7 @@ impl Follow {
                         follow_state.failures = 0;
                         poll = self.poll_later(dialect, &task, &updates);
                         if !is_complete(dialect, &task) {
-                            let what = format!("a task that is {} lacks what it ended with", task.status.as_str());
+                            let what = format!("a task with the status {} has neither result nor error", task.status.as_str());
                             return Err(ClientError::BadResult { method: Method::GetTask, what });
                         }
                         Update::Task(Box::new(task))

@@ -109,7 +109,7 @@ fn a_cursor_is_read_by_its_own_list_of_its_own_generation_alone() {
             Catalogue::new([Source::new("a"), Source::new("b").separator(".")]),
             Catalogue::new([Source::new("a").separator("_"), Source::new("b")]),
         ] {
-            assert_ne!(other.generation(), catalogue.generation());
+            assert_ne!(other.generation, catalogue.generation);
             assert_eq!(other.read_cursor(&list, &written).unwrap_err().code, -32602);
         }
         assert_eq!(catalogue.read_cursor(&Method::ListPrompts, &written).unwrap_err().code, -32602);

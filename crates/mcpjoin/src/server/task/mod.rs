@@ -175,9 +175,9 @@ pub(super) fn keeps(server: &Shared, cx: &Context, id: &str) -> bool {
 fn find(server: &Shared, id: &str, scope: &TaskScope) -> Result<Arc<Task>, ErrorObject> {
     server.tasks.find(id, scope).ok_or_else(|| {
         ErrorObject::invalid_params(if server.has_issued(id) {
-            "unknown task: this server process keeps none of that id, or no longer"
+            "unknown task: this server process does not have it, or no longer"
         } else {
-            "unknown task: this server has issued no such id"
+            "unknown task: this server did not issue the id"
         })
     })
 }

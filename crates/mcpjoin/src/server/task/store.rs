@@ -187,7 +187,7 @@ impl Tasks {
     /// There is neither a handle of the server nor a connection left, so no client can ask for a task.
     pub(in super::super) fn server_ended(&self) {
         for (_, task) in self.table.lock().tasks.drain(..) {
-            task.end(Outcome::Cancelled("the server of this task is gone"));
+            task.end(Outcome::Cancelled("the server of this task has exited"));
         }
         self.expiry_changed.notify_one();
     }
@@ -197,7 +197,7 @@ impl Tasks {
         self.table.lock().tasks.retain(|(_, task)| {
             let keep = task.scope.owner != Owner::Session(session);
             if !keep {
-                task.end(Outcome::Cancelled("the session of this task is over"));
+                task.end(Outcome::Cancelled("the session of this task has ended"));
             }
             keep
         });

@@ -128,7 +128,7 @@ pub(super) async fn read_body(mut response: Response, limit: usize) -> Content {
         let chunk = match response.chunk().await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => break,
-            Err(error) => return Content::Broken(format!("the body broke off: {}", root(&error))),
+            Err(error) => return Content::Broken(format!("the response body was cut off: {}", root(&error))),
         };
         let length = first.len() + text.len() + chunk.len();
         if length > limit {
@@ -168,5 +168,7 @@ pub(super) fn compressed(response: &Response) -> Option<String> {
     let coding = response.headers().get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes)?;
     let plain = coding.is_empty() || coding.eq_ignore_ascii_case(b"identity");
     let coding = &coding[..coding.len().min(40)];
-    (!plain).then(|| format!("the body is compressed ({}), which was not asked for", coding.escape_ascii()))
+    (!plain).then(|| {
+        format!("the body is compressed ({}), although this was not requested", coding.escape_ascii())
+    })
 }

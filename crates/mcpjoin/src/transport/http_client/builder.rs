@@ -196,7 +196,7 @@ impl HttpConnect {
     pub fn checked(&self) -> Result<Checked, HttpSetupError> {
         let refused = |error: OriginError| match error {
             OriginError::UserInfo => HttpSetupError::Url(
-                "there is a user name or password in it; send it as an Authorization header".into(),
+                "it contains a user name or password; send it as an Authorization header".into(),
             ),
             error => HttpSetupError::Url(error.to_string()),
         };
@@ -205,7 +205,7 @@ impl HttpConnect {
         url.set_fragment(None);
         // Both parsers of URLs must agree on the origin.
         if Origin::of(url.as_str()).as_ref() != Ok(&origin) {
-            return Err(HttpSetupError::Url("it could be read in two ways".into()));
+            return Err(HttpSetupError::Url("it is ambiguous".into()));
         }
         Ok(Checked { url, headers: headers(&self.headers)?, tls: tls_config(&self.extra_ca)? })
     }
@@ -267,7 +267,12 @@ fn headers(given: &[(String, String)]) -> Result<HeaderMap, HttpSetupError> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         let refused = |problem| HttpSetupError::Header { name: name.clone(), problem };
-        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused("it is no header name"))?;
+        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+            refused(
+                "it is not a valid header \
+            name",
+            )
+        })?;
         let protocol =
             [name::SESSION_ID, name::PROTOCOL_VERSION, name::METHOD, name::NAME, name::LAST_EVENT_ID];
         if TRANSPORT_HEADERS.contains(&key)
@@ -277,7 +282,7 @@ fn headers(given: &[(String, String)]) -> Result<HeaderMap, HttpSetupError> {
             return Err(refused("the transport sends it itself"));
         }
         let mut value = HeaderValue::from_str(value)
-            .map_err(|_| refused("its value has a character that no header may have"))?;
+            .map_err(|_| refused("its value contains a character that headers do not allow"))?;
         value.set_sensitive(true);
         headers.append(key, value);
     }

@@ -254,11 +254,9 @@ impl Exchange {
                     Inbound::Malformed { error, .. } if !json => {
                         page(format!("{}: {}", response_error::page_of(status, &head, &text), error.kind))
                     }
-                    inbound if ends_with_connection && is_cut_off(&inbound) => {
-                        ResponseContent::Broken(format!(
-                            "{status}; the body broke off: the connection was closed in the middle of it"
-                        ))
-                    }
+                    inbound if ends_with_connection && is_cut_off(&inbound) => ResponseContent::Broken(
+                        format!("{status}; the response body was cut off: the connection was closed"),
+                    ),
                     Inbound::Malformed { mut error, excerpt, origin } => {
                         // The body of a response can only be the response to this request.
                         error.id.get_or_insert_with(|| pending.clone());
@@ -301,7 +299,7 @@ impl Exchange {
                     StatusCode::UNAUTHORIZED => format!("not authorized: {what}"),
                     StatusCode::FORBIDDEN => format!("forbidden: {what}"),
                     StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
-                        format!("accepted without a reply: {what}")
+                        format!("accepted without a response: {what}")
                     }
                     _ => what,
                 };
@@ -316,7 +314,7 @@ impl Exchange {
         let is_answered = answers(&inbound, pending);
         self.report(ExchangeEvent::Message(inbound)).await;
         if !is_answered {
-            let cause = self.error("the response brought something else than the reply", false);
+            let cause = self.error("the response contains other messages, but not the reply", false);
             self.fail(pending, cause).await;
         }
     }

@@ -107,12 +107,12 @@ fn endpoint(requester: &Requester, data: &[u8]) -> Result<Url, String> {
         resolve_same_origin(requester.url.as_str(), text.trim_matches([' ', '\t'])).map_err(|error| {
             match error {
                 OriginError::OtherOrigin => {
-                    format!("the endpoint `{shown}` is of another origin: refused, nothing was sent there")
+                    format!("the endpoint `{shown}` has another origin: rejected, nothing was sent there")
                 }
                 error => format!("the endpoint `{shown}` cannot be used: {error}"),
             }
         })?;
-    Url::parse(&url).map_err(|error| format!("the endpoint `{shown}` is no URL: {error}"))
+    Url::parse(&url).map_err(|error| format!("the endpoint `{shown}` is not a URL: {error}"))
 }
 
 /// The error if neither transport of the specification reaches the server.

@@ -102,7 +102,7 @@ impl MessageHeaders {
                     .map_err(|error| error.to_string())?
                 {
                     let key = HeaderName::from_bytes(key.as_bytes())
-                        .map_err(|_| format!("{key} is no header name"))?;
+                        .map_err(|_| format!("{key} is not a header name"))?;
                     headers.insert(key, value(&text, "an argument")?);
                 }
             }
@@ -193,7 +193,7 @@ fn declared(request: &Request) -> Option<String> {
 }
 
 fn value(text: &str, what: &str) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(text).map_err(|_| format!("{what} cannot stand in a header"))
+    HeaderValue::from_str(text).map_err(|_| format!("{what} cannot be sent in a header"))
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ impl Requester {
                     if visited.len() > MAX_REDIRECTS {
                         let what = match visited.contains(&url) {
                             true => {
-                                format!("more than {MAX_REDIRECTS} redirects, which go round in a circle")
+                                format!("more than {MAX_REDIRECTS} redirects, which form a loop")
                             }
                             false => format!("more than {MAX_REDIRECTS} redirects"),
                         };
@@ -302,26 +302,25 @@ fn redirect_target(http_request: &HttpRequest, url: &Url, response: &Response) -
         return Err(format!("{status} without a Location"));
     };
     let Ok(location) = location.to_str() else {
-        return Err(format!("{status} with a Location that is not readable"));
+        return Err(format!("{status} with an unreadable Location"));
     };
     let followed = resolve_same_origin(url.as_str(), location).map_err(|error| match error {
         OriginError::OtherOrigin => {
             let other = Url::parse(location).map_or_else(|_| "another origin".into(), |other| shown(&other));
-            format!(
-                "{status} leads to {other}, which is another origin: not followed, nothing was sent there"
-            )
+            format!("{status} redirects to {other}, another origin: not followed, nothing was sent there")
         }
-        error => format!("{status} leads to a URL that is not followed: {error}"),
+        error => format!("{status} redirects to a URL that is not followed: {error}"),
     })?;
     let keeps_method = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     if http_request.method != Method::GET && !keeps_method {
         let followed = Url::parse(&followed).map(|to| shown(&to)).unwrap_or(followed);
         return Err(format!(
-            "{status} leads to {followed}; it would turn {} into GET, so it is not followed: use that URL",
+            "{status} redirects to {followed}; this would change {} to GET, so it is not followed: use \
+             that URL",
             http_request.method
         ));
     }
-    Url::parse(&followed).map_err(|error| format!("{status} leads to a URL that is none: {error}"))
+    Url::parse(&followed).map_err(|error| format!("{status} redirects to an invalid URL: {error}"))
 }
 
 impl HttpRequest {

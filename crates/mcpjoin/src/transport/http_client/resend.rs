@@ -42,7 +42,7 @@ impl HttpLink {
         let (Some(old), Some(initialize)) = (self.session.clone(), self.settings.initialize.clone()) else {
             return;
         };
-        tracing::info!(target: "mcpjoin", "the server has forgotten the session: opening it again");
+        tracing::info!(target: "mcpjoin", "the server no longer knows the session: opening it again");
         self.gate = SendGate::Reopening;
         let restore = self.settings.requests();
         let reopening = Reopening { requester: Arc::clone(&self.requester), old, initialize, restore };

@@ -103,7 +103,7 @@ impl Exchange {
                     }
                     Ok(StreamItem::Broken(error)) => {
                         break Interruption::Ended(format!(
-                            "the event stream broke before the reply: {error}"
+                            "the event stream was cut off before the reply: {error}"
                         ));
                     }
                     // A long event arrives slowly.
@@ -154,10 +154,13 @@ impl Exchange {
             Interruption::Ended(why) => (Some(events.retry()), why),
         };
         if self.post.modern {
-            return Err(lost(format!("{why}; the request is lost, this revision has no resumption")));
+            return Err(lost(format!(
+                "{why}; the request is lost, because this revision cannot resume \
+                streams"
+            )));
         }
         let Some(last) = events.last() else {
-            let reason = if events.has_events() { "its events have no ids" } else { "no event had come" };
+            let reason = if events.has_events() { "its events have no ids" } else { "no event was received" };
             return Err(lost(format!("{why}, and it cannot be resumed: {reason}")));
         };
         let Some(session) = &self.post.session else {
@@ -179,11 +182,11 @@ impl Exchange {
                         let count = refusals.count;
                         let what = failure.error.message;
                         return Err(lost(format!(
-                            "{why}; given up after {count} attempts to resume it within {} s: {what}",
+                            "{why}; gave up after {count} attempts to resume it within {} s: {what}",
                             REFUSED_TIMEOUT.as_secs()
                         )));
                     };
-                    (wait, reason) = (Some(next), "connection refused, nobody listens there".into());
+                    (wait, reason) = (Some(next), "connection refused, nothing listens there".into());
                     continue;
                 }
                 Err(failure) => (failure.error.message, None),
@@ -215,7 +218,7 @@ impl Exchange {
             failures += 1;
             if failures == MAX_RESUME_FAILURES {
                 return Err(lost(format!(
-                    "{why}; resuming failed: {failed}; given up after {MAX_RESUME_FAILURES} attempts"
+                    "{why}; resuming failed: {failed}; gave up after {MAX_RESUME_FAILURES} attempts"
                 )));
             }
             let next = reconnect_delay(events.retry(), failures);

@@ -59,7 +59,7 @@ impl LegacySession {
         let mut ids = head.get_all(name::SESSION_ID).iter();
         let id = ids.next().cloned();
         if ids.next().is_some() {
-            return Err("two Mcp-Session-Id came back, and which one counts is not known".into());
+            return Err("the response has two Mcp-Session-Id headers".into());
         }
         if let Some(id) = &id
             && !is_session_id(id.as_bytes())
@@ -154,7 +154,7 @@ impl Reopening {
             Ok(Err((cause, fatal))) => ExchangeEvent::SessionNotReopened { cause, fatal },
             Err(_) => {
                 let what =
-                    format!("the session is gone, and was not opened again within {} ms", limit.as_millis());
+                    format!("the session has ended, and was not reopened within {} ms", limit.as_millis());
                 let cause = self.initialize_request(HeaderMap::new()).error(what, true);
                 ExchangeEvent::SessionNotReopened { cause, fatal: false }
             }
@@ -175,7 +175,7 @@ impl Reopening {
     async fn open(&self) -> Result<LegacySession, (TransportError, bool)> {
         let http_request = self.initialize_request(super::message_headers());
         let failed = |what: String, fatal: bool| {
-            (http_request.error(format!("the server has forgotten the session; {what}"), !fatal), fatal)
+            (http_request.error(format!("the server no longer knows the session; {what}"), !fatal), fatal)
         };
         let mut waits = 0;
         let response = loop {
@@ -198,15 +198,15 @@ impl Reopening {
         }
         let id = &self.initialize.id;
         let Some(reply) = read_reply(&self.requester, response, id).await else {
-            return Err(failed("initialize brought no reply".into(), true));
+            return Err(failed("initialize got no response".into(), true));
         };
         let session = match LegacySession::of(&reply, &head, id) {
             Ok(Some(session)) => session,
-            Ok(None) => return Err(failed("initialize was refused".into(), true)),
+            Ok(None) => return Err(failed("initialize was rejected".into(), true)),
             Err(what) => return Err(failed(what, true)),
         };
         if session.agreed != self.old.agreed {
-            let what = format!("and speaks {} now, not {}", session.agreed, self.old.agreed);
+            let what = format!("and now uses {}, not {}", session.agreed, self.old.agreed);
             return Err(failed(what, true));
         }
         let session = LegacySession { generation: self.old.generation + 1, ..session };

@@ -53,7 +53,8 @@ pub(super) async fn listen(
                         StreamItem::Other(_) => {}
                         StreamItem::Ended => break,
                         StreamItem::Broken(error) => {
-                            tracing::debug!(target: "mcpjoin", error, "the stream of the session broke");
+                            tracing::debug!(target: "mcpjoin", error, "the stream of the session was cut \
+                                off");
                             break;
                         }
                     }

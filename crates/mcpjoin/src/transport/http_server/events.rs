@@ -175,7 +175,7 @@ impl fmt::Display for EventId {
 
 /// The text is no event id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no id of an event")]
+#[error("this is not an event id")]
 pub struct EventIdError;
 
 impl FromStr for EventId {

@@ -166,7 +166,7 @@ fn stream(shared: &Arc<Shared>, session: Arc<Session>, until: Option<Instant>) -
 /// Resumes a broken stream behind the event that the client has received last.
 async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8], received: &Received) -> Answer {
     let after = std::str::from_utf8(after).ok().and_then(|after| EventId::from_str(after).ok());
-    let after = after.ok_or_else(|| reply::refuse(400, "Last-Event-ID is none of this session's"))?;
+    let after = after.ok_or_else(|| reply::refuse(400, "Last-Event-ID does not belong to this session"))?;
     let events = session.entry.wire.agreed().and_then(|agreed| agreed.events.clone());
     let events = events.ok_or_else(|| reply::refuse(400, "streams of this session cannot be resumed"))?;
     // From here on, new events go to this reader: no event between them and those from the store is lost or sent twice.
@@ -177,7 +177,7 @@ async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8], recei
     };
     let missed = events.replay(&session.id, after, before).await;
     let missed =
-        missed.ok_or_else(|| reply::refuse(400, "the events after Last-Event-ID are not kept any more"))?;
+        missed.ok_or_else(|| reply::refuse(400, "the events after Last-Event-ID are no longer stored"))?;
     let held = missed.into_iter().map(|event| received.account.hold(Traffic::Responses, event.bytes));
     let ahead: Vec<_> =
         held.collect::<Result<_, _>>().map_err(|full| reply::unavailable(&full.to_string()))?;

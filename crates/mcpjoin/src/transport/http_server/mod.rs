@@ -210,6 +210,24 @@ impl HttpService {
         let routes = self.0.routes.iter().map(|(_, service)| service.0.drain());
         tokio::join!(self.0.drain(), join_all(routes));
     }
+
+    /// Waits for `end`, and then shuts down like [`drain`](Self::drain). The output of `end` has no meaning. Made for the
+    /// graceful shutdown of axum, which waits for the streams of this service:
+    ///
+    /// ```no_run
+    /// # async fn f(service: mcpjoin::transport::HttpService, listener: tokio::net::TcpListener) -> std::io::Result<()> {
+    /// let ended = service.drain_after(tokio::signal::ctrl_c());
+    /// let application = axum::Router::new().nest_service("/mcp", service);
+    /// axum::serve(listener, application).with_graceful_shutdown(ended).await
+    /// # }
+    /// ```
+    pub fn drain_after<F: Future>(&self, end: F) -> impl Future<Output = ()> + use<F> {
+        let service = self.clone();
+        async move {
+            drop(end.await);
+            service.drain().await;
+        }
+    }
 }
 
 impl<B> tower_service::Service<Request<B>> for HttpService

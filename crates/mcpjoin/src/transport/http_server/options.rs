@@ -269,6 +269,7 @@ impl HttpOptions {
 
     /// A sentence that is added to the refusal of a message above the limit (413): how to raise this program's limit. Without
     /// it the refusal names only the limit.
+    #[doc(hidden)]
     #[must_use]
     pub fn too_large_hint(mut self, hint: &str) -> Self {
         self.too_large_hint = Some(hint.into());
@@ -311,6 +312,25 @@ impl HttpOptions {
     pub fn principal(mut self, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.principal = Some(Arc::new(principal));
         self
+    }
+
+    /// Takes the principal of a request from the value of this type that middleware of axum or tower has put into its
+    /// extensions. A request without one has no principal. The same as [`principal`](Self::principal), which it replaces.
+    ///
+    /// ```
+    /// use mcpjoin::transport::HttpOptions;
+    ///
+    /// #[derive(Clone)]
+    /// struct User { name: String }
+    ///
+    /// let options = HttpOptions::new().principal_from(|user: &User| user.name.clone());
+    /// ```
+    #[must_use]
+    pub fn principal_from<T: Send + Sync + 'static>(
+        self,
+        principal: impl Fn(&T) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.principal(move |head| head.extensions.get::<T>().map(&principal))
     }
 
     /// Admits only the requests that `admission` admits, for example those with a token of OAuth 2.1

@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use mcpjoin_proto::http::origin::Origin as WebOrigin;
 use mcpjoin_proto::session::Origin;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -38,13 +38,21 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait when accepting fails for lack of open files or memory.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
+/// A stream over which HTTP is spoken.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// The stream of an accepted connection, once its handshake is complete.
+type Securing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+
 /// Listens for HTTP clients. Dropping it closes the port.
-#[derive(Debug)]
 pub struct HttpListener {
     socket: TcpListener,
     address: SocketAddr,
     host: Box<str>,
     path: Option<Box<str>>,
+    secure: Option<Arc<dyn Fn(TcpStream) -> Securing + Send + Sync>>,
 }
 
 /// Why an address cannot be listened on.
@@ -74,7 +82,7 @@ impl HttpListener {
     /// Listens at a URL: `http://host:port/path`. Port 0 means any free port; without a path, the path of the options is used.
     /// Of a name with several addresses, the first that can be listened on is used.
     ///
-    /// Nothing is encrypted. Every program that can reach the port can connect: `127.0.0.1` and `[::1]` are reachable from this
+    /// Nothing is encrypted without [`HttpListener::secured`]. Every program that can reach the port can connect: `127.0.0.1` and `[::1]` are reachable from this
     /// machine only.
     ///
     /// # Errors
@@ -100,7 +108,26 @@ impl HttpListener {
         let socket = TcpListener::bind((plain, port)).await.map_err(system)?;
         let address = socket.local_addr().map_err(system)?;
         let path = Some(path).filter(|path| !matches!(*path, "" | "/")).map(Into::into);
-        Ok(Self { socket, address, host: host.into(), path })
+        Ok(Self { socket, address, host: host.into(), path, secure: None })
+    }
+
+    /// Makes it a listener for `https://`: `handshake` performs the TLS handshake of an accepted connection. Any library
+    /// for TLS will do; with ALPN it may agree on `http/1.1` or `h2`.
+    ///
+    /// A handshake has the time of [`HttpOptions::header_time`] and counts as a connection. A connection whose handshake
+    /// fails is closed.
+    #[must_use]
+    pub fn secured<F, Fut, S>(mut self, handshake: F) -> Self
+    where
+        F: Fn(TcpStream) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        self.secure = Some(Arc::new(move |stream| {
+            let shaking = handshake(stream);
+            Box::pin(async move { shaking.await.map(|stream| Box::new(stream) as Box<dyn Stream>) })
+        }));
+        self
     }
 
     /// The port that it listens on.
@@ -113,7 +140,8 @@ impl HttpListener {
     #[must_use]
     pub fn url(&self) -> String {
         let path = self.path.as_deref().unwrap_or(DEFAULT_PATH);
-        format!("http://{}:{}{path}", self.host, self.address.port())
+        let scheme = if self.secure.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}:{}{path}", self.host, self.address.port())
     }
 
     /// The options with the path of this URL and with its host allowed.
@@ -140,7 +168,7 @@ impl HttpListener {
     /// Serves clients until `end` is ready, and then finishes what is in progress.
     #[doc(hidden)]
     pub async fn serve(self, service: HttpService, end: impl Future<Output = ()>) {
-        let Self { socket, .. } = self;
+        let Self { socket, secure, .. } = self;
         let (over, ending) = watch::channel(false);
         let mut tasks = JoinSet::new();
         {
@@ -155,10 +183,14 @@ impl HttpListener {
                         Ok((stream, peer)) => {
                             // Without it a small response may wait for the acknowledgement of the one before.
                             let _ = stream.set_nodelay(true);
-                            tasks.spawn(connection(stream, peer, service.clone(), ending.clone()));
+                            let (service, ending) = (service.clone(), ending.clone());
+                            match &secure {
+                                None => tasks.spawn(connection(stream, peer, service, ending)),
+                                Some(secure) => tasks.spawn(secured(secure(stream), peer, service, ending)),
+                            };
                         }
                         Err(error) => {
-                            tracing::debug!(target: "mcpjoin", %error, "nobody could be accepted");
+                            tracing::debug!(target: "mcpjoin", %error, "connections cannot be accepted");
                             tokio::select! {
                                 () = &mut end => break,
                                 () = sleep(ACCEPT_RETRY_DELAY) => {}
@@ -174,6 +206,15 @@ impl HttpListener {
         let _ = over.send(true);
         let farewell = async { while tasks.join_next().await.is_some() {} };
         let _ = timeout(SHUTDOWN_TIMEOUT, farewell).await;
+    }
+}
+
+/// Serves one connection after its handshake.
+async fn secured(securing: Securing, peer: SocketAddr, service: HttpService, ending: watch::Receiver<bool>) {
+    match timeout(service.0.options.header_time, securing).await {
+        Ok(Ok(stream)) => connection(stream, peer, service, ending).await,
+        Ok(Err(error)) => tracing::debug!(target: "mcpjoin", %error, %peer, "a handshake failed"),
+        Err(_) => tracing::debug!(target: "mcpjoin", %peer, "a handshake took too long"),
     }
 }
 
@@ -228,6 +269,12 @@ pub(super) async fn connection<T>(
         let served = builder.serve_connection(io, answers);
         let connection = watch.connection.clone();
         watch.run(long_lived::Connection::new(served, connection), long_lived::Connection::end).await;
+    }
+}
+
+impl fmt::Debug for HttpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HttpListener").field(&self.url()).finish()
     }
 }
 

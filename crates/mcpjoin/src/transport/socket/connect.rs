@@ -182,13 +182,13 @@ async fn link<S: Socket>(target: S::Target, origin: Origin) -> Result<Link, Sock
 /// Splits `host:port`.
 pub fn host_and_port(address: &str) -> Result<(&str, u16), SocketErrorKind> {
     let wrong = |what| Err(SocketErrorKind::Address(what));
-    let Some((host, port)) = address.rsplit_once(':') else { return wrong("it has no port") };
-    let Ok(port) = port.parse() else { return wrong("its port is no number below 65536") };
+    let Some((host, port)) = address.rsplit_once(':') else { return wrong("the port is missing") };
+    let Ok(port) = port.parse() else { return wrong("the port is not a number below 65536") };
     match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
         Some(Some(host)) if !host.is_empty() => Ok((host, port)),
-        Some(_) => wrong("its brackets do not hold an address"),
-        None if host.is_empty() => wrong("it has no host"),
-        None if host.contains(':') => wrong("an IPv6 address stands in brackets"),
+        Some(_) => wrong("the brackets do not contain an IPv6 address"),
+        None if host.is_empty() => wrong("the host is missing"),
+        None if host.contains(':') => wrong("an IPv6 address must be in brackets"),
         None => Ok((host, port)),
     }
 }

@@ -56,6 +56,7 @@ pub struct SocketError {
 
 impl SocketError {
     /// An error about this address, for transports that are made elsewhere.
+    #[doc(hidden)]
     #[must_use]
     pub fn new(target: impl Into<String>, kind: SocketErrorKind) -> Self {
         Self { target: target.into(), kind }
@@ -67,10 +68,10 @@ impl SocketError {
 #[non_exhaustive]
 pub enum SocketErrorKind {
     /// The text has not the form `host:port`.
-    #[error("it is no address of the form host:port: {0}")]
+    #[error("not an address of the form host:port: {0}")]
     Address(&'static str),
     /// The name has no address.
-    #[error("the name was not resolved: {0}")]
+    #[error("the name cannot be resolved: {0}")]
     Resolve(#[source] io::Error),
     /// Every address was tried, and each has failed.
     #[error("no connection ({})", Attempts(.0))]
@@ -84,7 +85,7 @@ pub enum SocketErrorKind {
         attempts: Vec<Attempt>,
     },
     /// A server listens on that Unix socket, and its queue of clients was full for the whole timeout.
-    #[error("a server listens there and has accepted nobody for {} ms", .after.as_millis())]
+    #[error("a server listens there, but has accepted no connection for {} ms", .after.as_millis())]
     NotAccepted {
         /// The timeout.
         after: Duration,
@@ -93,7 +94,7 @@ pub enum SocketErrorKind {
     #[error("another server listens there")]
     InUse,
     /// The file is no socket: it is not replaced.
-    #[error("a file is there that is no socket")]
+    #[error("the path is not a socket")]
     NotASocket,
     /// The system refused.
     #[error("{0}")]
@@ -115,7 +116,7 @@ struct Attempts<'a>(&'a [Attempt]);
 impl fmt::Display for Attempts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("the name was not resolved");
+            return f.write_str("the name cannot be resolved");
         }
         for (place, attempt) in self.0.iter().enumerate() {
             let comma = if place == 0 { "" } else { ", " };

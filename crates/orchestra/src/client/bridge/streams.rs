@@ -43,8 +43,9 @@ pub(super) async fn call(
                 let text = output.append(chunk);
                 if output.bytes.len() > call.shared.message {
                     return Err(ErrorObject::internal(format!(
-                        "orchestrator stream_start failed: the tool has sent {} bytes, which is more than a message may \
-                         have ({}), and was given up; it may have been done or not, look before you ask again",
+                        "orchestrator stream_start failed: the tool has sent {} bytes, more than the limit \
+                         of a message ({}), and was cancelled; the request may have been executed: check \
+                         before you try again",
                         output.bytes.len(),
                         call.shared.message
                     )));

@@ -148,6 +148,6 @@ fn text_of(name: &X509Name<'_>, wanted: &Oid<'_>) -> Option<String> {
 fn shown(name: &X509Name<'_>) -> String {
     match (text_of(name, &OID_X509_COMMON_NAME), text_of(name, &OID_X509_ORGANIZATION_NAME)) {
         (Some(common), Some(organization)) => format!("{common} ({organization})"),
-        (one, other) => one.or(other).unwrap_or_else(|| "somebody without a name".to_owned()),
+        (one, other) => one.or(other).unwrap_or_else(|| "an unnamed issuer".to_owned()),
     }
 }

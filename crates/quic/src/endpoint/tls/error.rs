@@ -25,14 +25,14 @@ pub enum CertificateErrorKind {
     #[error("{0}")]
     Io(#[source] Arc<io::Error>),
     /// It is not valid PEM or X.509.
-    #[error("it is no certificate: {0}")]
+    #[error("not a certificate: {0}")]
     Pem(String),
     /// It is not a private key of a supported kind.
-    #[error("it is no private key that can be used: {0}")]
+    #[error("not a usable private key: {0}")]
     Key(String),
     /// The key does not belong to the certificate.
     #[error(
-        "the key does not belong to the certificate: remove both so that they are made anew, or put the right one beside it"
+        "the key does not belong to the certificate: remove both to create new ones, or add the matching one"
     )]
     KeyMismatch,
     /// Other users can read a private key, or write to its directory.
@@ -48,7 +48,7 @@ pub enum CertificateErrorKind {
         wanted: u32,
     },
     /// One file of a pair is missing.
-    #[error("{missing} is missing beside it: put it back, or remove this one too so that both are made anew")]
+    #[error("{missing} is missing next to it: restore it, or remove this file too to create both again")]
     Half {
         /// The missing file.
         missing: String,
@@ -57,25 +57,25 @@ pub enum CertificateErrorKind {
     #[error("it expired on {0}; {1}")]
     Expired(String, &'static str),
     /// It is not valid yet.
-    #[error("it is not valid before {0}: is this machine's clock right?")]
+    #[error("it is not valid before {0}: check this machine's clock")]
     NotYet(String),
     /// It is not a certificate of an authority.
-    #[error("{0}: it is no certificate of an authority: {1}")]
+    #[error("{0}: not a certificate of an authority: {1}")]
     Authority(String, String),
     /// The authority cannot sign a certificate.
-    #[error("a certificate for `{0}` cannot be made: {1}")]
+    #[error("a certificate for `{0}` cannot be created: {1}")]
     CannotSign(String, String),
     /// A certificate cannot contain this name.
-    #[error("`{0}` is no name that a certificate can have: say which one the server has (--server-name)")]
+    #[error("`{0}` is not a valid name for a certificate: use --server-name with the name of the server")]
     Name(String),
     /// Another process has locked the directory for too long.
-    #[error("another process has it locked for more than {0} s")]
+    #[error("another process has locked it for more than {0} s")]
     Locked(u64),
     /// There is no home directory.
-    #[error("there is no home folder, so the folder of the certificates must be named (--certs-dir)")]
+    #[error("there is no home folder: use --certs-dir for the folder of certificates")]
     NoHome,
     /// A certificate was given without its key, or a key without its certificate.
-    #[error("a certificate and its key are named together (--cert and --key)")]
+    #[error("a certificate and its key belong together (--cert and --key)")]
     Pair,
     /// TLS cannot be set up.
     #[error("TLS cannot be set up: {0}")]

@@ -235,7 +235,9 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateE
         return Err(CertificateErrorKind::Pem("there is no certificate in it".to_owned()));
     }
     match found.iter().any(|certificate| CertificateFacts::read(certificate).is_none()) {
-        true => Err(CertificateErrorKind::Pem("it holds something that is no X.509 certificate".to_owned())),
+        true => {
+            Err(CertificateErrorKind::Pem("it contains something other than X.509 certificates".to_owned()))
+        }
         false => Ok(found),
     }
 }
@@ -317,6 +319,22 @@ impl ServerTls {
 
     pub(super) fn alpn(&self) -> &str {
         &self.alpn
+    }
+
+    /// The same settings for a server over TCP.
+    #[doc(hidden)]
+    pub fn over_tcp(&self) -> Result<Arc<rustls::ServerConfig>, CertificateError> {
+        let builder = rustls::ServerConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(tls_error)?;
+        let builder = match &self.verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+            None => builder.with_no_client_auth(),
+        };
+        let resolver = SingleCertAndKey::from(self.identity.certified.clone());
+        let mut config = builder.with_cert_resolver(Arc::new(resolver));
+        config.alpn_protocols = vec![self.alpn.as_bytes().to_vec()];
+        Ok(Arc::new(config))
     }
 
     /// The secret that is derived from the private key.

@@ -50,28 +50,30 @@ pub(crate) fn reason(certificate: &CertificateDer<'_>, error: &Error) -> String 
                 format!("expired on {}", facts.ends())
             }
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                format!("is not valid before {}: is one of the clocks wrong?", Moment(facts.not_before))
+                format!("is not valid before {}: check the clocks", Moment(facts.not_before))
             }
             CertificateError::UnknownIssuer => {
-                "is signed by an authority that is not the one here: both sides need the same ca.crt".to_owned()
+                "is signed by another authority: both sides need the same ca.crt".to_owned()
             }
             CertificateError::BadSignature => {
-                "has the name of the authority here but not its signature: ca.crt was made anew, or is not the one that has signed it".to_owned()
+                "has the name of the authority, but not its signature: ca.crt was recreated, or has not \
+                 signed it"
+                    .to_owned()
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                format!("is for {}, and not for the name that was asked for (--server-name)", list(&facts.names))
+                format!("is for {}, and not for the requested name (--server-name)", list(&facts.names))
             }
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
                 let for_whom = match (facts.for_servers, facts.for_clients) {
-                    (true, false) => "for servers alone",
-                    (false, true) => "for clients alone",
+                    (true, false) => "only for servers",
+                    (false, true) => "only for clients",
                     _ => "for neither servers nor clients",
                 };
                 format!("is {for_whom} (extended key usage)")
             }
-            error => format!("does not count: {error}"),
+            error => format!("is not valid: {error}"),
         },
-        error => format!("does not count: {error}"),
+        error => format!("is not valid: {error}"),
     };
     format!("{whose}, {why}")
 }
@@ -183,9 +185,7 @@ impl ServerCertVerifier for PinnedKeyVerifier {
             Some(facts) if facts.key_hash == self.hash => Ok(ServerCertVerified::assertion()),
             Some(facts) => {
                 let hash: String = facts.key_hash.iter().map(|byte| format!("{byte:02x}")).collect();
-                Err(Error::General(format!(
-                    "its public key is not the one that was pinned, but sha256:{hash}"
-                )))
+                Err(Error::General(format!("its public key is not the pinned one, but sha256:{hash}")))
             }
             None => Err(Error::General("its public key cannot be read".to_owned())),
         }

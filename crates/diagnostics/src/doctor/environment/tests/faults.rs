@@ -55,7 +55,7 @@ async fn nothing_is_found_where_nothing_is_wrong() {
     assert_eq!(checks, EnvironmentCheck::ALL);
     let not_run: Vec<(EnvironmentCheck, Outcome)> =
         report.checks.iter().filter(|(_, how)| *how != Outcome::Passed).copied().collect();
-    let proxy = Outcome::NotRun("no variable names a proxy");
+    let proxy = Outcome::NotRun("no proxy variable is set");
     assert_eq!(
         not_run,
         [
@@ -87,9 +87,13 @@ async fn faults_of_path_and_of_version_managers_are_distinguished() {
     let finding = &report.findings[0];
     assert_eq!(
         finding.seen,
-        format!("node and npx are found by your login shell ({BIN}/node, through nvm), and not from here")
+        format!("node and npx are found by your login shell ({BIN}/node, through nvm), but not from here")
     );
-    assert!(finding.advice.starts_with(&format!("write the whole path, {BIN}/node, ")), "{}", finding.advice);
+    assert!(
+        finding.advice.starts_with(&format!("write the absolute path, {BIN}/node, ")),
+        "{}",
+        finding.advice
+    );
 
     // This process runs in a terminal, and a client from the menu does not find node.
     let here = folder.world().with_variable("PATH", format!("{BIN}:/usr/bin:/bin"));
@@ -108,15 +112,16 @@ async fn faults_of_path_and_of_version_managers_are_distinguished() {
     folder.program("bin/bash", "echo 'no such theme' >&2; exit 3");
     let report = examine(folder.world().with_variable("PATH", format!("{BIN}:/usr/bin:/bin"))).await;
     found(&report, &[]);
-    let note = "PATH of a desktop session is not known: /bin/bash -lc ended with exit code 3: no such theme";
+    let note =
+        "the PATH of a desktop session is unknown: /bin/bash -lc ended with exit code 3: no such theme";
     assert!(report.notes.iter().any(|known| known == note), "{:?}", report.notes);
-    let not_run = Outcome::NotRun("PATH of your login shell is not known");
+    let not_run = Outcome::NotRun("the PATH of your login shell is unknown");
     assert!(report.checks.contains(&(EnvironmentCheck::PathHere, not_run)), "{:?}", report.checks);
     // A version manager that has the program is still found.
     let report = examine(folder.world()).await;
     found(&report, &["manager-not-loaded"]);
     assert!(
-        report.findings[0].seen.ends_with("and our PATH does not lead there"),
+        report.findings[0].seen.ends_with("but PATH here does not contain it"),
         "{}",
         report.findings[0].seen
     );
@@ -206,7 +211,7 @@ async fn runtimes_that_do_not_run_are_found() {
     let report = examine(folder.world()).await;
     found(&report, &["interpreter-missing"]);
     assert!(
-        report.findings[0].seen.starts_with("npx (/usr/bin/npx) is run by node"),
+        report.findings[0].seen.starts_with("npx (/usr/bin/npx) needs node"),
         "{}",
         report.findings[0].seen
     );
@@ -298,7 +303,7 @@ async fn faults_of_proxies_contain_no_secrets() {
     let report = examine(unknown).await;
     found(&report, &["proxy-unreachable"]);
     assert!(
-        report.findings[0].seen.contains("was not resolved: no such host"),
+        report.findings[0].seen.contains("cannot be resolved: no such host"),
         "{}",
         report.findings[0].seen
     );
@@ -321,9 +326,9 @@ async fn variables_without_certificates_are_found() {
         found(&examine(folder.world().with_variable(variable, "/home/u/ca.pem")).await, &[]);
     }
     for (value, says) in [
-        ("/home/u/nowhere.pem", "is not there"),
-        ("/home/u/empty.pem", "holds no certificate"),
-        ("/home/u/key.pem", "holds no certificate"),
+        ("/home/u/nowhere.pem", "does not exist"),
+        ("/home/u/empty.pem", "contains no certificate"),
+        ("/home/u/key.pem", "contains no certificate"),
         ("/home/u/ca.der", "may be DER"),
         ("/home/u/folder", "is a folder without certificates"),
     ] {
@@ -460,7 +465,7 @@ async fn a_part_that_was_not_run_says_why() {
     let folder = Folder::healthy("homeless");
     let report = examine(folder.world().without_variable("HOME")).await;
     let caches = report.steps.iter().find(|step| step.part == EnvironmentPart::Caches).unwrap();
-    assert_eq!(caches.detail, "there is no home");
+    assert_eq!(caches.detail, "there is no home folder");
 }
 
 #[tokio::test]
@@ -501,7 +506,7 @@ async fn a_proxy_that_requires_a_password_is_found() {
     assert!(report.findings[0].advice.contains("USER:PASSWORD"), "{}", report.findings[0].advice);
     let report = examine(world("me:wrong-secret@")).await;
     found(&report, &["proxy-authorization"]);
-    assert!(report.findings[0].seen.contains("takes neither"), "{}", report.findings[0].seen);
+    assert!(report.findings[0].seen.contains("rejects the user"), "{}", report.findings[0].seen);
     assert!(!format!("{report:?}").contains("wrong-secret"), "{report:?}");
 }
 

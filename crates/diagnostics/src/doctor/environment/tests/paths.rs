@@ -81,7 +81,8 @@ async fn the_shell_is_run_once_and_with_consent() {
     assert!(!runs.exists());
     assert!(silent.about_program("no-such-program").await.is_empty());
     assert!(!runs.exists());
-    let note = "PATH of your login shell and of a desktop session is not known: no shell was run, as asked";
+    let note =
+        "the PATH of your login shell and of a desktop session is unknown: no shell was run (--no-shell)";
     assert_eq!(report.notes, [note]);
     assert!(report.is_healthy(), "{:?}", report.findings);
     assert_eq!(silent.shell_notes(), [note]);

@@ -70,14 +70,14 @@ async fn a_shell_without_a_value_is_an_error() {
         ("exit", "exit 3", SHELL_TIMEOUT, "/bin/bash -ilc ended with exit code 3"),
         ("last-words", "echo 'no theme' >&2; exit 3", SHELL_TIMEOUT, "ended with exit code 3: no theme"),
         ("signal", "kill -9 $$", SHELL_TIMEOUT, "ended with signal 9"),
-        ("exec", "exec true", SHELL_TIMEOUT, "ended with exit code 0 and printed no PATH"),
-        ("silent", "exec > /dev/null", SHELL_TIMEOUT, "ended with exit code 0 and printed no PATH"),
+        ("exec", "exec true", SHELL_TIMEOUT, "exited with code 0 and printed no PATH"),
+        ("silent", "exec > /dev/null", SHELL_TIMEOUT, "exited with code 0 and printed no PATH"),
         ("empty", "PATH=", SHELL_TIMEOUT, "printed an empty PATH"),
         ("status", "trap 'exit 4' EXIT", SHELL_TIMEOUT, "ended with exit code 4"),
         ("late-flood", "trap 'head -c 100000 /dev/zero' EXIT", SHELL_TIMEOUT, "printed no PATH"),
-        ("hang", "sleep 600", short, "/bin/bash -ilc did not end within 0.3 s"),
-        ("endless-flood", "yes", short, "did not end within 0.3 s"),
-        ("late", "trap 'sleep 600' EXIT", short, "did not end within 0.3 s"),
+        ("hang", "sleep 600", short, "/bin/bash -ilc did not exit within 0.3 s"),
+        ("endless-flood", "yes", short, "did not exit within 0.3 s"),
+        ("late", "trap 'sleep 600' EXIT", short, "did not exit within 0.3 s"),
     ] {
         let problem = bash(name, &format!("{line}\n"), true, timeout).await.unwrap_err();
         assert!(problem.contains(says), "{name}: {problem}");
@@ -88,11 +88,8 @@ async fn a_shell_without_a_value_is_an_error() {
     for (shell, says) in [
         (None, "SHELL is not set"),
         (Some(""), "SHELL is not set"),
-        (Some("bash"), "SHELL is bash, which is no absolute path"),
-        (
-            Some("/usr/bin/xonsh"),
-            "SHELL is /usr/bin/xonsh, and mcpjoin does not know how to ask such a shell",
-        ),
+        (Some("bash"), "SHELL is bash, which is not an absolute path"),
+        (Some("/usr/bin/xonsh"), "SHELL is /usr/bin/xonsh, which mcpjoin does not support"),
         (Some("/usr/bin/fish"), "/usr/bin/fish -ilc: cannot start"),
         (Some("/bin/zsh"), "is not executable"),
     ] {

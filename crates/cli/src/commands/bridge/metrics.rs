@@ -1,0 +1,219 @@
+//! What `--admin` counts and measures, as OpenMetrics.
+//!
+//! Counted from the events of the gateway by `relay`, printed by `admin`. Where the
+//! [conventions of OpenTelemetry for MCP](https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md)
+//! have a name, it is used, as OpenMetrics writes it. Clients choose names of methods and tools, so a label has only known
+//! methods, and only tools that a server has listed, up to a limit; `_OTHER` stands for the rest.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use mcpjoin::proto::Method;
+use mcpjoin_gateway::{CallOutcome, CallRecord, GatewayEvent, Refusal, TargetStatus};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// The boundaries that the conventions recommend, in seconds.
+const BOUNDARIES: [f64; 14] =
+    [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+/// Tools with a label of their own. Each may have five outcomes and 17 lines of a histogram, so at most 4,400 lines: a
+/// scrape of about half a megabyte.
+const MAX_TOOL_LABELS: usize = 200;
+/// Bytes of the name of a tool with a label of its own: the specification recommends at most 128 characters.
+const MAX_TOOL_LABEL_BYTES: usize = 128;
+/// The value of a label for everything else.
+const OTHER: &str = "_OTHER";
+
+type Labels = Vec<(&'static str, String)>;
+
+/// The metrics of a bridge.
+pub(super) struct Metrics {
+    registry: Registry,
+    calls: Family<Labels, Counter>,
+    durations: Family<Labels, Histogram, fn() -> Histogram>,
+    in_flight: Family<Labels, Gauge>,
+    refused: Family<Labels, Counter>,
+    starts: Counter,
+    ends: Counter,
+    up: Family<Labels, Gauge>,
+    servers: Gauge,
+    sessions: Gauge,
+    lines_left_out: Counter,
+    /// The tools that have a label of their own.
+    tools: Mutex<BTreeSet<String>>,
+}
+
+impl Metrics {
+    /// `lines_left_out`: the lines that an audit has left out.
+    pub(super) fn new(lines_left_out: Counter) -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            calls: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(BOUNDARIES)),
+            in_flight: Family::default(),
+            refused: Family::default(),
+            starts: Counter::default(),
+            ends: Counter::default(),
+            up: Family::default(),
+            servers: Gauge::default(),
+            sessions: Gauge::default(),
+            lines_left_out,
+            tools: Mutex::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let Self { registry, .. } = self;
+        registry.register("mcpjoin_calls", "Requests of clients that have ended", self.calls.clone());
+        registry.register_with_unit(
+            "mcp_server_operation_duration",
+            "The duration of a request of a client, from its arrival until its response is sent",
+            Unit::Seconds,
+            self.durations.clone(),
+        );
+        registry.register(
+            "mcpjoin_calls_in_flight",
+            "Requests of clients that have not ended",
+            self.in_flight.clone(),
+        );
+        registry.register("mcpjoin_clients_refused", "Clients that got no server", self.refused.clone());
+        registry.register("mcpjoin_server_starts", "Servers that were started", self.starts.clone());
+        registry.register(
+            "mcpjoin_server_ends",
+            "Servers that ended by themselves or did not start",
+            self.ends.clone(),
+        );
+        registry.register(
+            "mcpjoin_target_up",
+            "Whether a call to the target may succeed now: 1 or 0",
+            self.up.clone(),
+        );
+        registry.register("mcpjoin_servers", "Servers that run or start", self.servers.clone());
+        registry.register(
+            "mcpjoin_sessions",
+            "Sessions of clients of older revisions",
+            self.sessions.clone(),
+        );
+        registry.register(
+            "mcpjoin_audit_lines_left_out",
+            "Lines that the audit lacks, because its file was too slow or could not be written",
+            self.lines_left_out.clone(),
+        );
+    }
+
+    /// Counts an event.
+    pub(super) fn event(&self, event: &GatewayEvent<'_>) {
+        match event {
+            GatewayEvent::Calling { target } => {
+                self.in_flight.get_or_create(&of_target(target)).inc();
+            }
+            GatewayEvent::Called(record) => self.called(record),
+            GatewayEvent::Started { .. } => {
+                self.starts.inc();
+            }
+            GatewayEvent::Ended { .. } => {
+                self.ends.inc();
+            }
+            GatewayEvent::Refused { why } => {
+                let reason = vec![("reason", reason(why).to_owned())];
+                self.refused.get_or_create(&reason).inc();
+            }
+            _ => {}
+        }
+    }
+
+    fn called(&self, record: &CallRecord) {
+        let mut labels = of_target(&record.target);
+        self.in_flight.get_or_create(&labels).dec();
+        self.learn(record.listed_tools());
+        let method = record.method.facts().map_or(OTHER, |_| record.method.as_str());
+        labels.push(("mcp_method_name", method.to_owned()));
+        if record.method == Method::CallTool {
+            let tool = record.subject().filter(|tool| self.tools().contains(tool));
+            labels.push(("gen_ai_tool_name", tool.unwrap_or_else(|| OTHER.to_owned())));
+        }
+        self.durations.get_or_create(&labels).observe(record.duration.as_secs_f64());
+        labels.push(("outcome", record.outcome.word().to_owned()));
+        if let Some(error) = error_type(record.outcome) {
+            labels.push(("error_type", error));
+        }
+        self.calls.get_or_create(&labels).inc();
+    }
+
+    fn tools(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tools of a list have labels of their own from now on, as far as there is room.
+    fn learn(&self, listed: Vec<String>) {
+        let mut tools = self.tools();
+        for tool in listed {
+            if tools.len() < MAX_TOOL_LABELS && tool.len() <= MAX_TOOL_LABEL_BYTES {
+                tools.insert(tool);
+            }
+        }
+    }
+
+    /// All metrics as text.
+    pub(super) fn text(&self, targets: &[TargetStatus], servers: usize, sessions: usize) -> String {
+        for target in targets {
+            self.up.get_or_create(&of_target(&target.name)).set(i64::from(target.state.is_ready()));
+        }
+        self.servers.set(i64::try_from(servers).unwrap_or(i64::MAX));
+        self.sessions.set(i64::try_from(sessions).unwrap_or(i64::MAX));
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("a string takes every text");
+        text
+    }
+}
+
+fn of_target(target: &str) -> Labels {
+    vec![("mcpjoin_target", target.to_owned())]
+}
+
+/// The `error.type` of the conventions. A server chooses its codes, so only those of JSON-RPC and of the protocol have a
+/// value of their own.
+fn error_type(outcome: CallOutcome) -> Option<String> {
+    match outcome {
+        CallOutcome::ToolError => Some("tool_error".to_owned()),
+        CallOutcome::Error { code: code @ (-32700 | -32603..=-32600 | -32042 | -32021..=-32000) } => {
+            Some(code.to_string())
+        }
+        CallOutcome::Error { .. } => Some(OTHER.to_owned()),
+        _ => None,
+    }
+}
+
+const fn reason(why: &Refusal) -> &'static str {
+    match why {
+        Refusal::NotStarted(_) => "not_started",
+        Refusal::Gone(_) => "gone",
+        Refusal::TooMany { .. } => "too_many_servers",
+        Refusal::TooManyStarts { .. } => "too_many_starts",
+        Refusal::Closed => "closed",
+        _ => OTHER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::metrics::counter::Counter;
+
+    use super::{MAX_TOOL_LABEL_BYTES, MAX_TOOL_LABELS, Metrics};
+
+    #[test]
+    fn so_many_tools_have_labels_of_their_own_and_no_long_one() {
+        let metrics = Metrics::new(Counter::default());
+        metrics.learn(vec!["x".repeat(MAX_TOOL_LABEL_BYTES + 1)]);
+        assert!(metrics.tools().is_empty());
+        metrics.learn((0..=MAX_TOOL_LABELS).map(|number| number.to_string()).collect());
+        assert_eq!(metrics.tools().len(), MAX_TOOL_LABELS);
+        assert!(metrics.tools().contains("0") && !metrics.tools().contains(&MAX_TOOL_LABELS.to_string()));
+    }
+}
