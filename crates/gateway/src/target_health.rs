@@ -96,7 +96,7 @@ impl TargetHealth {
         let next_attempt = remaining(known.next);
         let cause = || {
             let cause = known.last.as_ref().map(ToString::to_string).unwrap_or_default();
-            redact.map_or(cause.clone(), |redact| redact(&cause)).into()
+            redact.map_or_else(|| cause.clone(), |redact| redact(&cause)).into()
         };
         if !known.running.is_empty() {
             TargetState::Connected
