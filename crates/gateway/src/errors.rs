@@ -64,8 +64,11 @@ impl ErrorTexts {
             return self.failure("notAvailable", "the server is starting; try again in a moment", &[]);
         };
         let cause = last.map_or_else(String::new, |last| format!(": {}", self.run_end(&last)));
-        let seconds = next_attempt.as_secs_f64().ceil();
-        let text = format!("no server is running{cause}; the next start is in {seconds} s");
+        let next = match next_attempt.as_secs_f64().ceil() {
+            0.0 => "it is being started again".to_owned(),
+            seconds => format!("the next start is in {seconds} s"),
+        };
+        let text = format!("no server is running{cause}; {next}");
         self.failure("notAvailable", &text, &[("nextAttemptMs", millis(next_attempt))])
     }
 

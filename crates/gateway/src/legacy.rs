@@ -127,12 +127,11 @@ impl TargetSession {
         slot.set_session(session.clone());
         let upstream =
             Arc::new(pools.launcher.start(slot, questions.declare(hello), FromServer(pair.clone())).await?);
-        let server = match upstream.current() {
-            Some(server) => server,
-            None => match upstream.client().await {
-                Ok(_) => return Err(Refusal::Closed),
-                Err(why) => return Err(Refusal::Gone(Box::new(why))),
-            },
+        let Some(server) = upstream.current() else {
+            return Err(match upstream.client().await {
+                Ok(_) => Refusal::Closed,
+                Err(why) => Refusal::Gone(Box::new(why)),
+            });
         };
         let mut role = role_of(&server, settings.policy.is_some());
         let is_modern = !server.profile().initialize;

@@ -96,7 +96,7 @@ impl TargetHealth {
         let next_attempt = remaining(known.next);
         let cause = || {
             let cause = known.last.as_ref().map(ToString::to_string).unwrap_or_default();
-            redact.map_or(cause.clone(), |redact| redact(&cause)).into()
+            redact.map_or_else(|| cause.clone(), |redact| redact(&cause)).into()
         };
         if !known.running.is_empty() {
             TargetState::Connected
@@ -117,6 +117,15 @@ impl TargetHealth {
         let known = self.known.lock();
         let next_attempt = remaining(known.next);
         (known.running.is_empty() && !next_attempt.is_zero())
+            .then(|| CoolingDown { last: known.last.clone(), next_attempt })
+    }
+
+    /// Returns why no server of this target runs, also while the next one starts. `None` if one runs, or if none has
+    /// failed.
+    pub(super) fn outage(&self) -> Option<CoolingDown> {
+        let known = self.known.lock();
+        let next_attempt = remaining(known.next);
+        (known.running.is_empty() && known.next.is_some())
             .then(|| CoolingDown { last: known.last.clone(), next_attempt })
     }
 

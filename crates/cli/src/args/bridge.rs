@@ -29,6 +29,12 @@ that declare the same capabilities share a server. If the server speaks an older
 questions, each call has a server for itself, so that no question reaches another client; beyond --max-sessions calls \
 wait. A server that dies is started again: its pending requests fail with the reason, and none is sent twice.
 
+With --config FILE and no server, all entries of the file are one server; --join chooses servers one by one. Tools \
+and prompts are called NAME__tool, and resources keep their URIs; of two servers with the same name or URI the first \
+has it, and a warning names both. A server that dies costs only its own tools: they leave the lists, calls of them fail \
+at once with the reason, and they come back when it does. Over HTTP each server is also alone at the path followed by \
+/NAME, with its own names.
+
 On standard input and output it ends when the input ends, or at a signal. With --listen it prints its addresses on \
 standard error and ends at a signal: pending requests have 10 seconds to finish; a second signal ends them at once. \
 There is no authentication unless --client-ca (QUIC, HTTPS) or --auth-issuer (HTTP) is given, and only QUIC and HTTPS \
@@ -53,10 +59,12 @@ name, the last one is used. A server that dies is started again, and no call is 
 have 10 seconds to finish; a second signal ends them at once.";
 
 /// What means something only for servers that are started or reached here.
-const OF_SERVERS: [&str; 33] = [
+const OF_SERVERS: [&str; 35] = [
     "listen",
     "words",
     "also",
+    "join",
+    "prefix",
     "client_ca",
     "allow_host",
     "allow_origin",
@@ -98,6 +106,8 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
         mcpjoin bridge [OPTIONS] [--] COMMAND [ARG]...\n       \
         mcpjoin bridge --listen ADDRESS [OPTIONS] TARGET\n       \
         mcpjoin bridge --listen ADDRESS [OPTIONS] [--] COMMAND [ARG]...\n       \
+        mcpjoin bridge [--listen ADDRESS] [OPTIONS] --config FILE\n       \
+        mcpjoin bridge [--listen ADDRESS] [OPTIONS] --join NAME=TARGET...\n       \
         mcpjoin bridge --listen orchestra://HOST:PORT [OPTIONS] TARGET...\n       \
         mcpjoin bridge --orchestrator-addr HOST:PORT [OPTIONS]",
     after_help = "Examples:\n  \
@@ -111,6 +121,8 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
         mcpjoin bridge --listen https://127.0.0.1:8443/mcp --cert cert.pem --key key.pem files\n  \
         mcpjoin bridge --listen http://127.0.0.1:8080/mcp --admin http://127.0.0.1:9090 --audit calls.jsonl files\n  \
         mcpjoin bridge --listen quic://0.0.0.0:4433 --cert cert.pem --key key.pem --client-ca team.pem demo:\n  \
+        mcpjoin bridge --listen http://127.0.0.1:8080/mcp --config .mcp.json\n  \
+        mcpjoin bridge --join demo=demo: --join files=http://localhost:3000/mcp\n  \
         mcpjoin bridge --orchestrator-addr localhost:50100\n  \
         mcpjoin bridge --orchestrator-addr localhost:50100 --stream ai_prompt_stream\n  \
         mcpjoin bridge --orchestrator-addr 10.0.0.7:50100 --server-name orchestrator --certs-dir ./certs\n  \
@@ -182,6 +194,16 @@ pub(crate) struct Bridge {
     /// Another server for Orchestra's clients: one word, as TARGET. Repeatable
     #[arg(long, value_name = "TARGET")]
     pub(crate) also: Vec<OsString>,
+    /// Joins this server with the others at one endpoint: NAME=TARGET (one word, as TARGET), or NAME for an entry of a
+    /// configuration. Its tools and prompts are called NAME__tool. Repeatable. Without --join and without a server, all
+    /// entries of the file of --config are joined
+    #[arg(
+        long, value_name = "NAME[=TARGET]", conflicts_with_all = ["words", "server", "also"], help_heading = "Arguments"
+    )]
+    pub(crate) join: Vec<String>,
+    /// The prefix of a joined server's tools and prompts in place of its name: NAME=PREFIX; `NAME=` is none. Repeatable
+    #[arg(long, value_name = "NAME=PREFIX", help_heading = "Arguments")]
+    pub(crate) prefix: Vec<String>,
     /// The maximum number of servers at once: one for each client that has its own, and one or more for clients that
     /// share one. Further clients are rejected; over HTTP with the status 503 [default: 100]
     #[arg(long, value_name = "NUMBER", value_parser = count, requires = "listen", help_heading = "Clients")]

@@ -3,6 +3,7 @@
 mod admin;
 mod audit;
 mod go_flags;
+mod joined;
 mod metrics;
 mod orchestra_host;
 mod orchestrator;
@@ -26,6 +27,11 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
         return orchestrator::run(ui, &args);
     }
     let of_orchestra = args.listen.iter().filter(|word| is_of_orchestra(word)).count();
+    if of_orchestra == 0 && joined::is_meant(&args) {
+        return joined::run(ui, args);
+    }
+    joined::refuse_for_one(&args)?;
+    misplaced(&[("--join", !args.join.is_empty())], "for clients of MCP", "another --listen")?;
     if of_orchestra == 0 {
         return relay::run(ui, args, escaped);
     }

@@ -132,11 +132,11 @@ fn opening() -> String {
 }
 
 /// A bridge that listens at addresses. Ended when this is dropped.
-struct Bridge {
+pub(super) struct Bridge {
     running: Option<Running>,
-    addresses: Vec<String>,
+    pub(super) addresses: Vec<String>,
     /// The lines that it printed before it listened.
-    before: Vec<String>,
+    pub(super) before: Vec<String>,
     stderr: BufReader<ChildStderr>,
 }
 
@@ -157,7 +157,7 @@ impl Bridge {
     }
 
     /// A bridge at one address, in front of a server.
-    fn before(address: &str, server: &[&str]) -> Self {
+    pub(super) fn before(address: &str, server: &[&str]) -> Self {
         Self::at(&[&["--listen", address], server].concat(), 1)
     }
 
@@ -184,7 +184,7 @@ impl Bridge {
 
     /// Ends the bridge with a signal. Asserts that no process is left and that standard output is empty.
     #[track_caller]
-    fn ends(mut self, signal: &str, code: i32) -> Ran {
+    pub(super) fn ends(mut self, signal: &str, code: i32) -> Ran {
         let mut running = self.running.take().unwrap();
         running.signal(signal);
         let mut stderr = String::new();
@@ -210,13 +210,13 @@ fn servers(mark: &Mark) -> usize {
     marked(mark).iter().filter(|(_, words)| words.contains("serve demo")).count()
 }
 
-fn within<T>(test: impl Future<Output = T>) -> T {
+pub(super) fn within<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") })
 }
 
 /// A client of the library that fills in every form.
-async fn client(url: &str, era: Era) -> Client {
+pub(super) async fn client(url: &str, era: Era) -> Client {
     let filled_in = json!({ "action": "accept", "content": { "username": "ada", "email": "a@b.example" } });
     let answer: ElicitResult = Raw::parse(filled_in.to_string()).unwrap().decode().unwrap();
     let client = Client::builder("t", "1").era(EraChoice::Only(era)).elicitation(move |_| {
@@ -226,12 +226,12 @@ async fn client(url: &str, era: Era) -> Client {
     client.connect(Link::http(url).build().unwrap()).await.unwrap()
 }
 
-async fn call(client: &Client, tool: &str, arguments: Value) -> CallToolResult {
+pub(super) async fn call(client: &Client, tool: &str, arguments: Value) -> CallToolResult {
     client.call_tool(tool, Some(Raw::parse(arguments.to_string()).unwrap())).await.unwrap()
 }
 
 /// The content of a result, as JSON.
-fn text(result: &CallToolResult) -> String {
+pub(super) fn text(result: &CallToolResult) -> String {
     format!("{:?}", result.content)
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
 use mcpjoin::server::catalogue::join_instructions;
@@ -18,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::router::{Part, Router};
-use super::{CHANGES_DELAY, Joined, Target, list_changes};
+use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
 use crate::end::GatewayEnd;
@@ -31,6 +32,9 @@ use crate::upstream::ClientHello;
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after an attempt that failed for another reason than the target.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// How long `logging/setLevel` waits for the targets.
+const SET_LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves a client that has sent `initialize`.
 pub(super) async fn serve(
@@ -121,7 +125,7 @@ impl Part for LegacyPart {
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         match self.session().filter(|session| session.is_ready()) {
             Some(session) => session.request(request, cx).await,
-            None => Err(self.errors.not_available(self.target.health().cooling_down())),
+            None => Err(self.errors.not_available(self.target.health().outage())),
         }
     }
 }
@@ -217,6 +221,18 @@ impl LegacyClient {
         }
     }
 
+    /// Sends the log message that a target has no server, if the client wants it.
+    fn warn(&self, index: usize) {
+        let level = self.level.lock().as_ref().and_then(|params| params.raw().member("level")?.decode().ok());
+        let connection = self.connection.lock().clone();
+        let Some(connection) = connection.filter(|_| wants_warnings(level)) else { return };
+        let part = &self.router.parts[index];
+        let text = part.errors.not_available(part.target.health().outage()).message;
+        if let Err(error) = connection.notify(warning(&text)) {
+            tracing::debug!(target: "mcpjoin", %error, "a log message was not sent");
+        }
+    }
+
     /// Watches whether the server of an open session runs, which it does not while it is restarted.
     async fn watch(&self, index: usize, session: &TargetSession) {
         let mut events = self.router.parts[index].target.health().changes();
@@ -225,6 +241,9 @@ impl LegacyClient {
         while events.changed().await.is_ok() {
             if session.is_ready() != is_ready {
                 is_ready = !is_ready;
+                if !is_ready {
+                    self.warn(index);
+                }
                 self.changed(index);
             }
         }
@@ -268,7 +287,8 @@ impl LegacyClient {
         *self.level.lock() = Some(params.clone());
         let sessions: Vec<_> = self.router.parts.iter().filter_map(|part| part.session()).collect();
         let set = sessions.iter().map(|session| session.set_level(params.clone()));
-        futures_util::future::join_all(set).await;
+        // A target that does not answer delays the others no longer.
+        drop(timeout(SET_LEVEL_TIMEOUT, join_all(set)).await);
         Ok(Reply::empty())
     }
 }

@@ -25,9 +25,9 @@ use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
 use mcpjoin_proto::session::{CloseCause, Limits};
 use mcpjoin_proto::types::{
-    Implementation, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability,
+    Implementation, LoggingLevel, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability,
 };
-use mcpjoin_proto::{Method, Notification, Raw, Version};
+use mcpjoin_proto::{Method, Notification, Payload, Raw, Version};
 use parking_lot::Mutex;
 
 use self::names::Names;
@@ -329,6 +329,20 @@ fn list_changes() -> impl Iterator<Item = Notification> {
     [Method::ToolListChanged, Method::PromptListChanged, Method::ResourceListChanged]
         .into_iter()
         .map(|method| Notification { method, params: None })
+}
+
+/// Whether a client with this level of log messages wants warnings. A client without a level has not asked for messages.
+fn wants_warnings(level: Option<LoggingLevel>) -> bool {
+    level.is_some_and(|level| level <= LoggingLevel::Warning)
+}
+
+/// The log message about a target that has no server.
+fn warning(text: &str) -> Notification {
+    let params = Payload::from_raw(Raw::empty_object())
+        .with_member("level", &Raw::string(LoggingLevel::Warning.as_str()))
+        .with_member("logger", &Raw::string("mcpjoin"))
+        .with_member("data", &Raw::string(text));
+    Notification { method: Method::LogMessage, params: Some(params) }
 }
 
 /// Serves the connections of an HTTP service.

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
+use mcpjoin::server::catalogue::join_instructions;
 use mcpjoin_proto::session::{Reply, Role, ServerRole};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{
@@ -21,7 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use super::names::Names;
 use super::router::{Part, Router};
-use super::{CHANGES_DELAY, Joined, Target, list_changes};
+use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
 use crate::end::GatewayEnd;
@@ -32,6 +33,8 @@ use crate::relay::{self, StreamSink};
 
 /// How long the acknowledgement of a stream waits for the targets.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the answer to `server/discover` waits for the instructions of the targets.
+const DISCOVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause before the stream of a target is opened again.
 const REOPEN_DELAY: Duration = Duration::from_secs(1);
 
@@ -99,6 +102,13 @@ impl ModernPart {
         }
         let reply = self.requests.request(request, cx, sink).await?;
         Ok(with_name(&self.target.name, reply))
+    }
+}
+
+impl ModernPart {
+    /// The log message that the target has no server.
+    fn warning(&self) -> Notification {
+        warning(&self.errors.not_available(self.target.health().outage()).message)
     }
 }
 
@@ -194,8 +204,30 @@ impl ModernClient {
             Method::PromptListChanged => filter.prompts_list_changed == Some(true),
             _ => filter.resources_list_changed == Some(true),
         };
-        while changed.changed().await.is_ok() {
+        let mut health: Vec<_> = self.parts.iter().map(|part| part.target.health().changes()).collect();
+        let mut ready = self.ready();
+        if health.is_empty() {
+            return;
+        }
+        loop {
+            let is_own = tokio::select! {
+                own = changed.changed() => match own {
+                    Ok(()) => true,
+                    Err(_) => return,
+                },
+                _ = select_all(health.iter_mut().map(|events| Box::pin(events.changed()))) => false,
+            };
             sleep(CHANGES_DELAY).await;
+            let now = self.ready();
+            if !is_own && now == ready && !changed.has_changed().unwrap_or(false) {
+                continue;
+            }
+            if wants_warnings(cx.request().and_then(|request| request.log_level)) {
+                let gone = ready.iter().zip(&now).zip(&self.parts);
+                let gone = gone.filter(|((before, now), _)| **before && !**now);
+                gone.for_each(|(_, part)| relay::notify(cx, part.warning()));
+            }
+            ready = now;
             changed.borrow_and_update();
             for Notification { method, .. } in list_changes().filter(|change| wants(&change.method)) {
                 let params =
@@ -205,9 +237,28 @@ impl ModernClient {
         }
     }
 
-    fn discover(&self) -> Result<Reply, ErrorObject> {
+    /// Whether each target has a server, or none has failed.
+    fn ready(&self) -> Vec<bool> {
+        self.parts.iter().map(|part| part.target.health().outage().is_none()).collect()
+    }
+
+    /// Describes the gateway, with the instructions of the targets that answer in time.
+    async fn discover(&self, request: &Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        let instructions = self.parts.iter().map(|part| async {
+            let asked = timeout(DISCOVER_TIMEOUT, part.ask(request.clone(), cx, None)).await;
+            let instructions = match asked.ok()?.ok()? {
+                Reply::Verbatim(result) => result.raw().member("instructions"),
+                Reply::Complete(result) => result.member("instructions"),
+                Reply::NeedInput(_) | Reply::Task(_) => None,
+            };
+            Some(instructions?.to_string_value()?.into_owned())
+        });
+        let instructions = join_all(instructions).await;
+        let named = self.parts.iter().zip(&instructions);
+        let named = named.filter_map(|(part, text)| Some((&*part.target.name, text.as_deref()?)));
         let versions = vec![Version::newest(Era::Modern)];
-        let result = DiscoverResult::new(versions, self.joined.capabilities());
+        let result = DiscoverResult::new(versions, self.joined.capabilities())
+            .with_instructions(join_instructions(named));
         let result = Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
         Ok(Reply::Complete(result))
     }
@@ -245,8 +296,8 @@ impl TargetStream {
                 let (names, index, changes) = (self.names.clone(), self.index, self.changes.clone());
                 Arc::new(move |notification: Notification| match notification.method {
                     Method::SubscriptionsAcknowledged => {
-                        // What happened while there was no stream is not known.
-                        if was_open.send_replace(true) {
+                        // What happened while there was no stream is not known, and a late target is new to the client.
+                        if was_open.send_replace(true) || names.is_left_out(index) {
                             names.outdate(index);
                             changes.send_modify(|changes| *changes += 1);
                         }
@@ -293,11 +344,15 @@ fn with_name(name: &str, reply: Reply) -> Reply {
     }
 }
 
-/// Names the target in a question of a legacy server.
+/// Names the target in a question of a legacy server, which the translation leaves as text.
 fn named_request(name: &str, request: InputRequest) -> InputRequest {
-    let InputRequest::Elicit(params) = &request else { return request };
-    let named = Payload::from_value(params).ok().map(|params| relay::named(Some(name), params));
-    named.and_then(|named| named.raw().decode().ok()).map_or(request, InputRequest::Elicit)
+    match request {
+        InputRequest::Other { method, params: Some(params) } if Method::parse(&method) == Method::Elicit => {
+            let params = relay::named(Some(name), Payload::from_raw(params)).into_raw();
+            InputRequest::Other { method, params: Some(params) }
+        }
+        request => request,
+    }
 }
 
 /// Names the target in the questions of a modern server.
@@ -331,7 +386,7 @@ struct FromClient(Arc<ModernClient>);
 impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
         match request.method {
-            Method::Discover => self.0.discover(),
+            Method::Discover => self.0.discover(&request, &cx).await,
             Method::Listen => self.0.listen(request, &cx).await,
             Method::ListTools => {
                 let reply = self.0.router(&cx).request(request, &cx).await?;

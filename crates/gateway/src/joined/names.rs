@@ -32,6 +32,8 @@ struct Listed {
     names: Vec<Box<str>>,
     /// The time at which the last page was read. `None`: the list is not known, or has changed.
     complete: Option<Instant>,
+    /// The last joined list did not contain it.
+    is_left_out: bool,
 }
 
 /// The targets whose results contained a link.
@@ -55,6 +57,29 @@ impl Links {
             self.targets.remove(&oldest);
         }
     }
+
+    /// Remembers a URI that a list contains. Of two targets with the same one, the first owns it.
+    fn insert_listed(&mut self, uri: &str, target: usize) {
+        if self.targets.get(uri).is_none_or(|known| target < *known) {
+            self.insert(uri, target);
+        }
+    }
+}
+
+/// Returns the URIs of the user interface of a tool, which need not be in the list of resources
+/// (<https://github.com/modelcontextprotocol/ext-apps>).
+fn interfaces(tool: &Raw) -> impl Iterator<Item = String> {
+    let meta = tool.member("_meta");
+    let nested = meta.as_ref().and_then(|meta| meta.member("ui")?.member("resourceUri"));
+    let flat = meta.as_ref().and_then(|meta| meta.member("ui/resourceUri"));
+    [nested, flat].into_iter().flatten().filter_map(|uri| Some(uri.to_string_value()?.into_owned()))
+}
+
+/// Returns the pieces of content in a result of a tool or a prompt.
+fn pieces(result: &Raw) -> Vec<Raw> {
+    let list = |member: &str| result.member(member).and_then(|list| list.decode::<Vec<Raw>>().ok());
+    let of_messages = list("messages").into_iter().flatten().filter_map(|message| message.member("content"));
+    list("content").into_iter().flatten().chain(of_messages).collect()
 }
 
 impl Names {
@@ -67,19 +92,24 @@ impl Names {
     /// Learns a page of a list. `first`: it is the first page. `last`: no page follows.
     pub(super) fn learn(&self, target: usize, kind: Kind, page: &[Raw], first: bool, last: bool) {
         let mut state = self.0.lock();
-        let State { catalogue, lists, .. } = &mut *state;
+        let State { catalogue, lists, links } = &mut *state;
         let Some(listed) = lists.get_mut(target).map(|lists| &mut lists[kind as usize]) else { return };
         if first {
             listed.names.clear();
         }
         for item in page.iter().take(MAX_SOURCE_ENTRIES.saturating_sub(listed.names.len())) {
+            if kind == Kind::Tool {
+                interfaces(item).for_each(|uri| links.insert_listed(&uri, target));
+            }
             let name = item.member(kind.name_member());
             listed.names.extend(name.as_ref().and_then(Raw::to_string_value).map(Box::from));
         }
         listed.complete = last.then(Instant::now);
+        listed.is_left_out = false;
         let replaced = catalogue.replace(target, kind, &listed.names);
         for collision in &replaced.collisions {
-            let (owner, other) = (collision.owner.source, collision.other.source);
+            let prefix = |source| catalogue.sources().nth(source).map_or("", Source::prefix);
+            let (owner, other) = (prefix(collision.owner.source), prefix(collision.other.source));
             tracing::warn!(target: "mcpjoin", list = %kind, name = collision.name, owner, other, "a name is offered twice");
         }
         if replaced.left_out > 0 {
@@ -107,6 +137,18 @@ impl Names {
         if let Some(lists) = self.0.lock().lists.get_mut(target) {
             lists.iter_mut().for_each(|listed| listed.complete = None);
         }
+    }
+
+    /// A joined list is sent without this target.
+    pub(super) fn leave_out(&self, target: usize, kind: Kind) {
+        if let Some(lists) = self.0.lock().lists.get_mut(target) {
+            lists[kind as usize].is_left_out = true;
+        }
+    }
+
+    /// Returns whether the client has seen a list without this target.
+    pub(super) fn is_left_out(&self, target: usize) -> bool {
+        self.0.lock().lists.get(target).is_some_and(|lists| lists.iter().any(|listed| listed.is_left_out))
     }
 
     pub(super) fn find(&self, kind: Kind, joined: &str) -> Option<Claim> {
@@ -156,17 +198,18 @@ impl Names {
 
     /// Remembers the links in a result of a target.
     pub(super) fn learn_links(&self, target: usize, result: &Payload) {
-        if memmem::find(result.raw().as_bytes(), b"\"resource_link\"").is_none() {
+        if memmem::find(result.raw().as_bytes(), b"\"resource").is_none() {
             return;
         }
-        let content: Vec<Raw> =
-            result.raw().member("content").and_then(|content| content.decode().ok()).unwrap_or_default();
         let mut state = self.0.lock();
-        for item in content {
-            let is_link =
-                item.member("type").and_then(|kind| Some(kind.to_string_value()? == "resource_link"));
-            let uri = item.member("uri");
-            if let (Some(true), Some(uri)) = (is_link, uri.as_ref().and_then(Raw::to_string_value)) {
+        for piece in pieces(result.raw()) {
+            let kind = piece.member("type");
+            let uri = match kind.as_ref().and_then(Raw::to_string_value).as_deref() {
+                Some("resource_link") => piece.member("uri"),
+                Some("resource") => piece.member("resource").and_then(|resource| resource.member("uri")),
+                _ => None,
+            };
+            if let Some(uri) = uri.as_ref().and_then(Raw::to_string_value) {
                 state.links.insert(&uri, target);
             }
         }

@@ -201,8 +201,8 @@ impl<P: Part> Router<P> {
             Some(meta) => Payload::from_raw(Raw::empty_object()).with_member("_meta", &meta),
             None => Payload::from_raw(Raw::empty_object()),
         };
-        let params =
-            cursor.map_or(params.clone(), |cursor| params.with_member("cursor", &Raw::string(cursor)));
+        let params = cursor
+            .map_or_else(|| params.clone(), |cursor| params.with_member("cursor", &Raw::string(cursor)));
         let request = Request { method: kind.list_method(), params: Some(params), ..request.clone() };
         let result = match part.request(request, cx).await? {
             Reply::Verbatim(result) => result.into_raw(),
@@ -244,8 +244,8 @@ impl<P: Part> Router<P> {
         }
         let (mut items, mut next) = (Vec::new(), None);
         let (mut ttl, mut is_public) = (u64::MAX, true);
-        for target in at.source..self.parts.len() {
-            let page = match (waiting[target].take(), &at.cursor) {
+        for (target, waiting) in waiting.iter_mut().enumerate().skip(at.source) {
+            let page = match (waiting.take(), &at.cursor) {
                 (Some(page), _) => page,
                 (None, Some(cursor)) if target == at.source => {
                     Some(self.page(target, kind, Some(cursor), request, cx).await?)
@@ -253,6 +253,7 @@ impl<P: Part> Router<P> {
                 (None, _) => self.first_page(target, kind, request, cx).await,
             };
             let Some(page) = page else {
+                self.names.leave_out(target, kind);
                 (ttl, is_public) = (0, false);
                 continue;
             };

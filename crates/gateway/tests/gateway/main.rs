@@ -6,6 +6,7 @@ mod calls;
 mod capacity;
 mod ends;
 mod http;
+mod joined;
 mod kinds;
 mod legacy_to_modern;
 mod levels;

@@ -28,8 +28,8 @@ type Stamps = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
 /// A policy that is read again when its file changes.
 pub(super) struct PolicyFile {
     path: PathBuf,
-    /// The name of the only target.
-    target: String,
+    /// The names of all targets.
+    targets: Vec<String>,
     policy: SharedPolicy,
     stamps: Stamps,
     hangups: Signal,
@@ -45,16 +45,17 @@ fn fault(cause: &str) -> Failure {
     Failure::usage(visible::line(cause).into_owned(), "docs/policy.md explains the file")
 }
 
-/// Reads a policy whose only target has this name.
-fn read(path: &Path, target: &str) -> Result<(Policy, Stamps), String> {
+/// Reads a policy for targets with these names.
+fn read(path: &Path, targets: &[String]) -> Result<(Policy, Stamps), String> {
     // Before it is read, so that a change meanwhile is noticed.
     let own = stamp(path);
     let policy = Policy::read(path).map_err(|error| error.to_string())?;
-    if let Some(unknown) = policy.targets().find(|name| *name != target) {
-        return Err(format!(
-            "{}: it has rules for the target {unknown:?}, but the only target of this bridge is {target:?}",
-            path.display()
-        ));
+    if let Some(unknown) = policy.targets().find(|name| !targets.iter().any(|target| target == name)) {
+        let known = match targets {
+            [only] => format!("the only target of this bridge is {only:?}"),
+            all => format!("the targets of this bridge are {}", all.join(", ")),
+        };
+        return Err(format!("{}: it has rules for the target {unknown:?}, but {known}", path.display()));
     }
     let pins = policy.files().iter().skip(1).map(|pin| (pin.clone(), stamp(pin)));
     let stamps = std::iter::once((path.to_owned(), own)).chain(pins).collect();
@@ -68,12 +69,12 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 
 impl PolicyFile {
     /// Reads the file. From now on SIGHUP does not end the process. Must be called within a runtime.
-    pub(super) fn open(path: &Path, target: &str) -> Result<Self, Failure> {
-        let (policy, stamps) = read(path, target).map_err(|cause| fault(&cause))?;
+    pub(super) fn open(path: &Path, targets: &[String]) -> Result<Self, Failure> {
+        let (policy, stamps) = read(path, targets).map_err(|cause| fault(&cause))?;
         let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::system(Phase::Serve, &error))?;
         Signals::spare_hangups();
         let policy = SharedPolicy::new(policy);
-        Ok(Self { path: path.into(), target: target.into(), policy, stamps, hangups })
+        Ok(Self { path: path.into(), targets: targets.to_vec(), policy, stamps, hangups })
     }
 
     pub(super) fn shared(&self) -> SharedPolicy {
@@ -98,10 +99,10 @@ impl PolicyFile {
                 Some(()) = self.hangups.recv() => true,
                 _ = ticks.tick() => false,
             };
-            let (path, target, stamps) = (self.path.clone(), self.target.clone(), self.stamps.clone());
+            let (path, targets, stamps) = (self.path.clone(), self.targets.clone(), self.stamps.clone());
             let look = move || {
                 let now: Stamps = stamps.iter().map(|(path, _)| (path.clone(), stamp(path))).collect();
-                (asked || now != stamps).then(|| (read(&path, &target), now))
+                (asked || now != stamps).then(|| (read(&path, &targets), now))
             };
             // A file system may take long.
             let Ok(Some((outcome, now))) = spawn_blocking(look).await else { continue };

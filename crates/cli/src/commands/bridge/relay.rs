@@ -10,7 +10,7 @@ use mcpjoin::Link;
 use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
-use mcpjoin_gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
+use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal};
 
 use super::admin::{Admin, State};
 use super::audit::Audit;
@@ -41,25 +41,8 @@ const TARGET_NAME: &str = "server";
 
 /// Runs the bridge until the client, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
-    let addresses: Vec<Address> =
-        args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
-    misplaced(&[("--also", !args.also.is_empty())], "for Orchestra's clients", "--listen orchestra://...")?;
-    if !addresses.iter().any(Address::is_http) {
-        misplaced(&of_http(&args), "for clients over HTTP", "--listen http://host:port/path")?;
-    }
-    let mut quic = QuicOptions { identity: None, client_ca: args.client_ca.take() };
-    if addresses.iter().any(Address::is_encrypted) {
-        quic.identity = args.connect.cert.take().zip(args.connect.key.take());
-    } else {
-        let asks = [("--client-ca", quic.client_ca.is_some())];
-        misplaced(
-            &asks,
-            "for clients over QUIC or HTTPS",
-            "--listen quic://host:port or https://host:port/path",
-        )?;
-    }
-    let options = http_options(&args)?;
-    args.connect.for_others = !addresses.is_empty();
+    let places = Places::of(&mut args)?;
+    let Places { addresses, quic, options } = &places;
     let words = std::mem::take(&mut args.words);
     let typed = match &args.connect.server {
         Some(name) => format!("--server {}", shown(name.as_ref())),
@@ -75,7 +58,12 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             Target::Entry(named) if plan.place.is_some() => named.name.clone(),
             _ => TARGET_NAME.to_owned(),
         };
-        let policy = match args.policy.as_deref().map(|file| PolicyFile::open(file, &name)).transpose() {
+        let policy = match args
+            .policy
+            .as_deref()
+            .map(|file| PolicyFile::open(file, std::slice::from_ref(&name)))
+            .transpose()
+        {
             Ok(policy) => policy,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
@@ -88,7 +76,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
         let serving = async {
             match addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
-                false => bridge.at(&addresses, &quic, &args, &options, &mut signals).await,
+                false => bridge.at(addresses, quic, &args, options, &mut signals).await,
             }
         };
         let outcome = match policy {
@@ -100,6 +88,43 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
         }
         exit_of(ui, outcome)
     }))
+}
+
+/// Where clients are served, and how over HTTP and QUIC.
+pub(super) struct Places {
+    pub(super) addresses: Vec<Address>,
+    pub(super) quic: QuicOptions,
+    pub(super) options: HttpOptions,
+}
+
+impl Places {
+    /// Reads the options, and refuses those without effect.
+    pub(super) fn of(args: &mut Bridge) -> Result<Self, Failure> {
+        let addresses: Vec<Address> =
+            args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
+        misplaced(
+            &[("--also", !args.also.is_empty())],
+            "for Orchestra's clients",
+            "--listen orchestra://...",
+        )?;
+        if !addresses.iter().any(Address::is_http) {
+            misplaced(&of_http(args), "for clients over HTTP", "--listen http://host:port/path")?;
+        }
+        let mut quic = QuicOptions { identity: None, client_ca: args.client_ca.take() };
+        if addresses.iter().any(Address::is_encrypted) {
+            quic.identity = args.connect.cert.take().zip(args.connect.key.take());
+        } else {
+            let asks = [("--client-ca", quic.client_ca.is_some())];
+            misplaced(
+                &asks,
+                "for clients over QUIC or HTTPS",
+                "--listen quic://host:port or https://host:port/path",
+            )?;
+        }
+        let options = http_options(args)?;
+        args.connect.for_others = !addresses.is_empty();
+        Ok(Self { addresses, quic, options })
+    }
 }
 
 /// The options for serving over HTTP: allowed hosts and origins, and limits.
@@ -135,27 +160,27 @@ impl Serves for Gateway {
     }
 }
 
-/// A gateway and its server.
-struct Relay {
-    ui: Ui,
+/// The gateway to one server before it is built, and what else is known about the server.
+pub(super) struct TargetGateway {
     /// The command or the address of the server.
     shown: String,
     upstream: Upstream,
     /// The program of the server, if it is one.
-    program: Option<ChildCommand>,
-    gateway: Gateway,
-    metrics: Option<Arc<Metrics>>,
-    began: Instant,
+    pub(super) program: Option<ChildCommand>,
+    pub(super) builder: GatewayBuilder,
 }
 
-impl Relay {
-    fn new(
+impl TargetGateway {
+    /// `joined`: its name among several servers, which begins what is reported about it.
+    pub(super) fn new(
         ui: &Ui,
         plan: Plan,
         args: &Bridge,
         name: String,
         policy: Option<&PolicyFile>,
+        joined: Option<&str>,
         audit: Option<Audit>,
+        metrics: Option<Arc<Metrics>>,
     ) -> Self {
         let Plan { endpoint, shown, first, tools, limits, timeout, .. } = plan;
         let program = endpoint.command().cloned();
@@ -189,20 +214,19 @@ impl Relay {
         let report = EventReport {
             ui: ui.clone(),
             shown: shown.clone(),
+            server: joined.map_or_else(|| "the server".to_owned(), ToOwned::to_owned),
             upstream: upstream.clone(),
             there: Mutex::default(),
             refused: Mutex::default(),
         };
-        // On standard input and output the refusal of the only client ends the bridge, and is reported there.
-        let listens = !args.listen.is_empty();
-        let left_out = audit.as_ref().map(Audit::left_out).unwrap_or_default();
-        let metrics = args.admin.is_some().then(|| Arc::new(Metrics::new(left_out)));
+        // On standard input and output the refusal of the only client ends the bridge, and is reported there. A server
+        // among several ends nothing.
+        let listens = !args.listen.is_empty() || joined.is_some();
         if metrics.is_some() || audit.is_some() {
             gateway = gateway.record_calls();
         }
-        let counted = metrics.clone();
-        let gateway = gateway.on_event(move |event| {
-            if let Some(metrics) = &counted {
+        let builder = gateway.on_event(move |event| {
+            if let Some(metrics) = &metrics {
                 metrics.event(event);
             }
             if let (Some(audit), GatewayEvent::Called(record)) = (&audit, event) {
@@ -210,7 +234,37 @@ impl Relay {
             }
             report.event(event, listens);
         });
-        let gateway = gateway.build();
+        Self { shown, upstream, program, builder }
+    }
+}
+
+/// A gateway and its server.
+struct Relay {
+    ui: Ui,
+    /// The command or the address of the server.
+    shown: String,
+    upstream: Upstream,
+    /// The program of the server, if it is one.
+    program: Option<ChildCommand>,
+    gateway: Gateway,
+    metrics: Option<Arc<Metrics>>,
+    began: Instant,
+}
+
+impl Relay {
+    fn new(
+        ui: &Ui,
+        plan: Plan,
+        args: &Bridge,
+        name: String,
+        policy: Option<&PolicyFile>,
+        audit: Option<Audit>,
+    ) -> Self {
+        let left_out = audit.as_ref().map(Audit::left_out).unwrap_or_default();
+        let metrics = args.admin.is_some().then(|| Arc::new(Metrics::new(left_out)));
+        let TargetGateway { shown, upstream, program, builder } =
+            TargetGateway::new(ui, plan, args, name, policy, None, audit, metrics.clone());
+        let gateway = builder.build();
         Self { ui: ui.clone(), shown, upstream, program, gateway, metrics, began: Instant::now() }
     }
 
@@ -302,6 +356,8 @@ fn refused(upstream: &Upstream, refusal: &Refusal) -> Failure {
 struct EventReport {
     ui: Ui,
     shown: String,
+    /// How messages name the server.
+    server: String,
     upstream: Upstream,
     /// The connections that were established and have not ended.
     there: Mutex<BTreeSet<u64>>,
@@ -315,31 +371,31 @@ impl EventReport {
     }
 
     fn event(&self, event: &GatewayEvent<'_>, listens: bool) {
-        let Self { ui, shown, upstream, .. } = self;
+        let Self { ui, shown, server, upstream, .. } = self;
         match event {
             GatewayEvent::Started { upstream, run: 1 } => {
                 *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 self.there().insert(*upstream);
-                ui.detail(&format!("connection {upstream} to the server is there: {shown}"));
+                ui.detail(&format!("connection {upstream} to {server} is there: {shown}"));
             }
             GatewayEvent::Started { upstream, .. } => {
-                ui.note(&format!("connection {upstream} to the server is there again"));
+                ui.note(&format!("connection {upstream} to {server} is there again"));
             }
             GatewayEvent::Ended { upstream, end, next: Some(pause) } => {
                 let end = visible::line(&end.to_string()).into_owned();
                 ui.warning(&format!(
-                    "connection {upstream} to the server: {end}; it is started again in {} ms",
+                    "connection {upstream} to {server}: {end}; it is started again in {} ms",
                     pause.as_millis()
                 ));
             }
             // The end of a connection that was never established is reported by the refusal of its client.
             GatewayEvent::Ended { upstream, end, next: None } if self.there().contains(upstream) => {
                 let end = visible::line(&end.to_string()).into_owned();
-                ui.warning(&format!("connection {upstream} to the server: {end}; it is given up"));
+                ui.warning(&format!("connection {upstream} to {server}: {end}; it is given up"));
             }
             GatewayEvent::Over { upstream } => {
                 self.there().remove(upstream);
-                ui.detail(&format!("connection {upstream} to the server is over"));
+                ui.detail(&format!("connection {upstream} to {server} is over"));
             }
             GatewayEvent::Withheld { target, tool, changes } => {
                 ui.warning(&format!(

@@ -1,0 +1,233 @@
+//! `mcpjoin bridge --config FILE` and `--join NAME=TARGET`: several servers behind one endpoint.
+//!
+//! `mcpjoin_gateway` joins; this file says which servers are joined, and under which names. Used by `bridge`. What
+//! concerns one server of them is in `relay`.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::future::Future;
+
+use mcpjoin::Link;
+use mcpjoin::proto::session::Limits;
+use mcpjoin::server::catalogue::Source;
+use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
+use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions};
+
+use super::audit::Audit;
+use super::misplaced;
+use super::policy::PolicyFile;
+use super::relay::{Places, TargetGateway};
+use crate::args::Bridge;
+use crate::commands::listening::{Address, Listening, ServeEnd, Serves};
+use crate::commands::serve::client_failure;
+use crate::commands::{exit_of, named_by, note_terminal, refuse_trace};
+use crate::config;
+use crate::connect::{Plan, Signals, with_plans};
+use crate::events;
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::target::{Target, shown};
+use crate::ui::Ui;
+use crate::visible;
+
+/// The name that clients see of the joined server.
+const NAME: &str = "mcpjoin";
+/// The separator between the prefix and the name of a tool or prompt.
+const SEPARATOR: &str = "__";
+
+/// Whether the arguments ask for several servers behind one endpoint: by name, or all entries of a file. A file that
+/// was merely found is not enough, because what it contains would become reachable for others.
+pub(super) fn is_meant(args: &Bridge) -> bool {
+    let is_one = !args.words.is_empty() || args.connect.server.is_some();
+    !args.join.is_empty() || (!is_one && args.connect.configured.is_named())
+}
+
+/// Runs the bridge until the client, or a signal, ends it.
+pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
+    let places = Places::of(&mut args)?;
+    refuse_trace(&args.connect, "several are joined")?;
+    misplaced(&[("--admin", args.admin.is_some())], "for one server", "one TARGET")?;
+    let joined = targets(ui, &args)?;
+    let prefixes = prefixes(&args, &joined)?;
+    if places.addresses.is_empty() {
+        note_terminal(ui, "mcpjoin bridge --listen http://localhost:8080/mcp, with the same options");
+    }
+    let (names, targets): (Vec<String>, Vec<Target>) = joined.into_iter().unzip();
+    Ok(with_plans(ui, &targets, &args.connect, async |plans, mut signals| {
+        let policy = args.policy.as_deref().map(|file| PolicyFile::open(file, &names)).transpose();
+        let policy = match policy {
+            Ok(policy) => policy,
+            Err(failure) => return exit_of(ui, Err(failure)),
+        };
+        let audit = args.audit.as_deref().map(|file| Audit::to(file, args.audit_arguments, ui));
+        let audit = match audit.transpose() {
+            Ok(audit) => audit,
+            Err(failure) => return exit_of(ui, Err(failure)),
+        };
+        let bridge = Joined::new(ui, &names, &prefixes, plans, &args, policy.as_ref(), audit.as_ref());
+        let serving = async {
+            match places.addresses.is_empty() {
+                true => bridge.on_stdio(&mut signals).await,
+                false => bridge.at(&places, &args, &mut signals).await,
+            }
+        };
+        let outcome = match policy {
+            Some(policy) => policy.during(ui, serving).await,
+            None => serving.await,
+        };
+        if let Some(audit) = audit {
+            audit.close();
+        }
+        exit_of(ui, outcome)
+    }))
+}
+
+/// The servers to join, with their names.
+fn targets(ui: &Ui, args: &Bridge) -> Result<Vec<(String, Target)>, Failure> {
+    let mut targets = Vec::new();
+    if args.join.is_empty() {
+        for target in config::all(ui, &args.connect.configured)? {
+            targets.push((target.label(), target));
+        }
+    }
+    for word in &args.join {
+        let (name, server) = word.split_once('=').unwrap_or((word, word));
+        if name.is_empty() || server.is_empty() {
+            let problem = format!("--join {} names no server", shown(word.as_ref()));
+            return Err(Failure::usage(problem, "--join NAME=TARGET, or --join NAME for an entry"));
+        }
+        // Without `=` the word is the name of an entry, whatever it looks like.
+        let entry = (!word.contains('=')).then_some(name);
+        let words = if entry.is_some() { Vec::new() } else { vec![OsString::from(server)] };
+        let target = named_by(ui, "bridge --join", &args.connect, entry, words, false)?;
+        targets.push((name.to_owned(), target));
+    }
+    let mut known = BTreeSet::new();
+    for (name, _) in &mut targets {
+        let plain = plain(name);
+        if plain != *name {
+            ui.note(&format!("{} is called {plain} here", shown(name.as_ref())));
+        }
+        if !known.insert(plain.clone()) {
+            let problem = format!("two servers are called {plain}");
+            return Err(Failure::usage(problem, "give one of them another name: --join NAME=TARGET"));
+        }
+        *name = plain;
+    }
+    Ok(targets)
+}
+
+/// The name with only the characters that a name of a tool and a path may have.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect()
+}
+
+/// The prefixes of `--prefix`, by the name of the server.
+fn prefixes(args: &Bridge, joined: &[(String, Target)]) -> Result<Vec<Option<String>>, Failure> {
+    let mut prefixes = vec![None; joined.len()];
+    for word in &args.prefix {
+        let usage = |problem: String| Failure::usage(problem, "--prefix NAME=PREFIX, one for each");
+        let (name, prefix) = word
+            .split_once('=')
+            .ok_or_else(|| usage(format!("--prefix {} names no prefix", shown(word.as_ref()))))?;
+        let place = joined.iter().position(|(known, _)| known == name);
+        let place = place.ok_or_else(|| usage(format!("no server is called {}", shown(name.as_ref()))))?;
+        prefixes[place] = Some(prefix.to_owned());
+    }
+    Ok(prefixes)
+}
+
+impl Serves for JoinedGateway {
+    async fn all(&self, listener: Listener, end: impl Future<Output = ()>) {
+        self.serve_all(listener, end).await;
+    }
+
+    async fn http(&self, listener: HttpListener, options: HttpOptions, end: impl Future<Output = ()>) {
+        self.serve_http(listener, options, end).await;
+    }
+}
+
+/// The joined servers.
+struct Joined {
+    ui: Ui,
+    names: Vec<String>,
+    gateway: JoinedGateway,
+}
+
+impl Joined {
+    fn new(
+        ui: &Ui,
+        names: &[String],
+        prefixes: &[Option<String>],
+        plans: Vec<Plan>,
+        args: &Bridge,
+        policy: Option<&PolicyFile>,
+        audit: Option<&Audit>,
+    ) -> Self {
+        let mut joined = Gateway::joined(NAME, env!("CARGO_PKG_VERSION"));
+        let mut limits = Limits::default();
+        limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
+        for ((name, prefix), plan) in names.iter().zip(prefixes).zip(plans) {
+            let target =
+                TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), audit.cloned(), None);
+            if let Some(Err(error)) = target.program.as_ref().map(|program| program.resolve()) {
+                // The others are served without it, and it is tried again when a client needs it.
+                let why = visible::line(&Failure::spawn(&error).message).into_owned();
+                ui.warning(&format!("{name} cannot be started now: {why}"));
+            }
+            let source = match prefix.as_deref() {
+                Some(prefix) => Source::new(prefix.strip_suffix(SEPARATOR).unwrap_or(prefix)),
+                None => Source::new(name.as_str()),
+            };
+            joined = joined.target_with(name.as_str(), TargetOptions::new().source(source), target.builder);
+        }
+        Self { ui: ui.clone(), names: names.to_vec(), gateway: joined.limits(limits).build() }
+    }
+
+    /// Serves the client that has started us until it closes its side, or a signal comes.
+    async fn on_stdio(self, signals: &mut Signals) -> Result<Exit, Failure> {
+        events::show_warnings(&self.ui);
+        let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
+        let end = signals.until(self.gateway.serve(link)).await;
+        let exit = end.map_or_else(Exit::Signal, |end| self.ended(&end));
+        Ok(self.close(exit, signals).await)
+    }
+
+    /// The exit code. A failure is printed at once: closing the servers may take some time.
+    fn ended(&self, end: &GatewayEnd) -> Exit {
+        let failure = match end {
+            GatewayEnd::Client(cause) => client_failure(cause),
+            end => Some(Failure::new("E_CLOSED", Exit::Connection, Phase::Serve, end.to_string())),
+        };
+        let Some(failure) = failure else { return Exit::Done };
+        self.ui.failure(&failure);
+        failure.exit
+    }
+
+    /// Serves all clients that connect to the addresses, until a signal comes.
+    async fn at(self, places: &Places, args: &Bridge, signals: &mut Signals) -> Result<Exit, Failure> {
+        // Warnings about refused clients and about names that two servers have are printed without `-v`.
+        events::show_warnings(&self.ui);
+        let listening = Listening::at(&places.addresses, &places.quic, &args.authorization, &self.ui).await?;
+        self.ui.note(&format!("joins {}", self.names.join(", ")));
+        listening.announce(&self.ui);
+        if places.addresses.iter().any(Address::is_http) {
+            self.ui.note(
+                "over HTTP each server is also alone, with its own names, at the path followed by /NAME",
+            );
+        }
+        let ServeEnd { exit, hurried } =
+            listening.serve(&self.gateway, &places.options, signals, &self.ui).await;
+        Ok(if hurried { exit } else { self.close(exit, signals).await })
+    }
+
+    /// Ends all servers. Another signal ends the wait: the runtime then kills what is left.
+    async fn close(&self, exit: Exit, signals: &mut Signals) -> Exit {
+        signals.until(self.gateway.close()).await.map_or_else(Exit::Signal, |()| exit)
+    }
+}
+
+/// Refuses options that only several servers have.
+pub(super) fn refuse_for_one(args: &Bridge) -> Result<(), Failure> {
+    misplaced(&[("--prefix", !args.prefix.is_empty())], "for joined servers", "--join NAME=TARGET")
+}

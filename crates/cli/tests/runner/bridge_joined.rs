@@ -1,0 +1,92 @@
+//! Tests of `bridge` with several servers behind one endpoint: `--config FILE`, `--join`, `--prefix`.
+
+use mcpjoin::proto::Era;
+use serde_json::{Value, json};
+
+use super::bridge_relay::{Bridge, Talk, call, client, text, within};
+use super::config::Folder;
+use super::support::run;
+
+fn names(talk: &mut Talk) -> Vec<String> {
+    let list = talk.ask("tools/list", json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap_or_else(|| panic!("no list: {list}"));
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn echo(talk: &mut Talk, tool: &str) -> Value {
+    talk.ask("tools/call", json!({ "name": tool, "arguments": { "message": "hi" } }))
+}
+
+/// A configuration with two demonstration servers.
+fn configuration() -> Value {
+    let demo = json!({ "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"] });
+    json!({ "mcpServers": { "first one": demo, "second": demo } })
+}
+
+#[test]
+fn two_servers_are_one_on_standard_input_and_output() {
+    let mut talk = Talk::open(&["bridge", "--join", "a=demo:", "--join", "b=demo:", "--prefix", "b="]);
+    let names = names(&mut talk);
+    assert!(names.contains(&"a__echo".to_owned()) && names.contains(&"echo".to_owned()), "{names:?}");
+    for tool in ["a__echo", "echo"] {
+        assert_eq!(echo(&mut talk, tool)["result"]["content"][0]["text"], "hi", "{tool}");
+    }
+    let unknown = echo(&mut talk, "b__echo");
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("b__echo"), "{unknown}");
+    talk.finish().exits(0);
+}
+
+#[test]
+fn all_entries_of_a_file_that_is_named_are_joined_without_the_one_that_cannot_start() {
+    let folder = Folder::new("joined-entries");
+    let mut entries = configuration();
+    entries["mcpServers"]["gone"] = json!({ "command": "/nowhere/at-all" });
+    let file = folder.file("servers.json", entries.to_string());
+    let mut talk = Talk::open(&["bridge", "--config", file.to_str().unwrap()]);
+    let names = names(&mut talk);
+    assert!(names.contains(&"first_one__echo".to_owned()), "{names:?}");
+    assert!(names.contains(&"second__echo".to_owned()), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("gone")), "{names:?}");
+    let stderr = talk.finish().exits(0).stderr;
+    assert!(stderr.contains("gone cannot be started now: "), "{stderr}");
+    assert!(stderr.contains("is called first_one here"), "{stderr}");
+}
+
+#[test]
+fn over_http_each_server_is_also_alone_with_its_own_names() {
+    let folder = Folder::new("joined-http");
+    let file = folder.file("servers.json", configuration().to_string());
+    let bridge = Bridge::before("http://127.0.0.1:0/mcp", &["--config", file.to_str().unwrap()]);
+    let address = &bridge.addresses[0];
+    within(async {
+        for era in [Era::Legacy, Era::Modern] {
+            let arguments = || json!({ "message": "hi" });
+            let joined = client(address, era).await;
+            assert!(text(&call(&joined, "second__echo", arguments()).await).contains("hi"));
+            let alone = client(&format!("{address}/second"), era).await;
+            assert!(text(&call(&alone, "echo", arguments()).await).contains("hi"));
+            joined.close().await;
+            alone.close().await;
+        }
+    });
+    assert!(bridge.before.iter().any(|said| said == "joins first_one, second"), "{:?}", bridge.before);
+    drop(bridge.ends("INT", 130));
+}
+
+#[test]
+fn what_cannot_be_joined_is_refused_before_anything_starts() {
+    for (words, problem) in [
+        (&["--join", "a="][..], "names no server"),
+        (&["--join", "a=demo:", "--join", "a=demo:"], "two servers are called a"),
+        (&["--join", "a=demo:", "--prefix", "b=x"], "no server is called b"),
+        (&["--join", "a=demo:", "--prefix", "a"], "names no prefix"),
+        (&["--join", "a=demo:", "demo:"], "cannot be used with"),
+        (&["--prefix", "a=x", "demo:"], "--prefix is for joined servers"),
+        (&["--join", "a=demo:", "--trace", "t"], "several are joined"),
+        // A file that would only be found feeds nothing.
+        (&[], "no server is named"),
+    ] {
+        let stderr = run([&["bridge"], words].concat()).exits(2).stderr;
+        assert!(stderr.contains(problem), "{words:?}: {stderr}");
+    }
+}

@@ -1,0 +1,645 @@
+//! Tests of a joined gateway: clients of both eras in front of targets of both eras.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mcpjoin::client::ClientBuilder;
+use mcpjoin::connection::Connection;
+use mcpjoin::proto::session::EraChoice;
+use mcpjoin::proto::types::{
+    CallToolResult, Content, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams,
+    ElicitParams, ElicitResult, ElicitationSchema, LoggingLevel, Members, Prompt, PromptArgument,
+    PromptReference, Resource, ResourceTemplate, ResourceTemplateReference, Role, Root, SamplingMessage,
+    SubscriptionFilter, TextContent,
+};
+use mcpjoin::proto::{Era, Raw, Version, code};
+use mcpjoin::server::catalogue::ORIGINAL_NAME;
+use mcpjoin::server::{
+    Context, HandlerError, NoArguments, PromptArguments, ReadRequest, ServerBuilder, ServerHandle, tool,
+};
+use mcpjoin::{Client, Link, Server};
+use mcpjoin_gateway::{Gateway, GatewayBuilder, JoinedBuilder, JoinedGateway, TargetOptions, TargetState};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::run;
+
+/// What each pair of eras is tested with: the era of the client, and the version of the targets.
+const PAIRS: [(Era, Version); 4] = [
+    (Era::Legacy, Version::V2025_06_18),
+    (Era::Legacy, Version::V2026_07_28),
+    (Era::Modern, Version::V2025_06_18),
+    (Era::Modern, Version::V2026_07_28),
+];
+
+/// A target in memory. Each start connects to the same server.
+#[derive(Clone)]
+struct Target {
+    server: Server,
+    handle: ServerHandle,
+    /// The connections of its starts.
+    connections: Arc<Mutex<Vec<Connection>>>,
+    /// While false, starts fail.
+    is_up: watch::Sender<bool>,
+    /// While set, a start takes this time.
+    delay: Arc<Mutex<Duration>>,
+}
+
+impl Target {
+    fn new(builder: ServerBuilder) -> Self {
+        let server = builder.build().unwrap();
+        Self {
+            handle: server.handle(),
+            server,
+            connections: Arc::default(),
+            is_up: watch::Sender::new(true),
+            delay: Arc::default(),
+        }
+    }
+
+    fn gateway(&self) -> GatewayBuilder {
+        let target = self.clone();
+        Gateway::builder(move || {
+            let target = target.clone();
+            async move {
+                let delay = *target.delay.lock().unwrap();
+                sleep(delay).await;
+                if !*target.is_up.borrow() {
+                    return Err(std::io::Error::new(std::io::ErrorKind::NotFound, "it is switched off"));
+                }
+                let (near, far) = Link::memory();
+                target.connections.lock().unwrap().push(target.server.connect(far));
+                Ok(near)
+            }
+        })
+    }
+
+    fn starts(&self) -> usize {
+        self.connections.lock().unwrap().len()
+    }
+
+    /// Ends all of its servers. No other is started until [`Target::comes_back`].
+    fn dies(&self) {
+        self.is_up.send_replace(false);
+        for connection in &*self.connections.lock().unwrap() {
+            connection.close();
+        }
+    }
+
+    fn comes_back(&self) {
+        self.is_up.send_replace(true);
+    }
+}
+
+fn form(message: &str) -> ElicitFormParams {
+    ElicitFormParams::new(message, ElicitationSchema::new(Members::new()))
+}
+
+/// A server with one of everything, which says in each answer who it is. Its URIs begin with its name.
+fn one_of_everything(name: &'static str, version: &Version) -> ServerBuilder {
+    Server::builder(name, "1")
+        .versions([version.clone()])
+        .instructions(format!("How to use {name}."))
+        .subscriptions()
+        .logging()
+        .dynamic_tools()
+        .tool(tool("who"), move |_: NoArguments, _| async move { name })
+        .tool(tool("asks"), |_: NoArguments, cx: Context| async move {
+            Ok::<_, HandlerError>(cx.elicit(form("Sure?")).await?.action.as_str().to_owned())
+        })
+        .tool(tool("samples"), |_: NoArguments, cx: Context| async move {
+            let message = SamplingMessage::new(Role::User, TextContent::new("hm"));
+            Ok::<_, HandlerError>(cx.sample(CreateMessageParams::new(vec![message], 10)).await?.model)
+        })
+        .tool(tool("roots"), |_: NoArguments, cx: Context| async move {
+            Ok::<_, HandlerError>(cx.list_roots().await?.roots.len().to_string())
+        })
+        .tool(tool("tells"), |_: NoArguments, cx: Context| async move {
+            cx.progress(1.0, Some(2.0), Some("half"));
+            cx.log(LoggingLevel::Warning, "said");
+            "told"
+        })
+        .tool(tool("stays"), |_: NoArguments, cx: Context| async move {
+            cx.progress(1.0, None, None);
+            std::future::pending::<String>().await
+        })
+        .tool(tool("links"), move |_: NoArguments, _| async move {
+            let link = json!({ "type": "resource_link", "uri": format!("{name}:/hidden"), "name": "h" });
+            let link: Content = serde_json::from_value(link).unwrap();
+            CallToolResult::new(vec![link])
+        })
+        .prompt(
+            Prompt::new("review").with_arguments(vec![PromptArgument::new("code").with_required(true)]),
+            move |arguments: PromptArguments, _| async move { format!("{name} {}", arguments["code"]) },
+        )
+        .completion(PromptReference::new("review"), move |_, _| async move { vec![format!("{name}.rs")] })
+        .resource(Resource::new(format!("{name}:/all"), "all"), move |_: ReadRequest, _| async move {
+            format!("all of {name}")
+        })
+        .resource(Resource::new("shared:/one", "one"), move |_: ReadRequest, _| async move {
+            format!("one of {name}")
+        })
+        .resource_template(
+            ResourceTemplate::new(format!("{name}:/by/{{id}}"), "by"),
+            move |read: ReadRequest, _| async move { format!("{} of {name}", read.variable("id")) },
+        )
+        .completion(ResourceTemplateReference::new(format!("{name}:/by/{{id}}")), |_, _| async { vec!["7"] })
+}
+
+/// Two targets, `a` and `b`, and the gateway that joins them.
+struct Two {
+    a: Target,
+    b: Target,
+    gateway: JoinedGateway,
+}
+
+impl Two {
+    fn new(version: &Version) -> Self {
+        Self::with(version, JoinedBuilder::target_with, TargetOptions::new())
+    }
+
+    fn with(
+        version: &Version,
+        join: impl Fn(JoinedBuilder, &'static str, TargetOptions, GatewayBuilder) -> JoinedBuilder,
+        options: TargetOptions,
+    ) -> Self {
+        let a = Target::new(one_of_everything("a", version));
+        let b = Target::new(one_of_everything("b", version));
+        let joined = join(Gateway::joined("both", "1"), "a", options.clone(), a.gateway());
+        let gateway = join(joined, "b", options, b.gateway()).build();
+        Self { a, b, gateway }
+    }
+}
+
+fn builder(era: Era) -> ClientBuilder {
+    Client::builder("c", "1").no_cache().era(EraChoice::Only(era))
+}
+
+async fn connect(gateway: &JoinedGateway, client: ClientBuilder) -> Client {
+    let (near, far) = Link::memory();
+    let gateway = gateway.clone();
+    tokio::spawn(async move { gateway.serve(far).await });
+    client.connect(near).await.unwrap()
+}
+
+async fn tools(client: &Client) -> Vec<String> {
+    client.list_tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect()
+}
+
+async fn call(client: &Client, tool: &str) -> String {
+    client.call_tool(tool, ()).await.unwrap().to_text()
+}
+
+/// The text of a call, or `refused` if it failed.
+async fn outcome(client: &Client, tool: &str) -> String {
+    match client.call_tool(tool, ()).await {
+        Ok(result) if result.is_error != Some(true) => result.to_text(),
+        _ => "refused".to_owned(),
+    }
+}
+
+async fn read(client: &Client, uri: &str) -> Result<String, i64> {
+    match client.read_resource(uri).await {
+        Ok(read) => {
+            let read = serde_json::to_value(&read).unwrap();
+            Ok(read["contents"][0]["text"].as_str().unwrap().to_owned())
+        }
+        Err(error) => Err(error.remote().unwrap_or_else(|| panic!("{error}")).code.into()),
+    }
+}
+
+/// The error of a call, as JSON.
+async fn refused(client: &Client, tool: &str) -> Value {
+    let error = client.call_tool(tool, ()).await.unwrap_err();
+    let error = error.remote().unwrap_or_else(|| panic!("{error}"));
+    let data: Value = error.data.as_ref().map_or(Value::Null, |data| data.decode().unwrap());
+    json!({ "message": error.message, "data": data })
+}
+
+/// The notifications that a client receives, by method.
+fn heard(client: ClientBuilder) -> (ClientBuilder, UnboundedReceiver<String>) {
+    let (told, heard) = unbounded_channel();
+    let client = client.on_notification(move |told_of| {
+        let _ = told.send(told_of.method.as_str().to_owned());
+    });
+    (client, heard)
+}
+
+#[test]
+fn everything_of_two_targets_is_offered_and_answered_by_its_own_target_in_every_pair_of_eras() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(era)).await;
+            assert_eq!(client.server_name(), Some("both"));
+            let own = ["who", "asks", "samples", "roots", "tells", "stays", "links"];
+            let wanted: Vec<String> =
+                ["a", "b"].iter().flat_map(|of| own.map(|name| format!("{of}__{name}"))).collect();
+            assert_eq!(tools(&client).await, wanted, "{era:?} {version}");
+            assert_eq!(
+                (call(&client, "a__who").await, call(&client, "b__who").await),
+                ("a".into(), "b".into())
+            );
+            let prompts = client.list_prompts().all().await.unwrap();
+            assert_eq!(prompts.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["a__review", "b__review"]);
+            let prompt = client.get_prompt("b__review", json!({ "code": "x" })).await.unwrap();
+            assert!(serde_json::to_string(&prompt).unwrap().contains("b x"), "{prompt:?}");
+            let resources = client.list_resources().all().await.unwrap();
+            let uris: BTreeSet<&str> = resources.iter().map(|it| &*it.uri).collect();
+            assert_eq!(uris, ["a:/all", "b:/all", "shared:/one"].into());
+            assert_eq!(read(&client, "b:/all").await.as_deref(), Ok("all of b"));
+            let templates = client.list_resource_templates().all().await.unwrap();
+            assert_eq!(
+                templates.iter().map(|it| &*it.uri_template).collect::<Vec<_>>(),
+                ["a:/by/{id}", "b:/by/{id}"]
+            );
+            assert_eq!(read(&client, "b:/by/7").await.as_deref(), Ok("7 of b"));
+            let completed = client.complete_prompt("b__review", "code", "").await.unwrap();
+            assert_eq!(completed.completion.values, ["b.rs"]);
+            let completed = client.complete_resource("b:/by/{id}", "id", "").await.unwrap();
+            assert_eq!(completed.completion.values, ["7"]);
+            client.close().await;
+            two.gateway.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_name_is_found_without_a_list_and_an_unknown_one_is_refused_as_the_client_typed_it() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(era)).await;
+            assert_eq!(call(&client, "b__who").await, "b", "{era:?} {version}");
+            for name in ["who", "a__b__who", "c__who", "a__nothing"] {
+                let error = refused(&client, name).await;
+                assert!(error["message"].as_str().unwrap().contains(name), "{error}");
+            }
+            let not_found = client.profile().resource_not_found;
+            assert_eq!(read(&client, "c:/all").await, Err(not_found.into()));
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn the_first_target_owns_a_name_that_two_have_and_the_other_is_reported() {
+    run(async {
+        for (era, version) in PAIRS {
+            let options = TargetOptions::new().source("");
+            let two = Two::with(&version, JoinedBuilder::target_with, options);
+            let client = connect(&two.gateway, builder(era)).await;
+            let names = tools(&client).await;
+            assert_eq!(names.iter().filter(|name| *name == "who").count(), 1, "{names:?}");
+            assert_eq!(call(&client, "who").await, "a");
+            assert_eq!(read(&client, "shared:/one").await.as_deref(), Ok("one of a"));
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_name_that_is_too_long_is_cut_and_its_own_name_is_in_the_item() {
+    run(async {
+        for (era, version) in PAIRS {
+            let long = "x".repeat(64);
+            let name = long.clone();
+            let target = Target::new(
+                Server::builder("s", "1")
+                    .versions([version.clone()])
+                    .tool(tool(&long), |_: NoArguments, _| async { "long" }),
+            );
+            let gateway = Gateway::joined("both", "1").target("a", target.gateway()).build();
+            let client = connect(&gateway, builder(era)).await;
+            let listed = client.list_tools().all().await.unwrap().remove(0);
+            assert_eq!(listed.name.chars().count(), 64);
+            let item = serde_json::to_value(&listed).unwrap();
+            assert_eq!(item["_meta"][ORIGINAL_NAME], name, "{item}");
+            assert_eq!(call(&client, &listed.name).await, "long");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn progress_logs_and_cancellation_of_a_call_belong_to_its_target() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let (client, mut heard) = heard(builder(era));
+            let client = connect(&two.gateway, client).await;
+            client.set_level(LoggingLevel::Info).await.unwrap();
+            let progress = Arc::new(Mutex::new(Vec::new()));
+            let seen = progress.clone();
+            let told = client.call_tool("b__tells", ()).on_progress(move |progress| {
+                seen.lock().unwrap().push(progress.message.unwrap_or_default());
+            });
+            assert_eq!(told.await.unwrap().to_text(), "told", "{era:?} {version}");
+            assert_eq!(*progress.lock().unwrap(), ["half"]);
+            while heard.recv().await.unwrap() != "notifications/message" {}
+            // Dropping the call cancels it; the target answers the next one.
+            let stays = client.call_tool("b__stays", ());
+            assert!(timeout(Duration::from_secs(1), stays).await.is_err());
+            assert_eq!(call(&client, "b__who").await, "b");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn an_elicitation_names_its_target_and_the_model_and_the_roots_are_refused_unless_allowed() {
+    run(async {
+        for (era, version) in PAIRS {
+            for allowed in [false, true] {
+                let options = TargetOptions::new().sampling(allowed).roots(allowed);
+                let two = Two::with(&version, JoinedBuilder::target_with, options);
+                let asked = Arc::new(Mutex::new(Vec::new()));
+                let messages = asked.clone();
+                let client = builder(era)
+                    .roots(vec![Root::new("file:///home")])
+                    .sampling(async |_| Ok(CreateMessageResult::text("hm", "a model")))
+                    .elicitation(move |question| {
+                        if let ElicitParams::Form(form) = question {
+                            messages.lock().unwrap().push(form.message);
+                        }
+                        async { Ok(ElicitResult::new(ElicitAction::Decline)) }
+                    });
+                let client = connect(&two.gateway, client).await;
+                assert_eq!(call(&client, "b__asks").await, "decline", "{era:?} {version}");
+                assert_eq!(*asked.lock().unwrap(), ["[b] Sure?"]);
+                let (model, roots) = if allowed { ("a model", "1") } else { ("refused", "refused") };
+                assert_eq!(outcome(&client, "b__samples").await, model, "{era:?} {version}");
+                assert_eq!(outcome(&client, "b__roots").await, roots, "{era:?} {version}");
+                client.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn an_update_of_a_resource_reaches_the_client_that_has_subscribed_to_it() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(era)).await;
+            let filter = SubscriptionFilter::default().with_resource_subscriptions(vec!["b:/all".into()]);
+            let mut stream = client.listen(filter).await.unwrap();
+            // The other target's resource of this name is not subscribed to.
+            two.a.handle.notify_resource_updated("b:/all");
+            two.b.handle.notify_resource_updated("b:/all");
+            let update = stream.next().await.unwrap().unwrap();
+            assert_eq!(update.method.as_str(), "notifications/resources/updated", "{era:?} {version}");
+            let second = timeout(Duration::from_secs(5), stream.next()).await;
+            assert!(second.is_err(), "{era:?} {version}: {second:?}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn changes_of_several_lists_are_told_once() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(era)).await;
+            let filter = SubscriptionFilter::default().with_tools_list_changed(true);
+            let mut stream = client.listen(filter).await.unwrap();
+            sleep(Duration::from_secs(10)).await;
+            while timeout(Duration::from_millis(1), stream.next()).await.is_ok() {}
+            for target in [&two.a, &two.b] {
+                target.handle.add_tool(tool("new"), |_: NoArguments, _| async { "new" }).unwrap();
+            }
+            let change = timeout(Duration::from_secs(5), stream.next()).await.unwrap().unwrap().unwrap();
+            assert_eq!(change.method.as_str(), "notifications/tools/list_changed", "{era:?} {version}");
+            let second = timeout(Duration::from_secs(5), stream.next()).await;
+            assert!(second.is_err(), "{era:?} {version}: {second:?}");
+            assert_eq!(call(&client, "b__new").await, "new");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_dead_target_costs_only_its_own_tools_is_named_and_comes_back() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(era)).await;
+            let filter = SubscriptionFilter::default().with_tools_list_changed(true);
+            let mut stream = client.listen(filter).await.unwrap();
+            assert_eq!(tools(&client).await.len(), 14, "{era:?} {version}");
+            two.b.dies();
+            sleep(Duration::from_secs(1)).await;
+            let began = Instant::now();
+            let error = refused(&client, "b__who").await;
+            assert!(began.elapsed() < Duration::from_millis(100), "{era:?} {version}: {error}");
+            assert!(error["message"].as_str().unwrap().starts_with("b: "), "{error}");
+            assert_eq!(error["data"]["target"], "b", "{error}");
+            assert!(error["data"]["nextAttemptMs"].is_u64(), "{era:?} {version}: {error}");
+            assert_eq!(call(&client, "a__who").await, "a");
+            let left = tools(&client).await;
+            assert!(left.iter().all(|name| name.starts_with("a__")) && left.len() == 7, "{left:?}");
+            let change = timeout(Duration::from_secs(5), stream.next()).await.unwrap().unwrap().unwrap();
+            assert_eq!(change.method.as_str(), "notifications/tools/list_changed");
+            let states: Vec<_> = two.gateway.targets().into_iter().map(|it| it.state).collect();
+            assert_eq!(states[0], TargetState::Connected);
+            assert!(!states[1].is_ready(), "{era:?} {version}: {states:?}");
+            two.b.comes_back();
+            let back = timeout(Duration::from_secs(120), async {
+                while tools(&client).await.len() < 14 {
+                    stream.next().await.unwrap().unwrap();
+                }
+            });
+            back.await.unwrap_or_else(|_| panic!("{era:?} {version}: its tools do not come back"));
+            assert_eq!(call(&client, "b__who").await, "b");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_target_that_is_late_delays_the_others_by_five_seconds_at_most_and_joins_later() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            *two.b.delay.lock().unwrap() = Duration::from_secs(20);
+            let began = Instant::now();
+            let client = connect(&two.gateway, builder(era)).await;
+            assert_eq!(tools(&client).await.len(), 7, "{era:?} {version}");
+            // Five seconds for the opening, and five for the list.
+            assert!(began.elapsed() <= Duration::from_secs(11), "{era:?} {version}: {:?}", began.elapsed());
+            assert_eq!(call(&client, "a__who").await, "a");
+            let filter = SubscriptionFilter::default().with_tools_list_changed(true);
+            let mut stream = client.listen(filter).await.unwrap();
+            let joined = timeout(Duration::from_secs(60), async {
+                while tools(&client).await.len() < 14 {
+                    stream.next().await.unwrap().unwrap();
+                }
+            });
+            joined.await.unwrap_or_else(|_| panic!("{era:?} {version}: the target does not join"));
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_list_has_pages_over_several_targets_and_a_foreign_cursor_is_refused() {
+    run(async {
+        for (era, version) in PAIRS {
+            let target = |name| Target::new(one_of_everything(name, &version).page_size(3));
+            let (a, b) = (target("a"), target("b"));
+            let gateway =
+                Gateway::joined("both", "1").target("a", a.gateway()).target("b", b.gateway()).build();
+            let client = connect(&gateway, builder(era)).await;
+            let names = tools(&client).await;
+            let all: BTreeSet<&String> = names.iter().collect();
+            assert_eq!((names.len(), all.len()), (14, 14), "{era:?} {version}: {names:?}");
+            for cursor in ["", "x", "tools-3"] {
+                let params = Raw::from_value(&json!({ "cursor": cursor })).unwrap();
+                let error = client.send_request("tools/list", Some(params)).await.unwrap_err();
+                assert_eq!(error.remote().unwrap().code, code::INVALID_PARAMS, "{cursor}");
+            }
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_link_in_a_result_is_read_at_the_target_that_gave_it_and_at_no_other() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(era)).await;
+            let not_found: i64 = client.profile().resource_not_found.into();
+            assert_eq!(read(&client, "b:/hidden").await, Err(not_found));
+            drop(client.call_tool("b__links", ()).await.unwrap());
+            // The target refuses it with its own error: it was asked.
+            let error = client.read_resource("b:/hidden").await.unwrap_err();
+            assert!(!error.to_string().contains("unknown resource"), "{era:?} {version}: {error}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_client_that_wants_log_messages_is_told_which_target_has_no_server() {
+    run(async {
+        for (era, version) in PAIRS {
+            for (level, is_told) in [(LoggingLevel::Info, true), (LoggingLevel::Error, false)] {
+                let two = Two::new(&version);
+                let (told, mut messages) = unbounded_channel();
+                let client = builder(era).on_log(move |message| drop(told.send(message.data.to_string())));
+                let client = connect(&two.gateway, client).await;
+                client.set_level(level).await.unwrap();
+                let filter = SubscriptionFilter::default().with_tools_list_changed(true);
+                let _stream = client.listen(filter).await.unwrap();
+                sleep(Duration::from_secs(1)).await;
+                two.b.dies();
+                let message = timeout(Duration::from_secs(30), messages.recv()).await;
+                assert_eq!(message.is_ok(), is_told, "{era:?} {version}: {message:?}");
+                if let Ok(Some(message)) = message {
+                    assert!(message.starts_with("\"b: no server is running"), "{message}");
+                }
+                client.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn the_interface_of_a_tool_is_read_at_its_target_although_no_list_of_resources_has_it() {
+    run(async {
+        for (era, version) in PAIRS {
+            let target = |name: &'static str, meta: Value| {
+                let listed = json!({ "name": "shows", "inputSchema": { "type": "object" }, "_meta": meta });
+                let listed = serde_json::from_value(listed).unwrap();
+                Target::new(one_of_everything(name, &version).raw_tool(listed, |_, _| async { "shown" }))
+            };
+            let nested = json!({ "ui": { "resourceUri": "ui://a/page" } });
+            let (a, b) = (target("a", nested), target("b", json!({ "ui/resourceUri": "ui://b/page" })));
+            let gateway =
+                Gateway::joined("both", "1").target("a", a.gateway()).target("b", b.gateway()).build();
+            let client = connect(&gateway, builder(era)).await;
+            let listed = client.list_tools().all().await.unwrap();
+            let listed = serde_json::to_string(&listed).unwrap();
+            assert!(listed.contains("ui://a/page") && listed.contains("ui://b/page"), "{listed}");
+            for uri in ["ui://a/page", "ui://b/page"] {
+                // The target refuses it with its own error: it was asked.
+                let error = client.read_resource(uri).await.unwrap_err().to_string();
+                assert!(!error.contains("unknown resource"), "{era:?} {version}: {error}");
+            }
+            let error = client.read_resource("ui://c/page").await.unwrap_err().to_string();
+            assert!(error.contains("unknown resource"), "{era:?} {version}: {error}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn two_legacy_clients_share_no_server() {
+    run(async {
+        let two = Two::new(&Version::V2025_06_18);
+        let one = connect(&two.gateway, builder(Era::Legacy)).await;
+        assert_eq!((two.a.starts(), two.b.starts()), (1, 1));
+        let other = connect(&two.gateway, builder(Era::Legacy)).await;
+        assert_eq!((two.a.starts(), two.b.starts()), (2, 2));
+        one.close().await;
+        assert_eq!(call(&other, "a__who").await, "a");
+    });
+}
+
+#[test]
+fn a_target_that_lists_a_hundred_thousand_tools_or_one_name_twice_costs_the_other_nothing() {
+    run(async {
+        use mcpjoin::proto::types::Tool;
+        let mut many = Server::builder("many", "1").page_size(50_000).versions([Version::V2026_07_28]);
+        for number in 0..20_000 {
+            let tool: Tool = serde_json::from_value(
+                json!({ "name": format!("t{number}"), "inputSchema": { "type": "object" } }),
+            )
+            .unwrap();
+            many = many.raw_tool(tool, |_, _| async { "one of many" });
+        }
+        let (many, b) = (Target::new(many), Target::new(one_of_everything("b", &Version::V2026_07_28)));
+        let gateway =
+            Gateway::joined("both", "1").target("many", many.gateway()).target("b", b.gateway()).build();
+        let client = connect(&gateway, builder(Era::Modern)).await;
+        let names = tools(&client).await;
+        assert_eq!(names.iter().filter(|name| name.starts_with("many__")).count(), 10_000);
+        assert_eq!(call(&client, "b__who").await, "b");
+        client.close().await;
+    });
+}
+
+#[test]
+fn instructions_of_all_targets_stand_under_their_names() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(era)).await;
+            let instructions = client.peer().instructions.clone().unwrap_or_default();
+            assert_eq!(instructions, "## a\n\nHow to use a.\n\n## b\n\nHow to use b.", "{era:?} {version}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn each_target_is_reached_alone_with_its_own_names() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let alone = two.gateway.target("b").unwrap().clone();
+            let (near, far) = Link::memory();
+            tokio::spawn(async move { alone.serve(far).await });
+            let client = builder(era).connect(near).await.unwrap();
+            assert_eq!(client.server_name(), Some("b"));
+            assert_eq!(call(&client, "who").await, "b");
+            assert!(two.gateway.target("c").is_none());
+            client.close().await;
+        }
+    });
+}
