@@ -185,7 +185,7 @@ fn a_flood_of_clients_of_one_address_starts_a_bounded_number_of_servers_and_ends
             assert_eq!((&error["data"]["limit"], &error["data"]["burst"]), (&json!(4), &json!(8)));
             assert!(error["data"]["retryAfterMs"].as_u64().unwrap() > 0);
             let words = error["message"].as_str().unwrap();
-            assert!(words.contains("4 a second") && words.contains("8 at once"), "{words}");
+            assert!(words.contains("4 per second") && words.contains("8 at once"), "{words}");
         }
         assert_eq!((served, refused), (STARTS, 150 - STARTS));
         assert_eq!(count.starts(), STARTS + 2);

@@ -443,7 +443,7 @@ fn a_client_for_which_no_more_servers_are_started_is_asked_to_come_again() {
             };
             assert!(refused.starts_with("HTTP/1.1 503"), "{status}: {refused}");
             assert!(refused.to_lowercase().contains("\r\nretry-after: 1\r\n"), "{refused}");
-            assert!(refused.contains("tooManyStarts") && refused.contains("4 a second"), "{refused}");
+            assert!(refused.contains("tooManyStarts") && refused.contains("4 per second"), "{refused}");
         }
         gateway.close().await;
     });

@@ -392,7 +392,7 @@ fn a_client_that_never_comes_back_is_given_up_and_the_server_told() {
         assert_eq!(begun.elapsed().as_secs(), 600);
         let params = json!({ "name": "asks", "requestState": state(&asked), "inputResponses": { "ask-1": accepted() } });
         let error = ask(&client, "tools/call", params).await.unwrap_err();
-        assert!(error.message.contains("is too old"), "{}", error.message);
+        assert!(error.message.contains("has expired"), "{}", error.message);
     });
 }
 

@@ -53,7 +53,7 @@ fn a_server_without_fault_is_told_part_by_part() {
             assert_eq!(report.addresses, [up.address]);
             assert_eq!(report.certificate.unwrap().key_hash, up.pin);
             assert_eq!((report.lists.len(), report.lists[0].items), (1, 6));
-            assert!(report.steps[1].detail.contains("known by its key"), "{}", report.steps[1].detail);
+            assert!(report.steps[1].detail.contains("verified by its key"), "{}", report.steps[1].detail);
             assert!(report.steps[opened].detail.starts_with("quic "), "{}", report.steps[opened].detail);
         }
     });
@@ -84,7 +84,7 @@ fn each_reason_for_no_connection_has_an_id_and_an_advice() {
             fault(&report)
         };
         assert_eq!((ran, id), (vec!["resolve", "connect"], "unreached"));
-        assert!(text.contains("no answer") && text.contains("UDP"), "{text}");
+        assert!(text.contains("no response") && text.contains("UDP"), "{text}");
         let closed = Closed::udp();
         let (_, id, text) =
             fault(&examined(mcpjoin_quic::connect(closed.to_string(), Trust::Key(up.pin))).await);
@@ -119,7 +119,7 @@ fn a_server_that_asks_who_we_are_is_told_apart() {
         assert!(text.contains("--cert FILE"), "{text}");
         let report = examined(connect().identity(authority.signs("ada", &[]))).await;
         assert!(report.is_healthy(), "{:?}", report.findings);
-        assert!(report.steps[1].detail.contains("known by an authority"), "{}", report.steps[1].detail);
+        assert!(report.steps[1].detail.contains("verified by an authority"), "{}", report.steps[1].detail);
         serving.abort();
     });
 }
