@@ -118,7 +118,7 @@ pub(crate) enum Verb {
     /// Logs in to HTTP servers that require authorization (OAuth 2.1)
     Auth(Auth),
     /// Bridges any MCP client to any MCP server: stdio, HTTP, sockets, QUIC, Orchestra
-    Bridge(Bridge),
+    Bridge(Box<Bridge>),
     /// Shows the entries of the configuration, edits them, or writes them in another dialect
     Servers(Servers),
     /// Runs a built-in server on standard input and output, or on a socket

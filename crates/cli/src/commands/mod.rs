@@ -101,7 +101,7 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         }
         Verb::Bridge(args) => {
             let escaped = escaped(&args.words);
-            run_verb(&Ui::new(&args.output), |ui| bridge::run(ui, args, escaped))
+            run_verb(&Ui::new(&args.output), |ui| bridge::run(ui, *args, escaped))
         }
         Verb::Diff(args) => run_verb(&Ui::new(&args.output), |ui| diff::run(ui, args, separated)),
         Verb::Search(args) => run_verb(&Ui::new(&args.output), |ui| search::run(ui, &args)),

@@ -185,6 +185,33 @@ fn a_bridge_whose_server_does_not_start_is_alive_and_not_ready() {
     bridge.ends("TERM", 143);
 }
 
+#[test]
+fn of_joined_servers_one_that_does_not_start_is_named_and_the_bridge_is_ready() {
+    let audit = scratch("audit-joined.jsonl");
+    let options = ["--admin", "http://127.0.0.1:0", "--audit", audit.to_str().unwrap()];
+    let bridge = Bridge::with(&options, &["--join", "works=demo:", "--join", "broken=/nowhere/at-all"]);
+    call(&bridge.addresses[0], &["works__echo", "message=hi"], 0);
+    let (status, body) = bridge.readiness();
+    let state = |target: usize| &body["targets"][target];
+    assert_eq!(
+        (status, &state(0)["name"], &state(1)["name"]),
+        (200, &json!("works"), &json!("broken")),
+        "{body}"
+    );
+    assert_eq!(state(1)["state"], "cooling down", "{body}");
+    assert!(state(1)["cause"].as_str().unwrap().contains("/nowhere/at-all"), "{body}");
+    let (_, _, metrics) = bridge.page("GET", "/metrics");
+    let up = metrics.lines().filter(|line| line.contains("up{")).collect::<Vec<_>>();
+    assert!(up.iter().any(|line| line.contains("\"broken\"") && line.ends_with(" 0")), "{up:?}");
+    let lines = until(|| {
+        let text = fs::read_to_string(&audit).unwrap_or_default();
+        text.contains("tools/call").then_some(text)
+    });
+    let called = lines.lines().find(|line| line.contains("tools/call")).unwrap();
+    assert!(called.contains("\"works\"") && called.contains("\"echo\""), "{called}");
+    bridge.ends("TERM", 143);
+}
+
 /// The lines of an audit, once there are so many.
 fn lines(path: &Path, number: usize) -> Vec<Value> {
     until(|| {

@@ -65,7 +65,7 @@ fn names(talk: &mut Talk) -> Vec<String> {
 /// A bridge with a policy, the lines of its standard error, and the file.
 fn bridge(folder: &Folder, policy: &str) -> (Talk, impl FnMut(&str) -> String, impl Fn(&str)) {
     let file = folder.file("policy.toml", policy);
-    let mut talk = Talk::open(&["bridge", "--policy", file.to_str().unwrap(), "demo:"]);
+    let mut talk = Talk::open(&["bridge", "--policy", file.to_str().unwrap(), "demo:full"]);
     let mut stderr = BufReader::new(talk.running.child.stderr.take().unwrap());
     let says = move |word: &str| loop {
         let mut said = String::new();

@@ -250,6 +250,19 @@ impl JoinedGateway {
         self.0.targets.iter().enumerate().map(status).collect()
     }
 
+    /// Returns the number of servers of all targets that run or start.
+    #[must_use]
+    pub fn running_servers(&self) -> usize {
+        self.0.targets.iter().map(|target| target.gateway.running_servers()).sum()
+    }
+
+    /// Returns the number of sessions of legacy clients. Modern clients have none. A session is counted while at least one
+    /// target is open for it; sessions of single targets are counted where they are the most.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.0.targets.iter().map(|target| target.gateway.sessions()).max().unwrap_or(0)
+    }
+
     /// Ends every server, and waits until nothing of them is left. Requests in flight and all later requests fail.
     pub async fn close(&self) {
         futures_util::future::join_all(self.0.targets.iter().map(|target| target.gateway.close())).await;

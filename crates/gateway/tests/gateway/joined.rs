@@ -207,7 +207,7 @@ async fn read(client: &Client, uri: &str) -> Result<String, i64> {
             let read = serde_json::to_value(&read).unwrap();
             Ok(read["contents"][0]["text"].as_str().unwrap().to_owned())
         }
-        Err(error) => Err(error.remote().unwrap_or_else(|| panic!("{error}")).code.into()),
+        Err(error) => Err(error.remote().unwrap_or_else(|| panic!("{error}")).code),
     }
 }
 
@@ -279,7 +279,7 @@ fn a_name_is_found_without_a_list_and_an_unknown_one_is_refused_as_the_client_ty
                 assert!(error["message"].as_str().unwrap().contains(name), "{error}");
             }
             let not_found = client.profile().resource_not_found;
-            assert_eq!(read(&client, "c:/all").await, Err(not_found.into()));
+            assert_eq!(read(&client, "c:/all").await, Err(not_found));
             client.close().await;
         }
     });
@@ -513,7 +513,7 @@ fn a_link_in_a_result_is_read_at_the_target_that_gave_it_and_at_no_other() {
         for (era, version) in PAIRS {
             let two = Two::new(&version);
             let client = connect(&two.gateway, builder(era)).await;
-            let not_found: i64 = client.profile().resource_not_found.into();
+            let not_found: i64 = client.profile().resource_not_found;
             assert_eq!(read(&client, "b:/hidden").await, Err(not_found));
             drop(client.call_tool("b__links", ()).await.unwrap());
             // The target refuses it with its own error: it was asked.

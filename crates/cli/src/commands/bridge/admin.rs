@@ -1,6 +1,6 @@
 //! `bridge --admin`: pages for monitoring, at an address of their own: `/healthz`, `/readyz`, `/metrics`.
 //!
-//! Opened by `relay` before the clients' listeners. It reads the state of the gateway and changes nothing. A connection
+//! Opened by `relay` and `joined` before the clients' listeners. It reads the state of the gateway and changes nothing. A connection
 //! carries one request, and its number, head and time are limited.
 
 use std::convert::Infallible;
@@ -16,13 +16,17 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use mcpjoin::transport::HttpListener;
-use mcpjoin_gateway::{Gateway, TargetState, TargetStatus};
+use mcpjoin_gateway::{Gateway, JoinedGateway, TargetState, TargetStatus};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use super::audit::Audit;
 use super::metrics::Metrics;
+use crate::args::Bridge;
+use crate::commands::listening::Listening;
 use crate::failure::Failure;
 use crate::ui::Ui;
 
@@ -42,9 +46,88 @@ const TEXT: &str = "text/plain; charset=utf-8";
 /// The open address of the pages.
 pub(super) struct Admin(TcpListener);
 
+/// A gateway whose state is shown.
+pub(super) trait Monitored: Send + Sync {
+    /// The states of its targets.
+    fn targets(&self) -> Vec<TargetStatus>;
+    /// How many servers run or start.
+    fn running_servers(&self) -> usize;
+    /// How many sessions legacy clients have.
+    fn sessions(&self) -> usize;
+}
+
+impl Monitored for Gateway {
+    fn targets(&self) -> Vec<TargetStatus> {
+        self.targets()
+    }
+
+    fn running_servers(&self) -> usize {
+        self.running_servers()
+    }
+
+    fn sessions(&self) -> usize {
+        self.sessions()
+    }
+}
+
+impl Monitored for JoinedGateway {
+    fn targets(&self) -> Vec<TargetStatus> {
+        self.targets()
+    }
+
+    fn running_servers(&self) -> usize {
+        self.running_servers()
+    }
+
+    fn sessions(&self) -> usize {
+        self.sessions()
+    }
+}
+
+/// What is recorded of the calls of one bridge.
+#[derive(Clone)]
+pub(super) struct Monitoring {
+    pub(super) audit: Option<Audit>,
+    pub(super) metrics: Option<Arc<Metrics>>,
+}
+
+impl Monitoring {
+    /// Opens the file of the audit.
+    pub(super) fn of(args: &Bridge, ui: &Ui) -> Result<Self, Failure> {
+        let audit =
+            args.audit.as_deref().map(|file| Audit::to(file, args.audit_arguments, ui)).transpose()?;
+        let left_out = audit.as_ref().map(Audit::left_out).unwrap_or_default();
+        let metrics = args.admin.is_some().then(|| Arc::new(Metrics::new(left_out)));
+        Ok(Self { audit, metrics })
+    }
+
+    /// Listens at the address of the admin pages before the addresses of clients are open.
+    pub(super) async fn admin(&self, args: &Bridge, ui: &Ui) -> Result<Option<Admin>, Failure> {
+        match &args.admin {
+            Some(url) => Admin::at(url, ui).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Serves the admin pages until the task is aborted.
+    pub(super) fn serve(
+        &self,
+        admin: Option<Admin>,
+        listening: Listening,
+        gateway: impl Monitored + 'static,
+    ) -> (Listening, Option<AbortHandle>) {
+        let (Some(admin), Some(metrics)) = (admin, self.metrics.clone()) else { return (listening, None) };
+        let is_draining = Arc::new(AtomicBool::new(false));
+        let drains = is_draining.clone();
+        let listening = listening.on_drain(move || drains.store(true, Ordering::Relaxed));
+        let state = State { gateway: Box::new(gateway), metrics, is_draining };
+        (listening, Some(tokio::spawn(admin.serve(state)).abort_handle()))
+    }
+}
+
 /// What the pages show.
 pub(super) struct State {
-    pub(super) gateway: Gateway,
+    pub(super) gateway: Box<dyn Monitored>,
     pub(super) metrics: Arc<Metrics>,
     /// No new client is served.
     pub(super) is_draining: Arc<AtomicBool>,
@@ -181,7 +264,7 @@ mod tests {
         let address = admin.0.local_addr().unwrap();
         let start = || std::future::ready(Err::<Link, _>("no server"));
         tokio::spawn(admin.serve(State {
-            gateway: Gateway::builder(start).build(),
+            gateway: Box::new(Gateway::builder(start).build()),
             metrics: Metrics::new(Counter::default()).into(),
             is_draining: Default::default(),
         }));

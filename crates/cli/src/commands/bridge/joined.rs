@@ -13,7 +13,7 @@ use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions};
 
-use super::audit::Audit;
+use super::admin::Monitoring;
 use super::misplaced;
 use super::policy::PolicyFile;
 use super::relay::{Places, TargetGateway};
@@ -46,7 +46,6 @@ pub(super) fn is_meant(args: &Bridge) -> bool {
 pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
     let places = Places::of(&mut args)?;
     refuse_trace(&args.connect, "several are joined")?;
-    misplaced(&[("--admin", args.admin.is_some())], "for one server", "one TARGET")?;
     let joined = targets(ui, &args)?;
     let prefixes = prefixes(&args, &joined)?;
     if places.addresses.is_empty() {
@@ -59,12 +58,11 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
             Ok(policy) => policy,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let audit = args.audit.as_deref().map(|file| Audit::to(file, args.audit_arguments, ui));
-        let audit = match audit.transpose() {
-            Ok(audit) => audit,
+        let monitoring = match Monitoring::of(&args, ui) {
+            Ok(monitoring) => monitoring,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Joined::new(ui, &names, &prefixes, plans, &args, policy.as_ref(), audit.as_ref());
+        let bridge = Joined::new(ui, &names, &prefixes, plans, &args, policy.as_ref(), monitoring.clone());
         let serving = async {
             match places.addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -75,7 +73,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
             Some(policy) => policy.during(ui, serving).await,
             None => serving.await,
         };
-        if let Some(audit) = audit {
+        if let Some(audit) = monitoring.audit {
             audit.close();
         }
         exit_of(ui, outcome)
@@ -152,6 +150,7 @@ struct Joined {
     ui: Ui,
     names: Vec<String>,
     gateway: JoinedGateway,
+    monitoring: Monitoring,
 }
 
 impl Joined {
@@ -162,14 +161,13 @@ impl Joined {
         plans: Vec<Plan>,
         args: &Bridge,
         policy: Option<&PolicyFile>,
-        audit: Option<&Audit>,
+        monitoring: Monitoring,
     ) -> Self {
         let mut joined = Gateway::joined(NAME, env!("CARGO_PKG_VERSION"));
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
         for ((name, prefix), plan) in names.iter().zip(prefixes).zip(plans) {
-            let target =
-                TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), audit.cloned(), None);
+            let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), &monitoring);
             if let Some(Err(error)) = target.program.as_ref().map(|program| program.resolve()) {
                 // The others are served without it, and it is tried again when a client needs it.
                 let why = visible::line(&Failure::spawn(&error).message).into_owned();
@@ -181,7 +179,7 @@ impl Joined {
             };
             joined = joined.target_with(name.as_str(), TargetOptions::new().source(source), target.builder);
         }
-        Self { ui: ui.clone(), names: names.to_vec(), gateway: joined.limits(limits).build() }
+        Self { ui: ui.clone(), names: names.to_vec(), gateway: joined.limits(limits).build(), monitoring }
     }
 
     /// Serves the client that has started us until it closes its side, or a signal comes.
@@ -208,7 +206,9 @@ impl Joined {
     async fn at(self, places: &Places, args: &Bridge, signals: &mut Signals) -> Result<Exit, Failure> {
         // Warnings about refused clients and about names that two servers have are printed without `-v`.
         events::show_warnings(&self.ui);
+        let admin = self.monitoring.admin(args, &self.ui).await?;
         let listening = Listening::at(&places.addresses, &places.quic, &args.authorization, &self.ui).await?;
+        let (listening, monitoring) = self.monitoring.serve(admin, listening, self.gateway.clone());
         self.ui.note(&format!("joins {}", self.names.join(", ")));
         listening.announce(&self.ui);
         if places.addresses.iter().any(Address::is_http) {
@@ -218,7 +218,11 @@ impl Joined {
         }
         let ServeEnd { exit, hurried } =
             listening.serve(&self.gateway, &places.options, signals, &self.ui).await;
-        Ok(if hurried { exit } else { self.close(exit, signals).await })
+        let exit = if hurried { exit } else { self.close(exit, signals).await };
+        if let Some(monitoring) = monitoring {
+            monitoring.abort();
+        }
+        Ok(exit)
     }
 
     /// Ends all servers. Another signal ends the wait: the runtime then kills what is left.

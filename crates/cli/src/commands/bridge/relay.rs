@@ -2,8 +2,7 @@
 //! `mcpjoin_gateway` relays; this file parses the options, reports events, and ends what it has started.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
@@ -12,9 +11,7 @@ use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal};
 
-use super::admin::{Admin, State};
-use super::audit::Audit;
-use super::metrics::Metrics;
+use super::admin::Monitoring;
 use super::policy::PolicyFile;
 use super::upstream::Upstream;
 use super::{misplaced, of_http};
@@ -67,12 +64,11 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             Ok(policy) => policy,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let audit = args.audit.as_deref().map(|file| Audit::to(file, args.audit_arguments, ui));
-        let audit = match audit.transpose() {
-            Ok(audit) => audit,
+        let monitoring = match Monitoring::of(&args, ui) {
+            Ok(monitoring) => monitoring,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref(), audit.clone());
+        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref(), monitoring.clone());
         let serving = async {
             match addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -83,7 +79,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             Some(policy) => policy.during(ui, serving).await,
             None => serving.await,
         };
-        if let Some(audit) = audit {
+        if let Some(audit) = monitoring.audit {
             audit.close();
         }
         exit_of(ui, outcome)
@@ -179,8 +175,7 @@ impl TargetGateway {
         name: String,
         policy: Option<&PolicyFile>,
         joined: Option<&str>,
-        audit: Option<Audit>,
-        metrics: Option<Arc<Metrics>>,
+        monitoring: &Monitoring,
     ) -> Self {
         let Plan { endpoint, shown, first, tools, limits, timeout, .. } = plan;
         let program = endpoint.command().cloned();
@@ -222,6 +217,7 @@ impl TargetGateway {
         // On standard input and output the refusal of the only client ends the bridge, and is reported there. A server
         // among several ends nothing.
         let listens = !args.listen.is_empty() || joined.is_some();
+        let Monitoring { audit, metrics } = monitoring.clone();
         if metrics.is_some() || audit.is_some() {
             gateway = gateway.record_calls();
         }
@@ -247,7 +243,7 @@ struct Relay {
     /// The program of the server, if it is one.
     program: Option<ChildCommand>,
     gateway: Gateway,
-    metrics: Option<Arc<Metrics>>,
+    monitoring: Monitoring,
     began: Instant,
 }
 
@@ -258,14 +254,12 @@ impl Relay {
         args: &Bridge,
         name: String,
         policy: Option<&PolicyFile>,
-        audit: Option<Audit>,
+        monitoring: Monitoring,
     ) -> Self {
-        let left_out = audit.as_ref().map(Audit::left_out).unwrap_or_default();
-        let metrics = args.admin.is_some().then(|| Arc::new(Metrics::new(left_out)));
         let TargetGateway { shown, upstream, program, builder } =
-            TargetGateway::new(ui, plan, args, name, policy, None, audit, metrics.clone());
+            TargetGateway::new(ui, plan, args, name, policy, None, &monitoring);
         let gateway = builder.build();
-        Self { ui: ui.clone(), shown, upstream, program, gateway, metrics, began: Instant::now() }
+        Self { ui: ui.clone(), shown, upstream, program, gateway, monitoring, began: Instant::now() }
     }
 
     /// Serves the client that has started us until it closes its side, or a signal comes.
@@ -309,19 +303,9 @@ impl Relay {
             let missing = |error| Failure::spawn(&error).with(&self.shown, self.began.elapsed());
             program.resolve().map_err(missing)?;
         }
-        let admin = match &args.admin {
-            Some(url) => Some(Admin::at(url, &self.ui).await?),
-            None => None,
-        };
-        let mut listening = Listening::at(addresses, quic, &args.authorization, &self.ui).await?;
-        let mut monitoring = None;
-        if let (Some(admin), Some(metrics)) = (admin, &self.metrics) {
-            let is_draining = Arc::new(AtomicBool::new(false));
-            let drains = is_draining.clone();
-            listening = listening.on_drain(move || drains.store(true, Ordering::Relaxed));
-            let state = State { gateway: self.gateway.clone(), metrics: metrics.clone(), is_draining };
-            monitoring = Some(tokio::spawn(admin.serve(state)));
-        }
+        let admin = self.monitoring.admin(args, &self.ui).await?;
+        let listening = Listening::at(addresses, quic, &args.authorization, &self.ui).await?;
+        let (listening, monitoring) = self.monitoring.serve(admin, listening, self.gateway.clone());
         listening.announce(&self.ui);
         let ServeEnd { exit, hurried } = listening.serve(&self.gateway, options, signals, &self.ui).await;
         let exit = if hurried { exit } else { self.close(exit, signals).await };
