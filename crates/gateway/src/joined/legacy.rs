@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
-use mcpjoin::server::catalogue::join_instructions;
+use mcpjoin::server::catalogue::{Kind, join_instructions};
 use mcpjoin_proto::session::{Reply, Role, ServerRole};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Request, Version};
 use parking_lot::Mutex;
@@ -68,6 +68,7 @@ pub(super) async fn serve(
         client.close().await;
         return opening.client_left(left).await;
     }
+    joined.opened.send_replace(true);
     let setup = Setup {
         role: Role::Server(Arc::new(client.role())),
         limits: joined.limits.clone(),
@@ -300,7 +301,14 @@ impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
         match request.method {
             Method::SetLevel => self.0.set_level(request.params).await,
-            _ => self.0.router.request(request, &cx).await,
+            ref method => {
+                let is_list = Kind::of_list(method).is_some();
+                let reply = self.0.router.request(request, &cx).await;
+                if is_list {
+                    self.0.joined.listed(&self.0.router.names);
+                }
+                reply
+            }
         }
     }
 

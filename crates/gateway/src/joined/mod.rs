@@ -29,6 +29,7 @@ use mcpjoin_proto::types::{
 };
 use mcpjoin_proto::{Method, Notification, Payload, Raw, Version};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use self::names::Names;
 use crate::capacity::Caller;
@@ -92,6 +93,10 @@ pub(crate) struct Joined {
     header_marks: HeaderMarks,
     /// The names of clients over HTTP without a session, the caller that was used last at the end.
     names: Mutex<VecDeque<(Caller, Arc<Names>)>>,
+    /// The names of the client that has read a list last.
+    listed: Mutex<Option<Arc<Names>>>,
+    /// Whether the opening of a client has ended.
+    opened: watch::Sender<bool>,
 }
 
 /// One target.
@@ -178,6 +183,8 @@ impl JoinedBuilder {
             targets,
             header_marks: HeaderMarks::default(),
             names: Mutex::default(),
+            listed: Mutex::default(),
+            opened: watch::Sender::new(false),
         }))
     }
 }
@@ -237,11 +244,20 @@ impl JoinedGateway {
         self.0.targets.iter().find(|target| &*target.name == name).map(|target| &target.gateway)
     }
 
-    /// Returns the targets in their order, with their states. Collisions are those that the client over HTTP which was
-    /// served last has seen.
+    /// Waits until the opening of a client has ended for the first time: each target is open or has failed once, or
+    /// its time has passed. No server is started before, so the states of the targets say little until then.
+    ///
+    /// Ends at once if it has ended. Dropping the future has no effect.
+    pub async fn opened(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.0.opened.subscribe().wait_for(|opened| *opened).await;
+    }
+
+    /// Returns the targets in their order, with their states. Collisions are those that the client which has read a list
+    /// last has seen.
     #[must_use]
     pub fn targets(&self) -> Vec<TargetStatus> {
-        let names = self.0.names.lock().back().map(|(_, names)| names.clone());
+        let names = self.0.listed.lock().clone();
         let status = |(index, target): (usize, &Arc<Target>)| TargetStatus {
             name: target.name.clone(),
             state: target.gateway.state(),
@@ -299,7 +315,13 @@ impl Joined {
 
     /// Returns names of which nothing is known.
     fn names(&self) -> Arc<Names> {
-        Arc::new(Names::new(self.targets.iter().map(|target| target.source.clone())))
+        Arc::new(Names::new(self.targets.iter().map(|target| (target.name.clone(), target.source.clone()))))
+    }
+
+    /// A client has read a list, so it is open.
+    fn listed(&self, names: &Arc<Names>) {
+        *self.listed.lock() = Some(names.clone());
+        self.opened.send_replace(true);
     }
 
     /// Returns the names that this caller has seen.

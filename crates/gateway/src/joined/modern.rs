@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
-use mcpjoin::server::catalogue::join_instructions;
+use mcpjoin::server::catalogue::{Kind, join_instructions};
 use mcpjoin_proto::session::{Reply, Role, ServerRole};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{
@@ -254,6 +254,7 @@ impl ModernClient {
             Some(instructions?.to_string_value()?.into_owned())
         });
         let instructions = join_all(instructions).await;
+        self.joined.opened.send_replace(true);
         let named = self.parts.iter().zip(&instructions);
         let named = named.filter_map(|(part, text)| Some((&*part.target.name, text.as_deref()?)));
         let versions = vec![Version::newest(Era::Modern)];
@@ -388,9 +389,11 @@ impl Handler for FromClient {
         match request.method {
             Method::Discover => self.0.discover(&request, &cx).await,
             Method::Listen => self.0.listen(request, &cx).await,
-            Method::ListTools => {
-                let reply = self.0.router(&cx).request(request, &cx).await?;
-                if self.0.own_names.is_none() {
+            ref method if Kind::of_list(method).is_some() => {
+                let (is_of_tools, router) = (*method == Method::ListTools, self.0.router(&cx));
+                let reply = router.request(request, &cx).await?;
+                self.0.joined.listed(&router.names);
+                if is_of_tools && self.0.own_names.is_none() {
                     self.0.joined.header_marks.learn_from(&reply);
                 }
                 Ok(reply)

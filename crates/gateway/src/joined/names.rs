@@ -20,6 +20,8 @@ const MAX_LINK_BYTES: usize = 2048;
 pub(super) struct Names(Mutex<State>);
 
 struct State {
+    /// The names of the targets.
+    targets: Vec<Box<str>>,
     catalogue: Catalogue,
     /// For each target and kind, what was read of its list.
     lists: Vec<[Listed; Kind::ALL.len()]>,
@@ -83,16 +85,22 @@ fn pieces(result: &Raw) -> Vec<Raw> {
 }
 
 impl Names {
-    pub(super) fn new(sources: impl IntoIterator<Item = Source>) -> Self {
-        let catalogue = Catalogue::new(sources);
-        let lists = vec![Default::default(); catalogue.sources().len()];
-        Self(Mutex::new(State { catalogue, lists, links: Links::default() }))
+    /// The targets, with their names and how those of their tools are joined.
+    pub(super) fn new(targets: impl IntoIterator<Item = (Box<str>, Source)>) -> Self {
+        let (targets, sources): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
+        let lists = vec![Default::default(); targets.len()];
+        Self(Mutex::new(State {
+            targets,
+            catalogue: Catalogue::new(sources),
+            lists,
+            links: Links::default(),
+        }))
     }
 
     /// Learns a page of a list. `first`: it is the first page. `last`: no page follows.
     pub(super) fn learn(&self, target: usize, kind: Kind, page: &[Raw], first: bool, last: bool) {
         let mut state = self.0.lock();
-        let State { catalogue, lists, links } = &mut *state;
+        let State { targets, catalogue, lists, links } = &mut *state;
         let Some(listed) = lists.get_mut(target).map(|lists| &mut lists[kind as usize]) else { return };
         if first {
             listed.names.clear();
@@ -108,13 +116,13 @@ impl Names {
         listed.is_left_out = false;
         let replaced = catalogue.replace(target, kind, &listed.names);
         for collision in &replaced.collisions {
-            let prefix = |source| catalogue.sources().nth(source).map_or("", Source::prefix);
-            let (owner, other) = (prefix(collision.owner.source), prefix(collision.other.source));
+            let (owner, other) = (&targets[collision.owner.source], &targets[collision.other.source]);
             tracing::warn!(target: "mcpjoin", list = %kind, name = collision.name, owner, other, "a name is offered twice");
         }
         if replaced.left_out > 0 {
             let left_out = replaced.left_out;
-            tracing::warn!(target: "mcpjoin", list = %kind, from = target, left_out, "too many entries to offer");
+            let from = &targets[target];
+            tracing::warn!(target: "mcpjoin", list = %kind, from, left_out, "too many entries to offer");
         }
     }
 
@@ -179,19 +187,11 @@ impl Names {
     /// Returns a text for each name of a target that another target owns.
     pub(super) fn collisions(&self, target: usize) -> Vec<Box<str>> {
         let state = self.0.lock();
-        let of = |source: usize| {
-            state.catalogue.sources().nth(source).map_or("", |source| source.prefix()).to_owned()
-        };
         let collisions = state.catalogue.collisions().filter(|collision| collision.other.source == target);
         collisions
             .map(|collision| {
-                format!(
-                    "{}: `{}` is that of `{}`",
-                    collision.kind,
-                    collision.name,
-                    of(collision.owner.source)
-                )
-                .into()
+                let owner = &state.targets[collision.owner.source];
+                format!("{}: `{}` is that of `{owner}`", collision.kind, collision.name).into()
             })
             .collect()
     }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_names_of_one_target_are_bounded() {
-        let names = Names::new([Source::new("a")]);
+        let names = Names::new([("a".into(), Source::new("a"))]);
         let tool = |number: usize| Raw::parse(format!(r#"{{"name":"{number}"}}"#)).expect("JSON");
         let page: Vec<Raw> = (0..=MAX_SOURCE_ENTRIES).map(tool).collect();
         names.learn(0, Kind::Tool, &page, true, false);

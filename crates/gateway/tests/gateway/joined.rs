@@ -296,6 +296,12 @@ fn the_first_target_owns_a_name_that_two_have_and_the_other_is_reported() {
             assert_eq!(names.iter().filter(|name| *name == "who").count(), 1, "{names:?}");
             assert_eq!(call(&client, "who").await, "a");
             assert_eq!(read(&client, "shared:/one").await.as_deref(), Ok("one of a"));
+            let targets = two.gateway.targets();
+            assert!(targets[0].collisions.is_empty(), "{targets:?}");
+            assert!(
+                targets[1].collisions.iter().any(|text| &**text == "tools: `who` is that of `a`"),
+                "{era:?} {version}: {targets:?}"
+            );
             client.close().await;
         }
     });
@@ -639,6 +645,24 @@ fn each_target_is_reached_alone_with_its_own_names() {
             assert_eq!(client.server_name(), Some("b"));
             assert_eq!(call(&client, "who").await, "b");
             assert!(two.gateway.target("c").is_none());
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn the_opening_of_the_first_client_is_known_once_each_target_is_open_or_late() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            *two.b.delay.lock().unwrap() = Duration::from_secs(20);
+            let early = timeout(Duration::from_secs(60), two.gateway.opened()).await;
+            assert!(early.is_err(), "no client has come");
+            let client = connect(&two.gateway, builder(era)).await;
+            drop(tools(&client).await);
+            timeout(Duration::from_millis(1), two.gateway.opened()).await.unwrap();
+            let states: Vec<_> = two.gateway.targets().into_iter().map(|it| it.state).collect();
+            assert_eq!(states, [TargetState::Connected, TargetState::Starting], "{era:?} {version}");
             client.close().await;
         }
     });
