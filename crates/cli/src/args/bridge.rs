@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use mcpjoin_orchestra::LISTEN_ADDRESS;
 
 use super::values::{count, duration};
@@ -29,10 +29,12 @@ that declare the same capabilities share a server. If the server speaks an older
 questions, each call has a server for itself, so that no question reaches another client; beyond --max-sessions calls \
 wait. A server that dies is started again: its pending requests fail with the reason, and none is sent twice.
 
-With --config FILE and no server, all entries of the file are one server; --join chooses servers one by one. Tools \
+With --config FILE and no server, all entries of the file are one server; --server, more than once, chooses entries, \
+and --join any servers. Tools \
 and prompts are called NAME__tool, and resources keep their URIs; of two servers with the same name or URI the first \
 has it, and a warning names both. A server that dies costs only its own tools: they leave the lists, calls of them fail \
-at once with the reason, and they come back when it does. Over HTTP each server is also alone at the path followed by \
+at once with the reason, and they come back when it does. When the first client is opened, the state of each server is \
+printed. Over HTTP each server is also alone at the path followed by \
 /NAME, with its own names.
 
 On standard input and output it ends when the input ends, or at a signal. With --listen it prints its addresses on \
@@ -106,7 +108,7 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
         mcpjoin bridge [OPTIONS] [--] COMMAND [ARG]...\n       \
         mcpjoin bridge --listen ADDRESS [OPTIONS] TARGET\n       \
         mcpjoin bridge --listen ADDRESS [OPTIONS] [--] COMMAND [ARG]...\n       \
-        mcpjoin bridge [--listen ADDRESS] [OPTIONS] --config FILE\n       \
+        mcpjoin bridge [--listen ADDRESS] [OPTIONS] --config FILE [--server NAME]...\n       \
         mcpjoin bridge [--listen ADDRESS] [OPTIONS] --join NAME=TARGET...\n       \
         mcpjoin bridge --listen orchestra://HOST:PORT [OPTIONS] TARGET...\n       \
         mcpjoin bridge --orchestrator-addr HOST:PORT [OPTIONS]",
@@ -122,6 +124,7 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
         mcpjoin bridge --listen http://127.0.0.1:8080/mcp --admin http://127.0.0.1:9090 --audit calls.jsonl files\n  \
         mcpjoin bridge --listen quic://0.0.0.0:4433 --cert cert.pem --key key.pem --client-ca team.pem demo:\n  \
         mcpjoin bridge --listen http://127.0.0.1:8080/mcp --config .mcp.json\n  \
+        mcpjoin bridge --config .mcp.json --server files --server git\n  \
         mcpjoin bridge --join demo=demo: --join files=http://localhost:3000/mcp\n  \
         mcpjoin bridge --orchestrator-addr localhost:50100\n  \
         mcpjoin bridge --orchestrator-addr localhost:50100 --stream ai_prompt_stream\n  \
@@ -137,6 +140,10 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
     mut_arg("cert", |arg| arg.help(
         "The certificate for QUIC and HTTPS: PEM. Shown to clients with --listen quic://..., https://... or orchestra://..., \
          and read again when it has changed; otherwise shown to a server that requires one"
+    )),
+    mut_arg("server", |arg| arg.action(ArgAction::Append).help(
+        "The server as an entry of a configuration, instead of TARGET: for names with `/`, `#` or spaces. More than once: \
+         only these entries are joined at one endpoint"
     )),
     mut_arg("trace", |arg| arg.help(
         "Writes all messages to and from the server, and its standard error, to a file: one JSON object per line. The values \

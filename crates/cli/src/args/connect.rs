@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use mcpjoin::proto::{Era, Version};
 
 use crate::config::Readings;
@@ -49,8 +49,8 @@ pub(crate) struct Connect {
     #[command(flatten)]
     pub(crate) configured: Configured,
     /// The server as an entry of a configuration, instead of TARGET: for names with `/`, `#` or spaces
-    #[arg(long, value_name = "NAME")]
-    pub(crate) server: Option<String>,
+    #[arg(id = "server", long = "server", value_name = "NAME", action = ArgAction::Set)]
+    pub(crate) servers: Vec<String>,
     /// Sends a header with every HTTP request: 'Name: value', or @FILE with one header per line, which keeps secrets off
     /// the command line. Values are never shown
     #[arg(short = 'H', long, value_name = "HEADER")]
@@ -134,7 +134,12 @@ pub(crate) struct Connect {
 impl Connect {
     /// Without any option but those of the configuration.
     pub(crate) fn to(configured: Configured, server: Option<String>) -> Self {
-        Self { configured, server, ..Self::default() }
+        Self { configured, servers: server.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The entry that is named. Only `bridge` takes several, which it joins.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.servers.first().map(String::as_str)
     }
 
     /// With answers to the server's questions.
@@ -145,7 +150,7 @@ impl Connect {
 
     /// The options that are given, in their order in the help.
     pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
-        let Self { configured, server, header, no_auth, ca, pin, cert, key, certs_dir, server_name, .. } =
+        let Self { configured, servers, header, no_auth, ca, pin, cert, key, certs_dir, server_name, .. } =
             self;
         let Self {
             env,
@@ -163,7 +168,7 @@ impl Connect {
         let options = [
             ("--config", configured.config.is_some()),
             ("--mcp-config", !configured.mcp_config.is_empty()),
-            ("--server", server.is_some()),
+            ("--server", !servers.is_empty()),
             ("--header", !header.is_empty()),
             ("--no-auth", *no_auth),
             ("--ca", ca.is_some()),

@@ -66,7 +66,7 @@ fn with_access(
     work: impl AsyncFnOnce(&Access) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
     let words: Vec<OsString> = target.into_iter().filter(|word| !word.is_empty()).collect();
-    if words.is_empty() && connect.server.is_none() {
+    if words.is_empty() && connect.server().is_none() {
         return Err(Failure::usage("no server is named", format!("mcpjoin auth {verb} https://host/path")));
     }
     let target = target_of(ui, "auth", connect, words, false)?;

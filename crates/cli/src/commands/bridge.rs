@@ -31,7 +31,8 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
         return joined::run(ui, args);
     }
     joined::refuse_for_one(&args)?;
-    misplaced(&[("--join", !args.join.is_empty())], "for clients of MCP", "another --listen")?;
+    let of_several = [("--join", !args.join.is_empty()), ("a second --server", joined::names_several(&args))];
+    misplaced(&of_several, "for clients of MCP", "another --listen")?;
     if of_orchestra == 0 {
         return relay::run(ui, args, escaped);
     }

@@ -34,7 +34,7 @@ pub(crate) fn run(ui: &Ui, mut args: args::Doctor, escaped: bool) -> Result<Exit
         refuse_orchestrator_options(&args)?;
         return environment::run(ui, &args);
     }
-    if args.words.is_empty() && args.connect.server.is_none() && !escaped {
+    if args.words.is_empty() && args.connect.server().is_none() && !escaped {
         refuse_orchestrator_options(&args)?;
         return overview::run(ui, &args);
     }

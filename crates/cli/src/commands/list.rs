@@ -35,7 +35,7 @@ pub(super) const fn detail(args: &List) -> Detail {
 pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
     let max_pages = args.max_pages.map_or(MAX_PAGES, |pages| pages as usize);
     let detail = detail(&args);
-    if args.words.is_empty() && args.connect.server.is_none() {
+    if args.words.is_empty() && args.connect.server().is_none() {
         let connect = args.connect.answering(args.questions);
         return match ui.json || detail != Detail::Rows {
             true => every(ui, &connect, detail, max_pages),

@@ -300,7 +300,7 @@ fn target_of(
     words: Vec<OsString>,
     escaped: bool,
 ) -> Result<Target, Failure> {
-    named_by(ui, verb, connect, connect.server.as_deref(), words, escaped)
+    named_by(ui, verb, connect, connect.server(), words, escaped)
 }
 
 /// [`target_of`] with another name in the place of `--server`.
@@ -338,7 +338,7 @@ fn targets_of(
     {
         targets.push(named_by(ui, verb, connect, None, vec![words.remove(0)], false)?);
     }
-    if !words.is_empty() || connect.server.is_some() || also.is_empty() {
+    if !words.is_empty() || connect.server().is_some() || also.is_empty() {
         targets.push(target_of(ui, verb, connect, words, escaped)?);
     }
     for word in also {
@@ -370,7 +370,7 @@ fn operands(
 ) -> Result<Invocation, Failure> {
     let after = separated.then_some(words.command);
     let invocation = with_known(ui, &connect.configured, |known| {
-        target::with_operands(verb, connect.server.as_deref(), words.words, after, known)
+        target::with_operands(verb, connect.server(), words.words, after, known)
     })?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation)

@@ -118,7 +118,7 @@ mod tests {
         let Verb::Call(call) = Cli::try_parse_from(&argv).unwrap().verb else { panic!("another verb") };
         let separated = typed.contains(&"--");
         let after = separated.then(|| call.words.command.clone());
-        let server = call.connect.server.as_deref();
+        let server = call.connect.server();
         let known = Known { entry: &|name| Ok(name == "name"), program: &|_| false, file: &|_| false };
         let target = with_operands("call", server, call.words.words.clone(), after, &known).unwrap().target;
         line(CommandLine { argv: &argv, verb: "call", words: &call.words, separated, target: &target })

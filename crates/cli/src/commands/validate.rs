@@ -77,7 +77,7 @@ fn select(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Selected, Failu
     let also = std::mem::take(&mut args.also);
     if words.is_empty()
         && also.is_empty()
-        && args.connect.server.is_none()
+        && args.connect.server().is_none()
         && args.connect.configured.is_named()
     {
         return Ok(Selected { targets: config::all(ui, &args.connect.configured)?, several: true });
@@ -93,7 +93,7 @@ fn select(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Selected, Failu
 
 /// Prints the rules. Examines no server.
 fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure> {
-    if !args.words.is_empty() || !args.also.is_empty() || args.connect.server.is_some() {
+    if !args.words.is_empty() || !args.also.is_empty() || args.connect.server().is_some() {
         return Err(Failure::usage("--rules takes no server", "mcpjoin validate --rules"));
     }
     let selected = rules().filter(|rule| selection.has(rule));

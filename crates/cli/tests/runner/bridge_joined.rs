@@ -1,4 +1,4 @@
-//! Tests of `bridge` with several servers behind one endpoint: `--config FILE`, `--join`, `--prefix`.
+//! Tests of `bridge` with several servers behind one endpoint: `--config FILE`, `--server`, `--join`, `--prefix`.
 
 use mcpjoin::proto::Era;
 use serde_json::{Value, json};
@@ -50,6 +50,64 @@ fn all_entries_of_a_file_that_is_named_are_joined_without_the_one_that_cannot_st
     let stderr = talk.finish().exits(0).stderr;
     assert!(stderr.contains("gone cannot be started now: "), "{stderr}");
     assert!(stderr.contains("is called first_one here"), "{stderr}");
+    // The state of each server, once the first client is opened.
+    for line in [
+        "first_one: connected; its tools and prompts are called first_one__NAME",
+        "second: connected; its tools and prompts are called second__NAME",
+        "gone: cooling down: ",
+    ] {
+        assert!(stderr.contains(line), "{line}: {stderr}");
+    }
+}
+
+#[test]
+fn only_the_entries_that_are_named_are_joined() {
+    let folder = Folder::new("joined-named");
+    let mut entries = configuration();
+    entries["mcpServers"]["third"] = entries["mcpServers"]["second"].clone();
+    let file = folder.file("servers.json", entries.to_string());
+    let config = ["--config", file.to_str().unwrap()];
+    let chosen = ["--server", "third", "--server", "first one"];
+    let mut talk = Talk::open(&[&["bridge"][..], &config, &chosen].concat());
+    let names = names(&mut talk);
+    assert!(names.iter().any(|name| name == "third__echo"), "{names:?}");
+    assert!(names.iter().any(|name| name == "first_one__echo"), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("second")), "{names:?}");
+    assert_eq!(echo(&mut talk, "third__echo")["result"]["content"][0]["text"], "hi");
+    talk.finish().exits(0);
+    // The same at an address. One name alone is one server, with its own names.
+    for (words, joins) in [(&chosen[..], true), (&chosen[..2], false)] {
+        let bridge = Bridge::before("http://127.0.0.1:0/mcp", &[&config[..], words].concat());
+        let tool = if joins { "third__echo" } else { "echo" };
+        within(async {
+            let client = client(&bridge.addresses[0], Era::Modern).await;
+            assert!(text(&call(&client, tool, json!({ "message": "hi" })).await).contains("hi"));
+            client.close().await;
+        });
+        assert_eq!(bridge.before.iter().any(|said| said == "joins third, first_one"), joins);
+        drop(bridge.ends("INT", 130));
+    }
+}
+
+#[test]
+fn an_entry_that_the_file_does_not_have_is_refused_with_those_that_it_has() {
+    let folder = Folder::new("joined-unknown");
+    let file = folder.file("servers.json", configuration().to_string());
+    let named = ["bridge", "--config", file.to_str().unwrap(), "--server", "second", "--server", "other"];
+    let stderr = run(named).exits(2).stderr;
+    assert!(stderr.contains("other: no entry of that name in "), "{stderr}");
+    assert!(stderr.contains("the entries are 'first one', second"), "{stderr}");
+}
+
+#[test]
+fn a_name_of_two_servers_is_reported_with_both() {
+    let words = ["bridge", "--join", "a=demo:", "--join", "b=demo:", "--prefix", "a=", "--prefix", "b="];
+    let mut talk = Talk::open(&words);
+    assert_eq!(names(&mut talk).iter().filter(|name| *name == "echo").count(), 1);
+    let stderr = talk.finish().exits(0).stderr;
+    let collision = stderr.lines().find(|line| line.contains("a name is offered twice")).unwrap_or(&stderr);
+    assert!(collision.contains("owner: \"a\", other: \"b\""), "{stderr}");
+    assert!(stderr.contains("b: connected; its tools and prompts keep their names"), "{stderr}");
 }
 
 #[test]
@@ -83,6 +141,8 @@ fn what_cannot_be_joined_is_refused_before_anything_starts() {
         (&["--join", "a=demo:", "demo:"], "cannot be used with"),
         (&["--prefix", "a=x", "demo:"], "--prefix is for joined servers"),
         (&["--join", "a=demo:", "--trace", "t"], "several are joined"),
+        (&["--server", "a", "--server", "b", "demo:"], "are two servers"),
+        (&["--listen", "orchestra://localhost:0", "--server", "a", "--server", "b"], "for clients of MCP"),
         // A file that would only be found feeds nothing.
         (&[], "no server is named"),
     ] {

@@ -1,4 +1,5 @@
-//! `mcpjoin bridge --config FILE` and `--join NAME=TARGET`: several servers behind one endpoint.
+//! `mcpjoin bridge --config FILE`, `--server NAME` more than once, and `--join NAME=TARGET`: several servers behind one
+//! endpoint.
 //!
 //! `mcpjoin_gateway` joins; this file says which servers are joined, and under which names. Used by `bridge`. What
 //! concerns one server of them is in `relay`.
@@ -11,7 +12,7 @@ use mcpjoin::Link;
 use mcpjoin::proto::session::Limits;
 use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
-use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions};
+use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions, TargetState, TargetStatus};
 
 use super::admin::Monitoring;
 use super::misplaced;
@@ -38,8 +39,13 @@ const SEPARATOR: &str = "__";
 /// Whether the arguments ask for several servers behind one endpoint: by name, or all entries of a file. A file that
 /// was merely found is not enough, because what it contains would become reachable for others.
 pub(super) fn is_meant(args: &Bridge) -> bool {
-    let is_one = !args.words.is_empty() || args.connect.server.is_some();
-    !args.join.is_empty() || (!is_one && args.connect.configured.is_named())
+    let is_one = !args.words.is_empty() || args.connect.server().is_some();
+    !args.join.is_empty() || names_several(args) || (!is_one && args.connect.configured.is_named())
+}
+
+/// Whether `--server` is given more than once.
+pub(super) fn names_several(args: &Bridge) -> bool {
+    args.connect.servers.len() > 1
 }
 
 /// Runs the bridge until the client, or a signal, ends it.
@@ -47,7 +53,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
     let places = Places::of(&mut args)?;
     refuse_trace(&args.connect, "several are joined")?;
     let joined = targets(ui, &args)?;
-    let prefixes = prefixes(&args, &joined)?;
+    let sources = sources(&args, &joined)?;
     if places.addresses.is_empty() {
         note_terminal(ui, "mcpjoin bridge --listen http://localhost:8080/mcp, with the same options");
     }
@@ -62,7 +68,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
             Ok(monitoring) => monitoring,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Joined::new(ui, &names, &prefixes, plans, &args, policy.as_ref(), monitoring.clone());
+        let bridge = Joined::new(ui, &names, sources, plans, &args, policy.as_ref(), monitoring.clone());
         let serving = async {
             match places.addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -83,9 +89,15 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
 /// The servers to join, with their names.
 fn targets(ui: &Ui, args: &Bridge) -> Result<Vec<(String, Target)>, Failure> {
     let mut targets = Vec::new();
-    if args.join.is_empty() {
+    if args.join.is_empty() && !names_several(args) {
         for target in config::all(ui, &args.connect.configured)? {
             targets.push((target.label(), target));
+        }
+    }
+    if names_several(args) {
+        for name in &args.connect.servers {
+            let target = named_by(ui, "bridge", &args.connect, Some(name), args.words.clone(), false)?;
+            targets.push((name.clone(), target));
         }
     }
     for word in &args.join {
@@ -120,9 +132,9 @@ fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect()
 }
 
-/// The prefixes of `--prefix`, by the name of the server.
-fn prefixes(args: &Bridge, joined: &[(String, Target)]) -> Result<Vec<Option<String>>, Failure> {
-    let mut prefixes = vec![None; joined.len()];
+/// How the names of each server are joined: with its own name as the prefix, or that of `--prefix`.
+fn sources(args: &Bridge, joined: &[(String, Target)]) -> Result<Vec<Source>, Failure> {
+    let mut sources: Vec<Source> = joined.iter().map(|(name, _)| Source::new(name)).collect();
     for word in &args.prefix {
         let usage = |problem: String| Failure::usage(problem, "--prefix NAME=PREFIX, one for each");
         let (name, prefix) = word
@@ -130,9 +142,9 @@ fn prefixes(args: &Bridge, joined: &[(String, Target)]) -> Result<Vec<Option<Str
             .ok_or_else(|| usage(format!("--prefix {} names no prefix", shown(word.as_ref()))))?;
         let place = joined.iter().position(|(known, _)| known == name);
         let place = place.ok_or_else(|| usage(format!("no server is called {}", shown(name.as_ref()))))?;
-        prefixes[place] = Some(prefix.to_owned());
+        sources[place] = Source::new(prefix.strip_suffix(SEPARATOR).unwrap_or(prefix));
     }
-    Ok(prefixes)
+    Ok(sources)
 }
 
 impl Serves for JoinedGateway {
@@ -149,6 +161,7 @@ impl Serves for JoinedGateway {
 struct Joined {
     ui: Ui,
     names: Vec<String>,
+    sources: Vec<Source>,
     gateway: JoinedGateway,
     monitoring: Monitoring,
 }
@@ -157,7 +170,7 @@ impl Joined {
     fn new(
         ui: &Ui,
         names: &[String],
-        prefixes: &[Option<String>],
+        sources: Vec<Source>,
         plans: Vec<Plan>,
         args: &Bridge,
         policy: Option<&PolicyFile>,
@@ -166,25 +179,40 @@ impl Joined {
         let mut joined = Gateway::joined(NAME, env!("CARGO_PKG_VERSION"));
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
-        for ((name, prefix), plan) in names.iter().zip(prefixes).zip(plans) {
+        for ((name, source), plan) in names.iter().zip(&sources).zip(plans) {
             let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), &monitoring);
             if let Some(Err(error)) = target.program.as_ref().map(|program| program.resolve()) {
                 // The others are served without it, and it is tried again when a client needs it.
                 let why = visible::line(&Failure::spawn(&error).message).into_owned();
                 ui.warning(&format!("{name} cannot be started now: {why}"));
             }
-            let source = match prefix.as_deref() {
-                Some(prefix) => Source::new(prefix.strip_suffix(SEPARATOR).unwrap_or(prefix)),
-                None => Source::new(name.as_str()),
-            };
-            joined = joined.target_with(name.as_str(), TargetOptions::new().source(source), target.builder);
+            let options = TargetOptions::new().source(source.clone());
+            joined = joined.target_with(name.as_str(), options, target.builder);
         }
-        Self { ui: ui.clone(), names: names.to_vec(), gateway: joined.limits(limits).build(), monitoring }
+        let gateway = joined.limits(limits).build();
+        Self { ui: ui.clone(), names: names.to_vec(), sources, gateway, monitoring }
+    }
+
+    /// Reports the state of each server as the first client is opened: none is started before.
+    fn report_states(&self) {
+        let (ui, gateway, sources) = (self.ui.clone(), self.gateway.clone(), self.sources.clone());
+        tokio::spawn(async move {
+            gateway.opened().await;
+            for (target, source) in gateway.targets().iter().zip(&sources) {
+                let line = state_line(target, source);
+                if matches!(target.state, TargetState::CoolingDown { .. } | TargetState::Dead { .. }) {
+                    ui.warning(&line);
+                } else {
+                    ui.note(&line);
+                }
+            }
+        });
     }
 
     /// Serves the client that has started us until it closes its side, or a signal comes.
     async fn on_stdio(self, signals: &mut Signals) -> Result<Exit, Failure> {
         events::show_warnings(&self.ui);
+        self.report_states();
         let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
         let end = signals.until(self.gateway.serve(link)).await;
         let exit = end.map_or_else(Exit::Signal, |end| self.ended(&end));
@@ -209,6 +237,7 @@ impl Joined {
         let admin = self.monitoring.admin(args, &self.ui).await?;
         let listening = Listening::at(&places.addresses, &places.quic, &args.authorization, &self.ui).await?;
         let (listening, monitoring) = self.monitoring.serve(admin, listening, self.gateway.clone());
+        self.report_states();
         self.ui.note(&format!("joins {}", self.names.join(", ")));
         listening.announce(&self.ui);
         if places.addresses.iter().any(Address::is_http) {
@@ -229,6 +258,23 @@ impl Joined {
     async fn close(&self, exit: Exit, signals: &mut Signals) -> Exit {
         signals.until(self.gateway.close()).await.map_or_else(Exit::Signal, |()| exit)
     }
+}
+
+/// The state of a server, and how its tools and prompts are called.
+fn state_line(target: &TargetStatus, source: &Source) -> String {
+    let state = match &target.state {
+        TargetState::CoolingDown { cause, next_attempt } => {
+            let seconds = next_attempt.as_secs_f64().ceil();
+            format!("cooling down: {}; the next start is in {seconds} s", visible::line(cause))
+        }
+        TargetState::Dead { cause } => format!("dead: {}", visible::line(cause)),
+        state => state.word().to_owned(),
+    };
+    let names = match source.prefix() {
+        "" => "its tools and prompts keep their names".to_owned(),
+        _ => format!("its tools and prompts are called {}", visible::line(&source.joined("NAME"))),
+    };
+    format!("{}: {state}; {names}", target.name)
 }
 
 /// Refuses options that only several servers have.

@@ -41,7 +41,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     let places = Places::of(&mut args)?;
     let Places { addresses, quic, options } = &places;
     let words = std::mem::take(&mut args.words);
-    let typed = match &args.connect.server {
+    let typed = match args.connect.server() {
         Some(name) => format!("--server {}", shown(name.as_ref())),
         None => words_shown(&words),
     };

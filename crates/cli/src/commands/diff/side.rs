@@ -49,7 +49,7 @@ pub(super) fn of_words(
     let count = words.len();
     let mut words = words.into_iter();
     let server = |target| Side::Server(Box::new(target));
-    let (old, new) = match (words.next(), words.next(), &connect.server, command) {
+    let (old, new) = match (words.next(), words.next(), connect.server(), command) {
         (Some(old), None, Some(_), None) => (old, server(target_of(ui, VERB, connect, Vec::new(), false)?)),
         (Some(old), None, None, Some(command)) => {
             if command.is_empty() {
