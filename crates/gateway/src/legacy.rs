@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use mcpjoin_proto::session::{PeerCapabilities, Reply, Role, ServerRole};
-use mcpjoin_proto::types::Implementation;
+use mcpjoin_proto::types::{Implementation, TasksCapability};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ use super::capacity::{Caller, ClientSession};
 use super::client::ClientHandle;
 use super::end::{GatewayEnd, Refusal};
 use super::errors::ErrorTexts;
+use super::joined::TargetTasks;
 use super::legacy_to_modern::{self, LegacyToModern};
 use super::opening::{First, HasListener, Opening};
 use super::pair::{FromServer, OnListChanged, Pair};
@@ -74,12 +75,14 @@ pub(super) struct ClientLink {
     handle: ClientHandle,
     /// Called in place of the notifications that a list has changed.
     pub(super) on_list_changed: Option<OnListChanged>,
+    /// The ids of the server's tasks, where the client has others for them.
+    pub(super) tasks: Option<TargetTasks>,
 }
 
 impl ClientLink {
     pub(super) fn of(opening: &Opening, handle: &ClientHandle) -> Self {
         let (exchanges, has_listener) = (opening.caps().exchanges, opening.has_listener());
-        Self { exchanges, has_listener, handle: handle.clone(), on_list_changed: None }
+        Self { exchanges, has_listener, handle: handle.clone(), on_list_changed: None, tasks: None }
     }
 }
 
@@ -116,6 +119,7 @@ impl TargetSession {
             on_list_changed,
             errors.clone(),
             questions.clone(),
+            client.tasks.clone(),
         );
         let session = Arc::new(Session {
             pair: pair.clone(),
@@ -154,6 +158,11 @@ impl TargetSession {
     /// Returns the server's instructions for the use of its tools.
     pub(super) fn instructions(&self) -> &str {
         self.role.instructions.as_deref().unwrap_or_default()
+    }
+
+    /// Returns what the server can do with tasks of 2025-11-25.
+    pub(super) fn tasks(&self) -> Option<&TasksCapability> {
+        self.role.capabilities.tasks.as_deref().filter(|_| self.translation.is_none())
     }
 
     /// Whether the server runs.

@@ -17,6 +17,7 @@ use mcpjoin_proto::session::{
     TransportCaps, TransportEnd,
 };
 use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::types::task::EXTENSION;
 use mcpjoin_proto::types::{ClientCapabilities, Implementation, ServerCapabilities};
 use mcpjoin_proto::{
     Era, ErrorObject, Message, Method, Payload, Profile, Raw, Request, RequestId, Response, Time, Version,
@@ -223,13 +224,15 @@ impl First {
 /// Reads the parameters of `initialize`.
 fn legacy_hello(params: &Raw) -> Option<ClientHello> {
     let version: Version = params.member("protocolVersion")?.decode().ok()?;
+    let declared = params.member("capabilities").map(without_tasks);
     let capabilities: Option<ClientCapabilities> =
-        params.member("capabilities").map(|raw| raw.decode()).transpose().ok()?;
+        declared.as_ref().map(|raw| raw.decode()).transpose().ok()?;
     let info: Option<Implementation> =
         params.member("clientInfo").map(|raw| raw.decode()).transpose().ok()?;
     let mut presents = Presents::default();
     presents.initialize = Some(params.clone());
-    presents.capabilities = params.member("capabilities");
+    // For a modern server.
+    presents.capabilities = declared;
     presents.info = params.member("clientInfo");
     Some(ClientHello {
         initializes: true,
@@ -238,6 +241,15 @@ fn legacy_hello(params: &Raw) -> Option<ClientHello> {
         info: info.unwrap_or_else(unnamed),
         presents,
     })
+}
+
+/// Returns the capabilities of a legacy client without the extension for tasks, which counts as undeclared in its era:
+/// the client could not read the task of a modern server.
+fn without_tasks(capabilities: Raw) -> Raw {
+    let extensions = capabilities.member("extensions").filter(|known| known.member(EXTENSION).is_some());
+    let Some(extensions) = extensions else { return capabilities };
+    let extensions = Payload::from_raw(extensions).without_members(|name| name == EXTENSION);
+    Payload::from_raw(capabilities).with_member("extensions", extensions.raw()).into_raw()
 }
 
 /// Reads the `_meta` of a modern request.

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::errors::{ErrorTexts, client_gone};
+use super::joined::TargetTasks;
 use super::opening::HasListener;
 use super::policy::Questions;
 use super::relay::{self, call, forward};
@@ -44,6 +45,8 @@ pub(super) struct Pair {
     pub(super) errors: ErrorTexts,
     /// What the server may ask the client.
     pub(super) questions: Questions,
+    /// The ids of the server's tasks, where the client has others for them.
+    tasks: Option<TargetTasks>,
     client: watch::Sender<Option<Connection>>,
     state: Mutex<State>,
 }
@@ -73,6 +76,7 @@ impl Pair {
         on_list_changed: Option<OnListChanged>,
         errors: ErrorTexts,
         questions: Questions,
+        tasks: Option<TargetTasks>,
     ) -> Arc<Self> {
         let (client, _) = watch::channel(None);
         Arc::new(Self {
@@ -82,6 +86,7 @@ impl Pair {
             on_list_changed,
             errors,
             questions,
+            tasks,
             client,
             state: Mutex::default(),
         })
@@ -177,16 +182,23 @@ impl Pair {
     async fn ask_client(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         self.questions.check(&request.method)?;
         let client = self.client().await?;
+        let params = match (&self.tasks, request.params) {
+            (Some(tasks), Some(params)) => Some(tasks.question(params)),
+            (_, params) => params,
+        };
         let params = match request.method {
-            Method::Elicit => request.params.map(|params| relay::named(self.errors.target(), params)),
-            _ => request.params,
+            Method::Elicit => params.map(|params| relay::named(self.errors.target(), params)),
+            _ => params,
         };
         let mut call = call(request.method, params, cx, self.timeout);
         if self.exchanges {
             call.on_behalf_of = self.stream_for(&client, true);
         }
         match forward(client.call(call), cx).await {
-            Ok(result) => Ok(Reply::Verbatim(result)),
+            Ok(result) => Ok(Reply::Verbatim(match &self.tasks {
+                Some(tasks) => tasks.answer(result),
+                None => result,
+            })),
             Err(CallError::Closed(_)) => Err(client_gone()),
             Err(error) => Err(ErrorTexts::default().call_error(error, &client).await),
         }
@@ -216,6 +228,10 @@ impl Pair {
         {
             return on_list_changed();
         }
+        let notification = match &self.tasks {
+            Some(tasks) => tasks.notification(notification),
+            None => notification,
+        };
         let mut state = self.state.lock();
         let client = self.client.borrow().clone();
         match client {
@@ -368,7 +384,7 @@ mod tests {
     use super::*;
 
     fn unconnected() -> Arc<Pair> {
-        Pair::new(Duration::ZERO, false, None, None, ErrorTexts::default(), Questions::default())
+        Pair::new(Duration::ZERO, false, None, None, ErrorTexts::default(), Questions::default(), None)
     }
 
     fn payload(json: String) -> Payload {

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::router::{Part, Router};
+use super::tasks::united;
 use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
@@ -49,6 +50,7 @@ pub(super) async fn serve(
         router: Router {
             parts: joined.parts(|target| LegacyPart::new(target, remote)),
             names: joined.names(),
+            tasks: joined.tasks.of_connection(&first.caller),
         },
         connection: Mutex::default(),
         level: Mutex::default(),
@@ -59,6 +61,7 @@ pub(super) async fn serve(
     let mut tasks = JoinSet::new();
     for index in 0..joined.targets.len() {
         link.on_list_changed = Some(client.on_list_changed(index));
+        link.tasks = Some(client.router.tasks.at(index));
         let hello = first.hello.clone();
         tasks.spawn(client.clone().keep_open(index, first.caller.clone(), hello, link.clone()));
     }
@@ -119,6 +122,10 @@ impl LegacyPart {
 }
 
 impl Part for LegacyPart {
+    fn name(&self) -> &str {
+        &self.target.name
+    }
+
     fn is_ready(&self) -> bool {
         self.session.lock().as_ref().is_some_and(|session| session.is_ready())
     }
@@ -251,7 +258,7 @@ impl LegacyClient {
     }
 
     /// The role that the gateway takes towards the client. The capabilities are those that a target may have later:
-    /// they cannot grow after the opening.
+    /// they cannot grow after the opening. Tasks are declared if a target that is open has them.
     fn role(&self) -> ServerRole {
         let mut role = ServerRole::new(self.joined.info.clone(), self.joined.capabilities());
         let sessions: Vec<_> = self
@@ -260,6 +267,7 @@ impl LegacyClient {
             .iter()
             .filter_map(|part| Some((part.target.name.clone(), part.session()?)))
             .collect();
+        role.capabilities.tasks = united(sessions.iter().filter_map(|(_, session)| session.tasks()));
         role.instructions =
             join_instructions(sessions.iter().map(|(name, session)| (&**name, session.instructions())));
         role.versions = Version::ALL

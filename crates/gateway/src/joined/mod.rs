@@ -3,15 +3,14 @@
 //! A joined gateway has a single-target gateway for each target, which starts its servers, keeps clients apart and
 //! translates between eras. What is added here: names with a prefix, joined lists, one opening, one stream of
 //! changes, and the health of each target, so that a dead target costs only its own tools. `legacy` and `modern` serve
-//! the clients of an era, `router` answers their requests, `names` knows what belongs to which target.
-//!
-//! Tasks are not offered at the joined endpoint: their ids are those of one server. Each target can be reached alone
-//! ([`JoinedGateway::target`]), with all that it offers.
+//! the clients of an era, `router` answers their requests, `names` knows what belongs to which target, `tasks` makes the
+//! ids of tasks. Each target can be reached alone, too ([`JoinedGateway::target`]).
 
 mod legacy;
 mod modern;
 mod names;
 mod router;
+mod tasks;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,6 +31,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::names::Names;
+pub(super) use self::tasks::TargetTasks;
+use self::tasks::TaskIds;
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
 use crate::end::GatewayEnd;
@@ -91,6 +92,7 @@ pub(crate) struct Joined {
     limits: Arc<Limits>,
     targets: Vec<Arc<Target>>,
     header_marks: HeaderMarks,
+    tasks: Arc<TaskIds>,
     /// The names of clients over HTTP without a session, the caller that was used last at the end.
     names: Mutex<VecDeque<(Caller, Arc<Names>)>>,
     /// The names of the client that has read a list last.
@@ -182,6 +184,7 @@ impl JoinedBuilder {
             limits: Arc::new(self.limits),
             targets,
             header_marks: HeaderMarks::default(),
+            tasks: Arc::new(TaskIds::new()),
             names: Mutex::default(),
             listed: Mutex::default(),
             opened: watch::Sender::new(false),
@@ -338,7 +341,7 @@ impl Joined {
         names
     }
 
-    /// What the gateway declares: all that a target may have later.
+    /// What the gateway declares: all that a target may have later. Tasks are declared if a target has them.
     fn capabilities(&self) -> ServerCapabilities {
         ServerCapabilities::default()
             .with_tools(ToolsCapability::default().with_list_changed(true))

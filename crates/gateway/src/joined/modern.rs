@@ -10,9 +10,11 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all};
 use mcpjoin::connection::{Connection, Context, Layers, Setup};
 use mcpjoin::handler::Handler;
+use mcpjoin::internal::tasks_undeclared;
 use mcpjoin::server::catalogue::{Kind, join_instructions};
 use mcpjoin_proto::session::{Reply, Role, ServerRole};
 use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::types::task::EXTENSION;
 use mcpjoin_proto::types::{
     DiscoverResult, InputRequest, ListenParams, Members, ServerCapabilities, SubscriptionFilter,
 };
@@ -22,6 +24,7 @@ use tokio::time::{sleep, timeout};
 
 use super::names::Names;
 use super::router::{Part, Router};
+use super::tasks::{ClientTasks, TargetTasks, declares};
 use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
@@ -56,8 +59,8 @@ pub(super) async fn serve(
             errors,
         }
     });
-    let own_names = is_own.then(|| joined.names());
-    let client = Arc::new(ModernClient { parts, own_names, joined: joined.clone() });
+    let own = is_own.then(|| (joined.names(), joined.tasks.of_connection(&Caller::Local)));
+    let client = Arc::new(ModernClient { parts, own, joined: joined.clone() });
     let mut role = ServerRole::new(joined.info.clone(), ServerCapabilities::default());
     role.versions = vec![Version::newest(Era::Modern)];
     role.relays = true;
@@ -79,8 +82,8 @@ pub(super) async fn serve(
 /// One connection with its targets.
 struct ModernClient {
     parts: Vec<Arc<ModernPart>>,
-    /// Set if the connection belongs to one client.
-    own_names: Option<Arc<Names>>,
+    /// The names and the tasks of the client, if the connection belongs to one.
+    own: Option<(Arc<Names>, Arc<ClientTasks>)>,
     joined: Arc<Joined>,
 }
 
@@ -113,6 +116,10 @@ impl ModernPart {
 }
 
 impl Part for ModernPart {
+    fn name(&self) -> &str {
+        &self.target.name
+    }
+
     fn is_ready(&self) -> bool {
         self.target.health().cooling_down().is_none()
     }
@@ -124,11 +131,12 @@ impl Part for ModernPart {
 
 impl ModernClient {
     fn router(&self, cx: &Context) -> Router<ModernPart> {
-        let names = self.own_names.clone().unwrap_or_else(|| {
+        let (names, tasks) = self.own.clone().unwrap_or_else(|| {
             let caller = cx.origin().map_or(Caller::Local, |origin| Caller::of(origin));
-            self.joined.names_of(caller)
+            let tasks = self.joined.tasks.of(&caller);
+            (self.joined.names_of(caller), tasks)
         });
-        Router { parts: self.parts.clone(), names }
+        Router { parts: self.parts.clone(), names, tasks }
     }
 
     /// Opens a stream that joins those of all targets. It lives until this future is dropped.
@@ -140,10 +148,19 @@ impl ModernClient {
             None => SubscriptionFilter::default(),
         };
         let id = cx.request_id().and_then(|id| Raw::from_value(id).ok()).unwrap_or_else(Raw::null);
-        // Each target hears of its own resources only.
+        // Each target receives its own resources and tasks only.
         let mut owned: Vec<Vec<String>> = vec![Vec::new(); self.parts.len()];
         let mut accepted = filter.clone();
-        accepted.task_ids = None;
+        let mut tasks: Vec<Vec<String>> = vec![Vec::new(); self.parts.len()];
+        if let Some(ids) = &mut accepted.task_ids {
+            if !declares(cx) {
+                return Err(tasks_undeclared());
+            }
+            ids.retain(|id| {
+                let own = router.tasks.open(id).filter(|(target, _)| *target < self.parts.len());
+                own.map(|(target, id)| tasks[target].push(id)).is_some()
+            });
+        }
         if let Some(uris) = &mut accepted.resource_subscriptions {
             let mut known = Vec::new();
             for uri in std::mem::take(uris) {
@@ -156,17 +173,20 @@ impl ModernClient {
         }
         let (changes, changed) = watch::channel(0_u64);
         let (acknowledged, mut acknowledgements) = watch::channel(0_usize);
-        let streams = self.parts.iter().zip(owned).enumerate().map(|(index, (part, uris))| {
+        let streams = self.parts.iter().zip(owned.into_iter().zip(tasks)).enumerate();
+        let streams = streams.map(|(index, (part, (uris, ids)))| {
             let mut own = SubscriptionFilter::default();
             own.tools_list_changed = filter.tools_list_changed;
             own.prompts_list_changed = filter.prompts_list_changed;
             own.resources_list_changed = filter.resources_list_changed;
             own.resource_subscriptions = (!uris.is_empty()).then_some(uris);
+            own.task_ids = (!ids.is_empty()).then_some(ids);
             let stream = TargetStream {
                 part: part.clone(),
                 request: with_filter(&request, &own),
                 cx: cx.clone(),
                 names: router.names.clone(),
+                tasks: router.tasks.at(index),
                 index,
                 changes: changes.clone(),
                 acknowledged: acknowledged.clone(),
@@ -244,22 +264,28 @@ impl ModernClient {
 
     /// Describes the gateway, with the instructions of the targets that answer in time.
     async fn discover(&self, request: &Request, cx: &Context) -> Result<Reply, ErrorObject> {
-        let instructions = self.parts.iter().map(|part| async {
+        let answers = self.parts.iter().map(|part| async {
             let asked = timeout(DISCOVER_TIMEOUT, part.ask(request.clone(), cx, None)).await;
-            let instructions = match asked.ok()?.ok()? {
-                Reply::Verbatim(result) => result.raw().member("instructions"),
-                Reply::Complete(result) => result.member("instructions"),
+            match asked.ok()?.ok()? {
+                // Only a modern target has the tasks of this era.
+                Reply::Verbatim(result) => Some((result.raw().member("instructions"), has_tasks(&result))),
+                Reply::Complete(result) => Some((result.member("instructions"), false)),
                 Reply::NeedInput(_) | Reply::Task(_) => None,
-            };
-            Some(instructions?.to_string_value()?.into_owned())
+            }
         });
-        let instructions = join_all(instructions).await;
+        let (instructions, has_tasks): (Vec<_>, Vec<bool>) =
+            join_all(answers).await.into_iter().map(Option::unwrap_or_default).unzip();
+        let instructions: Vec<Option<String>> =
+            instructions.into_iter().map(|text| Some(text?.to_string_value()?.into_owned())).collect();
         self.joined.opened.send_replace(true);
         let named = self.parts.iter().zip(&instructions);
         let named = named.filter_map(|(part, text)| Some((&*part.target.name, text.as_deref()?)));
         let versions = vec![Version::newest(Era::Modern)];
-        let result = DiscoverResult::new(versions, self.joined.capabilities())
-            .with_instructions(join_instructions(named));
+        let mut capabilities = self.joined.capabilities();
+        if has_tasks.contains(&true) {
+            capabilities = capabilities.with_extensions([(EXTENSION.to_owned(), Raw::empty_object())]);
+        }
+        let result = DiscoverResult::new(versions, capabilities).with_instructions(join_instructions(named));
         let result = Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
         Ok(Reply::Complete(result))
     }
@@ -271,6 +297,7 @@ struct TargetStream {
     request: Request,
     cx: Context,
     names: Arc<Names>,
+    tasks: TargetTasks,
     index: usize,
     /// Counts the changes of lists.
     changes: watch::Sender<u64>,
@@ -295,6 +322,7 @@ impl TargetStream {
             let sink: StreamSink = {
                 let (count, was_open, cx) = (count.clone(), was_open.clone(), self.cx.clone());
                 let (names, index, changes) = (self.names.clone(), self.index, self.changes.clone());
+                let (tasks, target) = (self.tasks.clone(), self.part.target.clone());
                 Arc::new(move |notification: Notification| match notification.method {
                     Method::SubscriptionsAcknowledged => {
                         // What happened while there was no stream is not known, and a late target is new to the client.
@@ -307,6 +335,12 @@ impl TargetStream {
                     Method::ToolListChanged | Method::PromptListChanged | Method::ResourceListChanged => {
                         names.outdate(index);
                         changes.send_modify(|changes| *changes += 1);
+                    }
+                    Method::Tasks => {
+                        let mut notification = tasks.notification(notification);
+                        notification.params =
+                            notification.params.map(|task| named_questions(&target.name, task));
+                        relay::notify(&cx, notification);
                     }
                     _ => relay::notify(&cx, notification),
                 })
@@ -321,6 +355,13 @@ impl TargetStream {
             self.part.target.health().ready_to_start().await;
         }
     }
+}
+
+/// Whether the result of `server/discover` declares tasks.
+fn has_tasks(discovered: &Payload) -> bool {
+    let capabilities = discovered.raw().member("capabilities");
+    let extensions = capabilities.and_then(|capabilities| capabilities.member("extensions"));
+    extensions.is_some_and(|extensions| extensions.member(EXTENSION).is_some())
 }
 
 /// The request with the part of its filter that one target gets.
@@ -393,7 +434,7 @@ impl Handler for FromClient {
                 let (is_of_tools, router) = (*method == Method::ListTools, self.0.router(&cx));
                 let reply = router.request(request, &cx).await?;
                 self.0.joined.listed(&router.names);
-                if is_of_tools && self.0.own_names.is_none() {
+                if is_of_tools && self.0.own.is_none() {
                     self.0.joined.header_marks.learn_from(&reply);
                 }
                 Ok(reply)

@@ -19,6 +19,7 @@ use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Raw, Request
 use tokio::time::timeout;
 
 use super::names::Names;
+use super::tasks::ClientTasks;
 
 /// How long a target may take for a page of a list. A list is sent without the targets that take longer.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,6 +34,9 @@ const MAX_NAME_CHARS: usize = 100;
 
 /// One target, as it is reached for one client.
 pub(super) trait Part: Send + Sync + 'static {
+    /// The name of the target.
+    fn name(&self) -> &str;
+
     /// Whether a request may succeed now. If not, [`Part::request`] fails at once.
     fn is_ready(&self) -> bool;
 
@@ -48,6 +52,32 @@ pub(super) trait Part: Send + Sync + 'static {
 pub(super) struct Router<P> {
     pub(super) parts: Vec<Arc<P>>,
     pub(super) names: Arc<Names>,
+    pub(super) tasks: Arc<ClientTasks>,
+}
+
+/// What a list contains.
+#[derive(Clone, Copy)]
+enum Listed {
+    /// Entries with names.
+    Named(Kind),
+    Tasks,
+}
+
+impl Listed {
+    fn method(self) -> Method {
+        match self {
+            Self::Named(kind) => kind.list_method(),
+            Self::Tasks => Method::ListTasks,
+        }
+    }
+
+    /// The member of a result with the items.
+    const fn member(self) -> &'static str {
+        match self {
+            Self::Named(kind) => kind.list_member(),
+            Self::Tasks => "tasks",
+        }
+    }
 }
 
 /// A page of the list of one target.
@@ -66,7 +96,15 @@ impl<P: Part> Router<P> {
     /// The error of the owner, or -32602 if there is none.
     pub(super) async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         let params = request.params.as_ref();
+        let is_about_task = is_about_task(&request.method) && exists(&request.method, cx);
         let (target, params) = match request.method {
+            _ if is_about_task => {
+                let (target, id) = self.tasks.target(params, cx)?;
+                (target, params.map(|params| params.with_member("taskId", &Raw::string(&id))))
+            }
+            Method::ListTasks if exists(&Method::ListTasks, cx) => {
+                return self.list(Listed::Tasks, &request, cx).await;
+            }
             Method::CallTool | Method::GetPrompt => {
                 let kind = if request.method == Method::CallTool { Kind::Tool } else { Kind::Prompt };
                 let name = params.and_then(Payload::name_string);
@@ -85,18 +123,22 @@ impl<P: Part> Router<P> {
             Method::Complete => self.completion(&request, cx).await?,
             Method::Ping => return Ok(Reply::empty()),
             ref method => match Kind::of_list(method) {
-                Some(kind) => return self.list(kind, &request, cx).await,
+                Some(kind) => return self.list(Listed::Named(kind), &request, cx).await,
                 None => return Err(ErrorObject::method_not_found(method.as_str())),
             },
         };
         let part = self.parts.get(target).ok_or_else(|| ErrorObject::internal("there is no such target"))?;
-        let reply = part.request(Request { params, ..request }, cx).await?;
+        let (method, asked) = (request.method.clone(), params.clone());
+        let reply = part.request(Request { params, ..request }, cx).await;
+        // The server of a task may have ended since, or may no longer keep the task.
+        let reply = reply.map_err(|error| if is_about_task { named(part.name(), error) } else { error })?;
         match &reply {
             Reply::Verbatim(result) => self.names.learn_links(target, result),
             Reply::Complete(result) => self.names.learn_links(target, &Payload::from_raw(result.clone())),
             Reply::NeedInput(_) | Reply::Task(_) => {}
         }
-        Ok(reply)
+        let has_core_tasks = cx.profile().is_some_and(|profile| profile.core_tasks);
+        self.tasks.reply(target, &method, asked.as_ref(), has_core_tasks, reply)
     }
 
     /// Returns the target that owns a URI.
@@ -178,7 +220,8 @@ impl<P: Part> Router<P> {
     async fn read_list(&self, target: usize, kind: Kind, request: &Request, cx: &Context) {
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
-            let Ok(page) = self.page(target, kind, cursor.as_deref(), request, cx).await else { return };
+            let listed = Listed::Named(kind);
+            let Ok(page) = self.page(target, listed, cursor.as_deref(), request, cx).await else { return };
             if page.next.is_none() || page.next == cursor || self.names.is_full(target, kind) {
                 return;
             }
@@ -190,7 +233,7 @@ impl<P: Part> Router<P> {
     async fn page(
         &self,
         target: usize,
-        kind: Kind,
+        listed: Listed,
         cursor: Option<&str>,
         request: &Request,
         cx: &Context,
@@ -203,7 +246,7 @@ impl<P: Part> Router<P> {
         };
         let params = cursor
             .map_or_else(|| params.clone(), |cursor| params.with_member("cursor", &Raw::string(cursor)));
-        let request = Request { method: kind.list_method(), params: Some(params), ..request.clone() };
+        let request = Request { method: listed.method(), params: Some(params), ..request.clone() };
         let result = match part.request(request, cx).await? {
             Reply::Verbatim(result) => result.into_raw(),
             Reply::Complete(result) => result,
@@ -211,18 +254,20 @@ impl<P: Part> Router<P> {
                 return Err(ErrorObject::internal("the list of a target is not a complete result"));
             }
         };
-        let items: Option<Vec<Raw>> = result.member(kind.list_member()).and_then(|items| items.decode().ok());
+        let items: Option<Vec<Raw>> = result.member(listed.member()).and_then(|items| items.decode().ok());
         let items = items.ok_or_else(|| ErrorObject::internal("the list of a target has no items"))?;
         let next = result.member("nextCursor").filter(|next| next.kind() == JsonKind::String);
         let next = next.and_then(|next| Some(next.to_string_value()?.into_owned()));
-        self.names.learn(target, kind, &items, cursor.is_none(), next.is_none());
+        if let Listed::Named(kind) = listed {
+            self.names.learn(target, kind, &items, cursor.is_none(), next.is_none());
+        }
         let is_public = result.member("cacheScope").is_some_and(|scope| scope.as_str() == "\"public\"");
         let ttl = result.member("ttlMs").and_then(|ttl| ttl.decode().ok()).unwrap_or(0);
         Ok(Page { items, next, ttl, is_public })
     }
 
     /// Returns a page of the joined list: the targets in their order, without those that fail.
-    async fn list(&self, kind: Kind, request: &Request, cx: &Context) -> Result<Reply, ErrorObject> {
+    async fn list(&self, listed: Listed, request: &Request, cx: &Context) -> Result<Reply, ErrorObject> {
         let method = &request.method;
         let cursor = match &request.params {
             Some(params) => {
@@ -239,7 +284,7 @@ impl<P: Part> Router<P> {
         // One request to each target at a time. A page that continues reads one target after the other.
         let mut waiting: Vec<Option<Option<Page>>> = (0..self.parts.len()).map(|_| None).collect();
         if cursor.is_none() {
-            let first = (0..self.parts.len()).map(|target| self.first_page(target, kind, request, cx));
+            let first = (0..self.parts.len()).map(|target| self.first_page(target, listed, request, cx));
             waiting = join_all(first).await.into_iter().map(Some).collect();
         }
         let (mut items, mut next) = (Vec::new(), None);
@@ -248,17 +293,22 @@ impl<P: Part> Router<P> {
             let page = match (waiting.take(), &at.cursor) {
                 (Some(page), _) => page,
                 (None, Some(cursor)) if target == at.source => {
-                    Some(self.page(target, kind, Some(cursor), request, cx).await?)
+                    Some(self.page(target, listed, Some(cursor), request, cx).await?)
                 }
-                (None, _) => self.first_page(target, kind, request, cx).await,
+                (None, _) => self.first_page(target, listed, request, cx).await,
             };
             let Some(page) = page else {
-                self.names.leave_out(target, kind);
+                if let Listed::Named(kind) = listed {
+                    self.names.leave_out(target, kind);
+                }
                 (ttl, is_public) = (0, false);
                 continue;
             };
             (ttl, is_public) = (ttl.min(page.ttl), is_public && page.is_public);
-            items.extend(self.names.offered(target, kind, page.items));
+            items.extend(match listed {
+                Listed::Named(kind) => self.names.offered(target, kind, page.items),
+                Listed::Tasks => self.tasks.listed(target, page.items),
+            });
             if page.next.is_some() {
                 next = Some(Position { source: target, cursor: page.next });
                 break;
@@ -282,26 +332,53 @@ impl<P: Part> Router<P> {
             let next = self.names.write_cursor(method, &next)?;
             result = result.with_member("nextCursor", &Raw::string(&next));
         }
-        Ok(Reply::Complete(result.with_member(kind.list_member(), &list).into_raw()))
+        Ok(Reply::Complete(result.with_member(listed.member(), &list).into_raw()))
     }
 
     /// Returns the first page of a target. `None` if it is not ready, fails or takes too long.
-    async fn first_page(&self, target: usize, kind: Kind, request: &Request, cx: &Context) -> Option<Page> {
+    async fn first_page(
+        &self,
+        target: usize,
+        listed: Listed,
+        request: &Request,
+        cx: &Context,
+    ) -> Option<Page> {
         if !self.parts[target].is_ready() {
             return None;
         }
-        match timeout(LIST_TIMEOUT, self.page(target, kind, None, request, cx)).await {
+        match timeout(LIST_TIMEOUT, self.page(target, listed, None, request, cx)).await {
             Ok(Ok(page)) => Some(page),
             Ok(Err(error)) => {
-                tracing::debug!(target: "mcpjoin", from = target, list = %kind, %error, "a list is left out");
+                let list = listed.member();
+                tracing::debug!(target: "mcpjoin", from = target, list, %error, "a list is left out");
                 None
             }
             Err(_) => {
-                tracing::warn!(target: "mcpjoin", from = target, list = %kind, "a list took too long and is left out");
+                let (from, list) = (self.parts[target].name(), listed.member());
+                tracing::warn!(target: "mcpjoin", from, list, "a list took too long and is left out");
                 None
             }
         }
     }
+}
+
+/// Returns whether a request of this method is about one task.
+const fn is_about_task(method: &Method) -> bool {
+    matches!(method, Method::GetTask | Method::GetTaskResult | Method::CancelTask | Method::UpdateTask)
+}
+
+/// Returns whether the revision of the client has this method.
+fn exists(method: &Method, cx: &Context) -> bool {
+    let profile = cx.profile();
+    method.facts().is_some_and(|facts| profile.is_some_and(|profile| facts.exists_in(&profile.version)))
+}
+
+/// Returns an error that begins with the name of the target.
+fn named(target: &str, error: ErrorObject) -> ErrorObject {
+    if error.message.strip_prefix(target).is_some_and(|rest| rest.starts_with(": ")) {
+        return error;
+    }
+    ErrorObject { message: format!("{target}: {}", error.message), ..error }
 }
 
 /// Returns the error for an unknown name. The client has chosen the name, so it is escaped and truncated.

@@ -37,7 +37,7 @@ const PAIRS: [(Era, Version); 4] = [
 
 /// A target in memory. Each start connects to the same server.
 #[derive(Clone)]
-struct Target {
+pub(super) struct Target {
     server: Server,
     handle: ServerHandle,
     /// The connections of its starts.
@@ -49,7 +49,7 @@ struct Target {
 }
 
 impl Target {
-    fn new(builder: ServerBuilder) -> Self {
+    pub(super) fn new(builder: ServerBuilder) -> Self {
         let server = builder.build().unwrap();
         Self {
             handle: server.handle(),
@@ -60,7 +60,7 @@ impl Target {
         }
     }
 
-    fn gateway(&self) -> GatewayBuilder {
+    pub(super) fn gateway(&self) -> GatewayBuilder {
         let target = self.clone();
         Gateway::builder(move || {
             let target = target.clone();
@@ -82,19 +82,19 @@ impl Target {
     }
 
     /// Ends all of its servers. No other is started until [`Target::comes_back`].
-    fn dies(&self) {
+    pub(super) fn dies(&self) {
         self.is_up.send_replace(false);
         for connection in &*self.connections.lock().unwrap() {
             connection.close();
         }
     }
 
-    fn comes_back(&self) {
+    pub(super) fn comes_back(&self) {
         self.is_up.send_replace(true);
     }
 }
 
-fn form(message: &str) -> ElicitFormParams {
+pub(super) fn form(message: &str) -> ElicitFormParams {
     ElicitFormParams::new(message, ElicitationSchema::new(Members::new()))
 }
 
@@ -174,11 +174,11 @@ impl Two {
     }
 }
 
-fn builder(era: Era) -> ClientBuilder {
+pub(super) fn builder(era: Era) -> ClientBuilder {
     Client::builder("c", "1").no_cache().era(EraChoice::Only(era))
 }
 
-async fn connect(gateway: &JoinedGateway, client: ClientBuilder) -> Client {
+pub(super) async fn connect(gateway: &JoinedGateway, client: ClientBuilder) -> Client {
     let (near, far) = Link::memory();
     let gateway = gateway.clone();
     tokio::spawn(async move { gateway.serve(far).await });
@@ -189,7 +189,7 @@ async fn tools(client: &Client) -> Vec<String> {
     client.list_tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect()
 }
 
-async fn call(client: &Client, tool: &str) -> String {
+pub(super) async fn call(client: &Client, tool: &str) -> String {
     client.call_tool(tool, ()).await.unwrap().to_text()
 }
 

@@ -47,7 +47,7 @@ mod seal;
 mod service;
 mod state;
 mod subscription;
-mod task;
+pub(crate) mod task;
 mod template;
 mod texts;
 pub(crate) mod tools;

@@ -15,12 +15,14 @@ use super::super::{Context, Shared, capability, decode_params, encode};
 use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, find, replica, start};
 
 /// Whether the client declares the extension.
-pub(in super::super) fn is_declared(client: &ClientInfo) -> bool {
+#[must_use]
+pub fn is_declared(client: &ClientInfo) -> bool {
     client.capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(task::EXTENSION))
 }
 
 /// Returns the error for a client that does not.
-fn undeclared() -> ErrorObject {
+#[must_use]
+pub fn undeclared() -> ErrorObject {
     capability::error(
         &capability::of_tasks(),
         "this request needs a client that declares the extension for tasks",

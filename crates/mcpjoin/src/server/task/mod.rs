@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep_until, timeout_at};
 
 pub(super) use self::core::related;
-pub(super) use self::extension::is_declared;
+pub use self::extension::{is_declared, undeclared};
 pub(super) use self::replica::Replica;
 use self::store::{Outcome, State};
 pub(super) use self::store::{Task, Tasks};
