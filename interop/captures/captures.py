@@ -38,6 +38,12 @@ CONFIGURED = ["--mcp-config", '{"mcpServers": {"demo": {"command": "mcpjoin", "a
 # Each name, the words, and what is kept: nothing, the texts, or the texts and a picture of the wide terminal. The editor of
 # `shell` moves the cursor, so it is not among them.
 NOTHING, TEXT, PICTURE = range(3)
+# What a command that serves prints last. At this text it is interrupted.
+UNTIL = {
+    "listening": "listening on http://127.0.0.1:",
+    "joined": "at the path followed by /NAME",
+    "serving": "listening on http://127.0.0.1:",
+}
 CAPTURES = [
     ("help", ["--help"], PICTURE),
     ("list", ["list", "demo:"], PICTURE),
@@ -55,7 +61,10 @@ CAPTURES = [
     ("diff", ["diff", "demo:", "demo:full"], PICTURE),
     ("auth", ["auth", "explain", "http://127.0.0.1:1/mcp"], TEXT),
     ("bridge", ["bridge", "--listen", "9402", "demo:"], TEXT),
+    ("listening", ["bridge", "--listen", "http://127.0.0.1:0/mcp", "demo:"], TEXT),
+    ("joined", ["bridge", "--listen", "http://127.0.0.1:0/mcp", *CONFIGURED], PICTURE),
     ("serve", ["serve", "demo", "--port", "9402"], TEXT),
+    ("serving", ["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"], TEXT),
     ("validate", ["validate", "demo:"], PICTURE),
     ("doctor", ["doctor", "demo:"], PICTURE),
     ("failure", ["list", "--connect-timeout", "1s", "cat"], PICTURE),
@@ -76,8 +85,8 @@ STYLE = re.compile(r"\x1b\[([0-9;]*)m")
 STYLES = {0, 1, 2, 3, 4, 22, 23, 24, 39, 49} | {*range(30, 38), *range(40, 48), *range(90, 98), *range(100, 108)}
 
 
-def shown(columns, words):
-    """Everything that is written to a terminal with that many columns."""
+def shown(columns, words, until):
+    """Everything that is written to a terminal with that many columns. At `until` the command is interrupted."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
     pid = os.fork()
@@ -106,6 +115,9 @@ def shown(columns, words):
         if not read:
             break
         data += read
+        if until and until in data.decode("utf-8", "replace"):
+            os.kill(pid, signal.SIGINT)
+            until = None
     os.close(ours)
     os.waitpid(pid, 0)
     return data.decode("utf-8")
@@ -177,15 +189,16 @@ def wide(columns, text):
 
 
 def timeless(text):
-    """Without what differs from run to run: times, processes, versions."""
+    """Without what differs from run to run: times, processes, ports, versions."""
     text = re.sub(r" *\b[0-9]+(\.[0-9]+)? (ms|s)\b", " # ms", text)
     text = re.sub(r"\bprocess [0-9]+", "process #", text)
+    text = re.sub(r"\b127\.0\.0\.1:[0-9]{4,5}/", "127.0.0.1:#/", text)
     return re.sub(r"\b[0-9]+\.[0-9]+\.[0-9]+\b", "#.#.#", text)
 
 
-def capture(columns, binary, words):
+def capture(columns, binary, name, words):
     """What is written, and the screen on which it is shown."""
-    text = shown(columns, [binary, *words])
+    text = shown(columns, [binary, *words], UNTIL.get(name))
     rows = sum(max(wcswidth(line), 0) // columns + 1 for line in lines(text)) + ROWS
     screen = Screen(columns, max(rows, ROWS))
     pyte.Stream(screen).feed(text)
@@ -214,7 +227,7 @@ def main():
     problems = []
     for columns, below in TERMINALS:
         for name, words, keeps in CAPTURES:
-            text, screen = capture(columns, binary, words)
+            text, screen = capture(columns, binary, name, words)
             # A result is shown as it is: nobody folds it.
             folded = [] if name == "hostile-call" else wide(columns, text)
             problems += [f"{name}, {columns} columns: {problem}" for problem in [*wrong(text, screen), *folded]]

@@ -16,7 +16,8 @@ pub(crate) struct Steps {
 struct Step {
     name: &'static str,
     took: Duration,
-    /// The processor time of the programs that it ran, in seconds, unless it ran beside other steps.
+    /// The processor time of the programs that ended while it ran, in seconds. `None` for a step that ran beside others: its
+    /// programs count for those.
     cpu: Option<f64>,
     failure: Option<String>,
 }
@@ -121,6 +122,15 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root).stdin(Stdio::null());
+    command
+}
+
+/// The same with the lowest priority: for what compiles while tests run.
+pub(crate) fn background_cargo(root: &Path, arguments: &[&str]) -> Command {
+    let cargo = cargo(root, arguments);
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(cargo.get_program()).args(cargo.get_args());
+    command.current_dir(root).stdin(Stdio::null());
     command
 }
 

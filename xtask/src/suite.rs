@@ -188,7 +188,7 @@ impl Group {
 
 /// Runs the doc tests of every crate; the group of a crate is `NAME doc`.
 pub(crate) fn run_doc_tests(root: &Path) -> Result<BTreeMap<String, Tally>> {
-    let mut command = steps::cargo(root, &["test", "--workspace", "--doc", "--no-fail-fast"]);
+    let mut command = steps::background_cargo(root, &["test", "--workspace", "--doc", "--no-fail-fast"]);
     let ended = run_to_end(&mut command, "doc tests")?;
     let groups = doc_tallies(&ended.output);
     let failed = groups.values().any(|tally| tally.failed > 0);

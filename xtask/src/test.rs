@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::counts::{self, Counts};
-use crate::steps::{self, Beside, Steps, cargo, succeed};
+use crate::steps::{self, Beside, Steps, background_cargo, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
 use crate::{
     beside, bounds, catalogue, conformance, dependencies, dist, fuzz, interop, public_api, requirements,
@@ -60,16 +60,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     steps.step("catalogue", "cargo xtask requirements", || catalogue::check(root));
     steps.step("bounds", "cargo xtask bounds", || bounds::check(root));
     steps.step("clippy", "cargo clippy --workspace --all-targets -- -D warnings", || clippy(root));
-    steps
-        .step("features", "cargo clippy -p mcpjoin --no-default-features --features NAME", || features(root));
     steps.step("no_std", "cargo check -p mcpjoin-proto", || {
         succeed(&mut cargo(root, &["check", "--quiet", "--package", "mcpjoin-proto"]))
     });
-    steps.step("docs", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --lib", || {
-        let arguments = ["doc", "--quiet", "--workspace", "--no-deps", "--lib"];
-        succeed(cargo(root, &arguments).env("RUSTDOCFLAGS", "-Dwarnings"))
-    });
-
     steps.step("public interface", "cargo xtask public-api", || public_api::run(root, false));
 
     let build = "cargo test --workspace --no-run";
@@ -80,8 +73,16 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         let (published, own): (Vec<&Group>, Vec<&Group>) =
             built.groups.iter().partition(|group| group.package == INTEROP);
         steps.step("test names", "cargo xtask requirements", || compiled(root, &built));
+        // Half of the time of tests is waiting. What only compiles runs beside them with the lowest priority.
+        let (folder, other) = (root.to_owned(), root.to_owned());
+        let compiling = "cargo clippy -p mcpjoin --no-default-features --features NAME";
+        let compiling = Beside::begin("features", compiling, move || features(&folder));
+        let documentation = "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --lib";
+        let documentation = Beside::begin("docs", documentation, move || docs(&other));
+        let folder = root.to_owned();
+        let examples =
+            Beside::begin("doc tests", "cargo test --workspace --doc", move || suite::run_doc_tests(&folder));
         steps.step("tests", "cargo test --workspace", || groups(&own, &[], &mut ran));
-        steps.step("doc tests", "cargo test --workspace --doc", || doc_tests(root, &mut ran));
         // With the test binary: the release binary takes minutes to build, and the same code packs both.
         let rerun = format!("cargo xtask dist --binary {}", built.mcpjoin.display());
         let packed = steps.step("packages", &rerun, || dist::try_out(root, &built.mcpjoin));
@@ -96,6 +97,11 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             let programs = conformance::Programs { mcpjoin: &built.mcpjoin, client };
             conformance::run(root, &conformance::Options::of_each_change(), programs)
         });
+        steps.joined(compiling);
+        steps.joined(documentation);
+        if let Some(tallies) = steps.joined(examples) {
+            steps.step("doc test counts", "cargo test --workspace --doc", || doc_tests(tallies, &mut ran));
+        }
     }
     steps.step("counts", "cargo xtask test --update-counts", || hold_counts(root, options, &ran));
 
@@ -167,7 +173,7 @@ fn features(root: &Path) -> Result<()> {
     for features in FEATURES {
         let options =
             ["clippy", "--quiet", "--package", "mcpjoin", "--no-default-features", "--features", features];
-        succeed(cargo(root, &options).args(["--", "-D", "warnings"]))?;
+        succeed(background_cargo(root, &options).args(["--", "-D", "warnings"]))?;
     }
     Ok(())
 }
@@ -219,8 +225,13 @@ fn groups(groups: &[&Group], environment: &[(&str, &Path)], ran: &mut BTreeMap<S
     if faults.is_empty() { Ok(()) } else { bail!("{}", faults.join("\n    ")) }
 }
 
-fn doc_tests(root: &Path, ran: &mut BTreeMap<String, Tally>) -> Result<()> {
-    let tallies = suite::run_doc_tests(root)?;
+fn docs(root: &Path) -> Result<()> {
+    let arguments = ["doc", "--quiet", "--workspace", "--no-deps", "--lib"];
+    succeed(background_cargo(root, &arguments).env("RUSTDOCFLAGS", "-Dwarnings"))
+}
+
+/// Reports the results of the doc tests.
+fn doc_tests(tallies: BTreeMap<String, Tally>, ran: &mut BTreeMap<String, Tally>) -> Result<()> {
     let mut faults = Vec::new();
     for (name, tally) in tallies {
         if tally.passed > 0 {

@@ -205,11 +205,11 @@ pub(crate) struct Bridge {
     /// configuration. Its tools and prompts are called NAME__tool. Repeatable. Without --join and without a server, all
     /// entries of the file of --config are joined
     #[arg(
-        long, value_name = "NAME[=TARGET]", conflicts_with_all = ["words", "server", "also"], help_heading = "Arguments"
+        long, value_name = "NAME[=TARGET]", conflicts_with_all = ["words", "server", "also"], help_heading = "Joined servers"
     )]
     pub(crate) join: Vec<String>,
     /// The prefix of a joined server's tools and prompts in place of its name: NAME=PREFIX; `NAME=` is none. Repeatable
-    #[arg(long, value_name = "NAME=PREFIX", help_heading = "Arguments")]
+    #[arg(long, value_name = "NAME=PREFIX", hide_short_help = true, help_heading = "Joined servers")]
     pub(crate) prefix: Vec<String>,
     /// The maximum number of servers at once: one for each client that has its own, and one or more for clients that
     /// share one. Further clients are rejected; over HTTP with the status 503 [default: 100]
@@ -226,15 +226,21 @@ pub(crate) struct Bridge {
     #[arg(long, value_name = "FILE", help_heading = "Clients")]
     pub(crate) policy: Option<PathBuf>,
     /// Checks the file of --policy, and starts nothing. The exit code is 2 if it has a fault
-    #[arg(long, requires = "policy", help_heading = "Clients")]
+    #[arg(long, requires = "policy", hide_short_help = true, help_heading = "Clients")]
     pub(crate) check_config: bool,
     /// Over HTTP, also answers requests for this host: host or host:port. By default only localhost, 127.0.0.1, [::1] and
     /// the host of the address are answered, which prevents DNS rebinding. Repeatable
-    #[arg(long, value_name = "HOST", requires = "listen", help_heading = "Clients")]
+    #[arg(long, value_name = "HOST", requires = "listen", hide_short_help = true, help_heading = "Clients")]
     pub(crate) allow_host: Vec<String>,
     /// Over HTTP, also answers requests from the web pages of this origin, and lets them read the responses (CORS):
     /// scheme://host or scheme://host:port. By default only pages of this machine are answered. Repeatable
-    #[arg(long, value_name = "ORIGIN", requires = "listen", help_heading = "Clients")]
+    #[arg(
+        long,
+        value_name = "ORIGIN",
+        requires = "listen",
+        hide_short_help = true,
+        help_heading = "Clients"
+    )]
     pub(crate) allow_origin: Vec<String>,
     /// Over QUIC and HTTPS, requires a client certificate signed by an authority in this file: PEM. For Orchestra's clients it
     /// replaces the folder's authority

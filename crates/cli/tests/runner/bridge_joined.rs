@@ -128,7 +128,10 @@ fn over_http_each_server_is_also_alone_with_its_own_names() {
         }
     });
     assert!(bridge.before.iter().any(|said| said == "joins first_one, second"), "{:?}", bridge.before);
-    drop(bridge.ends("INT", 130));
+    let stderr = bridge.ends("INT", 130).stderr;
+    // Once, with the first client.
+    let states = |name: &str| stderr.matches(&format!("{name}: connected; its tools")).count();
+    assert_eq!((states("first_one"), states("second")), (1, 1), "{stderr}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ const B17: &[Row] = &[
     (&["call", "files", "read", "paths=a", "mode=lines"], Says("did you mean \"line\"?")),
     (
         &["call", "files", "read", "count=1"],
-        Try("mcpjoin tool files read shows the parameters; --force sends the call all the same"),
+        Try("mcpjoin tool files read shows the parameters; --force sends the call anyway"),
     ),
     (&["call", "--force", "files", "read", "count=1"], Prints(r#"{"count": 1}"#)),
     // The content of a file.

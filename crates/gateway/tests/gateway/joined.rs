@@ -23,7 +23,7 @@ use mcpjoin_gateway::{Gateway, GatewayBuilder, JoinedBuilder, JoinedGateway, Tar
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, advance, timeout};
 
 use super::run;
 
@@ -35,6 +35,17 @@ const PAIRS: [(Era, Version); 4] = [
     (Era::Modern, Version::V2026_07_28),
 ];
 
+/// Waits until something holds, for a minute at most.
+pub(super) async fn until(holds: impl Fn() -> bool) {
+    for _ in 0..60_000 {
+        if holds() {
+            return;
+        }
+        advance(Duration::from_millis(1)).await;
+    }
+    panic!("it does not hold after a minute");
+}
+
 /// A target in memory. Each start connects to the same server.
 #[derive(Clone)]
 pub(super) struct Target {
@@ -44,8 +55,8 @@ pub(super) struct Target {
     connections: Arc<Mutex<Vec<Connection>>>,
     /// While false, starts fail.
     is_up: watch::Sender<bool>,
-    /// While set, a start takes this time.
-    delay: Arc<Mutex<Duration>>,
+    /// While true, starts do not end.
+    is_slow: watch::Sender<bool>,
 }
 
 impl Target {
@@ -56,7 +67,7 @@ impl Target {
             server,
             connections: Arc::default(),
             is_up: watch::Sender::new(true),
-            delay: Arc::default(),
+            is_slow: watch::Sender::new(false),
         }
     }
 
@@ -65,8 +76,7 @@ impl Target {
         Gateway::builder(move || {
             let target = target.clone();
             async move {
-                let delay = *target.delay.lock().unwrap();
-                sleep(delay).await;
+                target.is_slow.subscribe().wait_for(|is_slow| !is_slow).await.unwrap();
                 if !*target.is_up.borrow() {
                     return Err(std::io::Error::new(std::io::ErrorKind::NotFound, "it is switched off"));
                 }
@@ -89,7 +99,7 @@ impl Target {
         }
     }
 
-    pub(super) fn comes_back(&self) {
+    fn comes_back(&self) {
         self.is_up.send_replace(true);
     }
 }
@@ -413,8 +423,7 @@ fn changes_of_several_lists_are_told_once() {
             let client = connect(&two.gateway, builder(era)).await;
             let filter = SubscriptionFilter::default().with_tools_list_changed(true);
             let mut stream = client.listen(filter).await.unwrap();
-            sleep(Duration::from_secs(10)).await;
-            while timeout(Duration::from_millis(1), stream.next()).await.is_ok() {}
+            while timeout(Duration::from_secs(10), stream.next()).await.is_ok() {}
             for target in [&two.a, &two.b] {
                 target.handle.add_tool(tool("new"), |_: NoArguments, _| async { "new" }).unwrap();
             }
@@ -438,7 +447,7 @@ fn a_dead_target_costs_only_its_own_tools_is_named_and_comes_back() {
             let mut stream = client.listen(filter).await.unwrap();
             assert_eq!(tools(&client).await.len(), 14, "{era:?} {version}");
             two.b.dies();
-            sleep(Duration::from_secs(1)).await;
+            until(|| !two.gateway.targets()[1].state.is_ready()).await;
             let began = Instant::now();
             let error = refused(&client, "b__who").await;
             assert!(began.elapsed() < Duration::from_millis(100), "{era:?} {version}: {error}");
@@ -471,7 +480,7 @@ fn a_target_that_is_late_delays_the_others_by_five_seconds_at_most_and_joins_lat
     run(async {
         for (era, version) in PAIRS {
             let two = Two::new(&version);
-            *two.b.delay.lock().unwrap() = Duration::from_secs(20);
+            two.b.is_slow.send_replace(true);
             let began = Instant::now();
             let client = connect(&two.gateway, builder(era)).await;
             assert_eq!(tools(&client).await.len(), 7, "{era:?} {version}");
@@ -480,6 +489,7 @@ fn a_target_that_is_late_delays_the_others_by_five_seconds_at_most_and_joins_lat
             assert_eq!(call(&client, "a__who").await, "a");
             let filter = SubscriptionFilter::default().with_tools_list_changed(true);
             let mut stream = client.listen(filter).await.unwrap();
+            two.b.is_slow.send_replace(false);
             let joined = timeout(Duration::from_secs(60), async {
                 while tools(&client).await.len() < 14 {
                     stream.next().await.unwrap().unwrap();
@@ -542,7 +552,7 @@ fn a_client_that_wants_log_messages_is_told_which_target_has_no_server() {
                 client.set_level(level).await.unwrap();
                 let filter = SubscriptionFilter::default().with_tools_list_changed(true);
                 let _stream = client.listen(filter).await.unwrap();
-                sleep(Duration::from_secs(1)).await;
+                assert_eq!(tools(&client).await.len(), 14, "{era:?} {version}");
                 two.b.dies();
                 let message = timeout(Duration::from_secs(30), messages.recv()).await;
                 assert_eq!(message.is_ok(), is_told, "{era:?} {version}: {message:?}");
@@ -655,7 +665,7 @@ fn the_opening_of_the_first_client_is_known_once_each_target_is_open_or_late() {
     run(async {
         for (era, version) in PAIRS {
             let two = Two::new(&version);
-            *two.b.delay.lock().unwrap() = Duration::from_secs(20);
+            two.b.is_slow.send_replace(true);
             let early = timeout(Duration::from_secs(60), two.gateway.opened()).await;
             assert!(early.is_err(), "no client has come");
             let client = connect(&two.gateway, builder(era)).await;

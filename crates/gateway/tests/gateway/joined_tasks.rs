@@ -14,13 +14,13 @@ use mcpjoin::proto::{Era, Method, Notification, Raw, Version, code};
 use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, tool};
 use mcpjoin::transport::{HttpListener, HttpOptions};
 use mcpjoin::{Client, Link, Server};
-use mcpjoin_gateway::{Gateway, JoinedGateway};
+use mcpjoin_gateway::{Gateway, JoinedGateway, TargetState};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use super::joined::{Target, builder, call, connect, form};
+use super::joined::{Target, builder, call, connect, form, until};
 use super::{INITIALIZE, INITIALIZED, Raw as PeerOfLines, modern_request, run};
 
 /// The pairs whose eras have tasks of one kind.
@@ -221,7 +221,7 @@ fn the_tasks_of_all_targets_are_one_list_with_pages() {
         assert_eq!(failed(&error).0, code::INVALID_PARAMS);
         // A dead target costs its own tasks alone.
         two.b.dies();
-        sleep(Duration::from_secs(1)).await;
+        until(|| !two.gateway.targets()[1].state.is_ready()).await;
         assert_eq!(client.list_tasks().all().await.unwrap().len(), 3);
         client.close().await;
     });
@@ -258,25 +258,48 @@ fn a_task_whose_target_dies_ends_with_an_error_that_names_the_target() {
             let two = Two::new(&version);
             let client = connect(&two.gateway, accepts_tasks(era)).await;
             let (a, b) = (start(&client, "a__job").await, start(&client, "b__job").await);
-            let result = {
-                let b = b.clone();
-                tokio::spawn(async move { b.result().await })
-            };
-            sleep(Duration::from_secs(1)).await;
+            let mut result = b.result();
+            assert!(timeout(Duration::from_secs(1), &mut result).await.is_err(), "it runs");
             two.b.dies();
-            let error = timeout(Duration::from_secs(60), result).await.unwrap().unwrap().unwrap_err();
+            let error = timeout(Duration::from_secs(60), result).await.unwrap().unwrap_err();
             assert!(error.to_string().contains("b: "), "{era:?}: {error}");
+            until(|| !two.gateway.targets()[1].state.is_ready()).await;
             let error = b.status().await.unwrap_err();
             assert!(failed(&error).1.starts_with("b: no server is running"), "{era:?}: {error}");
             assert_eq!(a.status().await.unwrap().status, TaskStatus::Working, "{era:?}");
-            two.b.comes_back();
-            sleep(Duration::from_secs(120)).await;
-            if era == Era::Legacy {
-                // The new session has no tasks.
-                let error = b.status().await.unwrap_err();
-                let (code, message) = failed(&error);
-                assert!(code == code::INVALID_PARAMS && message.starts_with("b: unknown task"), "{error}");
-            }
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn the_next_server_of_a_target_does_not_know_the_task_and_its_error_names_the_target() {
+    run(async {
+        for (era, version) in WITH_TASKS {
+            let done = watch::Sender::new(false);
+            // Each start is a server of its own, as a program is.
+            let servers = Arc::new(Mutex::new(Vec::new()));
+            let (started, version) = (servers.clone(), version.clone());
+            let target = Gateway::builder(move || {
+                let server = with_jobs("b", &version, &done).build().unwrap();
+                let (near, far) = Link::memory();
+                started.lock().unwrap().push((server.connect(far), server));
+                std::future::ready(Ok::<_, std::io::Error>(near))
+            });
+            let gateway = Gateway::joined("both", "1").target("b", target).build();
+            let client = connect(&gateway, accepts_tasks(era)).await;
+            let task = start(&client, "b__job").await;
+            servers.lock().unwrap()[0].0.close();
+            until(|| {
+                servers.lock().unwrap().len() == 2 && gateway.targets()[0].state == TargetState::Connected
+            })
+            .await;
+            let error = task.status().await.unwrap_err();
+            let (code, message) = failed(&error);
+            assert!(
+                code == code::INVALID_PARAMS && message.starts_with("b: unknown task"),
+                "{era:?}: {error}"
+            );
             client.close().await;
         }
     });

@@ -167,7 +167,8 @@ impl Driver {
 
     /// Frees the buffers that the turn has used, apart from what a single request needs.
     fn shrink_buffers(&mut self, core: &Core) {
-        if self.inbound.is_empty() && self.inbound.capacity() > 1 {
+        if self.inbound.is_empty() {
+            // The transport keeps a buffer for one message too.
             self.inbound = VecDeque::new();
         }
         self.responses.shrink();

@@ -315,7 +315,7 @@ fn a_name_that_is_not_resolved() {
     run(async {
         let link = Link::http("http://does-not-exist.invalid/mcp").build().unwrap();
         let error = builder().connect(link).await.unwrap_err().to_string();
-        assert!(error.contains("the name does-not-exist.invalid was not resolved"), "{error}");
+        assert!(error.contains("the name does-not-exist.invalid cannot be resolved"), "{error}");
     });
 }
 
@@ -391,8 +391,7 @@ fn a_reply_that_is_cut_off_with_its_connection_is_lost() {
             let client = server.connect().await.unwrap();
             let error = call(&client, "a").await.unwrap_err();
             assert_eq!(
-                error
-                    .contains("the response body was cut off: the connection was closed in the middle of it"),
+                error.contains("the response body was cut off: the connection was closed"),
                 lost,
                 "{error}"
             );

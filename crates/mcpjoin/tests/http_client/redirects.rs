@@ -117,7 +117,7 @@ fn f115_a_redirect_that_would_turn_post_into_get_is_refused_and_names_where_it_l
         for status in [301, 302, 303] {
             let server = to(status, "/elsewhere".into()).await;
             let error = server.connect().await.unwrap_err().to_string();
-            assert!(error.contains("/elsewhere") && error.contains("turn POST into GET"), "{error}");
+            assert!(error.contains("/elsewhere") && error.contains("would change POST to GET"), "{error}");
         }
         let server = Scripted::new(|_, talk: Talk| async move { talk.status(307).await }).await;
         let error = server.connect().await.unwrap_err().to_string();

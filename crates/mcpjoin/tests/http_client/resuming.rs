@@ -153,7 +153,7 @@ fn a_server_that_fails_to_resume_is_not_asked_for_ever() {
         let server = cut(|_, _, talk: Talk| talk.status(500)).await;
         let client = connect(&server).await;
         let error = call(&client, "a").await.unwrap_err();
-        assert!(error.contains("given up after 8 attempts") && error.contains("500"), "{error}");
+        assert!(error.contains("gave up after 8 attempts") && error.contains("500"), "{error}");
     });
 }
 

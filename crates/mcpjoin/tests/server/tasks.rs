@@ -307,9 +307,11 @@ fn a_task_stays_with_its_replica_and_a_foreign_id_is_refused() {
         let task = Modern::new(&replica(1)).begin("never").await;
         let id = task.as_str().unwrap();
         let tampered = json!(format!("{}{}", &id[..id.len() - 1], if id.ends_with('0') { "1" } else { "0" }));
-        for (key, task, why) in
-            [(1, &task, "does not have it"), (2, &task, "issued no"), (1, &tampered, "issued no")]
-        {
+        for (key, task, why) in [
+            (1, &task, "does not have it"),
+            (2, &task, "did not issue the id"),
+            (1, &tampered, "did not issue the id"),
+        ] {
             let mut client = Modern::new(&replica(key));
             for method in ["tasks/get", "tasks/cancel", "tasks/update"] {
                 let answer = client.ask(method, json!({ "taskId": task, "inputResponses": {} })).await;

@@ -179,7 +179,8 @@ fn h146_a_client_without_a_certificate_is_refused() {
 #[test]
 fn h147_a_client_of_another_authority_is_refused() {
     let (ca, other) = (Authority::new("one"), Authority::new("other"));
-    let reason = "`somebody`, signed by `other`, is signed by an authority that is not the one here";
+    let reason =
+        "`somebody`, signed by `other`, is signed by another authority: both sides need the same ca.crt";
     client_is_refused(Some(other.signs(|_| {})), &ca, reason, "is not trusted there (unknown_ca)");
 }
 
@@ -207,7 +208,7 @@ fn h147_a_client_with_a_certificate_for_servers_is_refused() {
 #[test]
 fn h148_a_server_of_another_authority_is_refused() {
     let (ca, other) = (Authority::new("one"), Authority::new("other"));
-    let reason = "signed by `other`, is signed by an authority that is not the one here";
+    let reason = "signed by `other`, is signed by another authority: both sides need the same ca.crt";
     server_is_refused(&other.signs(|_| {}), &ca, reason, "is not trusted there (unknown_ca)");
 }
 

@@ -396,7 +396,10 @@ fn what_is_given_by_hand_is_used_as_it_is() {
             Certificates::in_directory(own.path()).ca(&ca).pair(&key, &key),
             "client.key: not a certificate: there is no certificate in it",
         ),
-        (Certificates::in_directory(own.path()).ca(&ca).pair(&crt, &crt), "client.crt: it is no private key"),
+        (
+            Certificates::in_directory(own.path()).ca(&ca).pair(&crt, &crt),
+            "client.crt: not a usable private key",
+        ),
     ];
     for (certificates, text) in cases {
         let error = certificates.client(CLIENT_NAME, ALPN).unwrap_err();

@@ -41,8 +41,8 @@ fn what_is_no_answer_is_an_error_that_says_what_came_and_the_connection_goes_on(
             ("half a frame", "ended inside a frame"),
             ("a lie", "a frame of 4294967295 bytes is longer than Orchestra's limit of 16777216 bytes"),
             ("no message", "not a message of orchestra.plugin.v1"),
-            ("an empty message", "is not one to `tool_call`"),
-            ("another answer", "is not one to `tool_call`"),
+            ("an empty message", "does not belong to `tool_call`"),
+            ("another answer", "does not belong to `tool_call`"),
             ("reset", "reset"),
         ];
         for (tool, says) in cases {

@@ -198,9 +198,11 @@ fn a_stream_that_is_cancelled_is_reset_and_cancelled_on_a_stream_of_its_own() {
 fn an_answer_that_is_not_whole_is_an_error_and_is_not_asked_for_again() {
     run(async {
         let cases: [(&str, Making); 5] = [
-            ("1 of 2 chunks have come", || Act::Frames(vec![chunk("a", BYTES, 0), end(2)])),
+            ("received 1 of 2 chunks", || Act::Frames(vec![chunk("a", BYTES, 0), end(2)])),
             ("the stream ended without a response", || Act::Frames(vec![chunk("a", BYTES, 0)])),
-            ("is not one to `stream_start`", || Act::Frames(vec![chunk("a", BYTES, 0), done(&json!({}))])),
+            ("does not belong to `stream_start`", || {
+                Act::Frames(vec![chunk("a", BYTES, 0), done(&json!({}))])
+            }),
             ("reset", || Act::Reset),
             ("the connection ended", || Act::Close),
         ];

@@ -136,6 +136,7 @@ fn a_call_that_waits_for_a_stream_is_taken_back_unsent() {
             let second = spawn();
             tokio::task::yield_now().await;
             second.abort();
+            assert!(second.await.unwrap_err().is_cancelled());
             let third = spawn();
             gate.go_on.add_permits(2);
             first.await.unwrap().unwrap();
