@@ -20,8 +20,8 @@
 //! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
-//! translations, then `pair`, `policy` and `upstream`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`
-//! and `end`.
+//! translations, then `pair`, `policy` and `upstream`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
+//! `warnings` and `end`.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -60,6 +60,7 @@ mod status;
 mod target_health;
 mod tools;
 mod upstream;
+mod warnings;
 
 use std::fmt;
 use std::future::Future;

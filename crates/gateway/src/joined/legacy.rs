@@ -26,6 +26,7 @@ use crate::end::GatewayEnd;
 use crate::errors::ErrorTexts;
 use crate::legacy::{ClientLink, TargetSession};
 use crate::opening::{First, Opening};
+use crate::settings::Settings;
 use crate::upstream::ClientHello;
 
 /// How long the reply to `initialize` waits for targets that start.
@@ -120,6 +121,10 @@ impl LegacyPart {
 impl Part for LegacyPart {
     fn is_ready(&self) -> bool {
         self.session.lock().as_ref().is_some_and(|session| session.is_ready())
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.target.gateway.pools.launcher.settings
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {

@@ -18,14 +18,14 @@ use mcpjoin_proto::types::{CompleteParams, PageParams, Reference};
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Raw, Request};
 use tokio::time::timeout;
 
-use super::names::Names;
+use super::names::{Learned, MAX_PAGES, Names};
+use crate::settings::Settings;
+use crate::warnings::Problem;
 
 /// How long a target may take for a page of a list. A list is sent without the targets that take longer.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Items after which a page of a joined list is sent, although targets follow.
 const PAGE_ITEMS: usize = 1000;
-/// Pages of one list that are read to find a name.
-const MAX_PAGES: usize = 1000;
 /// How old the list of a target must be before it is read again for a name that it does not have.
 const LIST_MAX_AGE: Duration = Duration::from_secs(1);
 /// Characters of an unknown name that an error repeats.
@@ -35,6 +35,9 @@ const MAX_NAME_CHARS: usize = 100;
 pub(super) trait Part: Send + Sync + 'static {
     /// Whether a request may succeed now. If not, [`Part::request`] fails at once.
     fn is_ready(&self) -> bool;
+
+    /// The settings of the target.
+    fn settings(&self) -> &Settings;
 
     /// Answers a request of the client.
     fn request(
@@ -179,7 +182,7 @@ impl<P: Part> Router<P> {
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let Ok(page) = self.page(target, kind, cursor.as_deref(), request, cx).await else { return };
-            if page.next.is_none() || page.next == cursor || self.names.is_full(target, kind) {
+            if page.next.is_none() {
                 return;
             }
             cursor = page.next;
@@ -215,7 +218,23 @@ impl<P: Part> Router<P> {
         let items = items.ok_or_else(|| ErrorObject::internal("the list of a target has no items"))?;
         let next = result.member("nextCursor").filter(|next| next.kind() == JsonKind::String);
         let next = next.and_then(|next| Some(next.to_string_value()?.into_owned()));
-        self.names.learn(target, kind, &items, cursor.is_none(), next.is_none());
+        // A cursor that leads to itself leads nowhere.
+        let next = next.filter(|next| Some(&**next) != cursor);
+        let Learned { items, repeated, left_out } =
+            self.names.learn(target, kind, cursor, items, next.is_none());
+        let settings = part.settings();
+        if let Some(name) = repeated {
+            let text =
+                format_args!("a list of {kind} has the name {name} more than once; the first is offered");
+            settings.warn(Problem::RepeatedName, text);
+        }
+        // The rest is not offered, so it is not read either.
+        let next = next.filter(|_| !left_out);
+        if left_out {
+            let text =
+                format_args!("a list of {kind} is too long; what follows its first entries is not offered");
+            settings.warn(Problem::LongList, text);
+        }
         let is_public = result.member("cacheScope").is_some_and(|scope| scope.as_str() == "\"public\"");
         let ttl = result.member("ttlMs").and_then(|ttl| ttl.decode().ok()).unwrap_or(0);
         Ok(Page { items, next, ttl, is_public })
@@ -297,7 +316,8 @@ impl<P: Part> Router<P> {
                 None
             }
             Err(_) => {
-                tracing::warn!(target: "mcpjoin", from = target, list = %kind, "a list took too long and is left out");
+                let text = format_args!("a list of {kind} took too long; it is sent without this server");
+                self.parts[target].settings().warn(Problem::SlowList, text);
                 None
             }
         }

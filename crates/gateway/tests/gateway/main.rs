@@ -7,6 +7,7 @@ mod capacity;
 mod ends;
 mod http;
 mod joined;
+mod joined_bad_input;
 mod kinds;
 mod legacy_to_modern;
 mod levels;
