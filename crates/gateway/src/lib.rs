@@ -215,15 +215,20 @@ impl Gateway {
             first = opening.first() => first,
             () = handle.drained() => Err(CloseCause::Local),
         };
-        match first {
-            Err(cause) => opening.close(cause).await,
-            Ok(first) if first.hello.initializes => {
-                legacy::serve(&self.pools, opening, first, &handle, errors).await
-            }
-            Ok(first) => {
-                modern::serve(&self.pools, &self.header_marks, opening, first, &handle, errors).await
-            }
+        let first = match first {
+            Err(cause) => return opening.close(cause).await,
+            Ok(first) => first,
+        };
+        let client = remote.then(|| first.client_name());
+        let end = if first.hello.initializes {
+            legacy::serve(&self.pools, opening, first, &handle, errors).await
+        } else {
+            modern::serve(&self.pools, &self.header_marks, opening, first, &handle, errors).await
+        };
+        if let Some(client) = client {
+            settings.warnings.warn_of_client(&client, &end);
         }
+        end
     }
 }
 

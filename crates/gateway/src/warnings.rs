@@ -1,27 +1,23 @@
-//! Warnings to the operator about a target that misbehaves.
+//! Warnings to the operator about a target or a client that misbehaves.
 //!
-//! A server decides how often it misbehaves, and must not decide how long the log becomes: each kind of problem of a
-//! target is logged at most once in [`WARNING_INTERVAL`], with the number of those that were not logged. Used through
-//! `Settings::warn` wherever the gateway bounds what a server does. Clients never receive these texts.
+//! Each kind of problem of a target is logged once a minute at most ([`WarningRate`]). Used through `Settings::warn`
+//! wherever the gateway bounds what a server does, and where a client is disconnected. Clients never receive these texts.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mcpjoin_proto::Message;
-use mcpjoin_proto::session::{Inbound, Violation};
+use mcpjoin_proto::session::{CloseCause, Inbound, Violation};
 use mcpjoin_proto::text::Line;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::end::GatewayEnd;
 use super::settings::Settings;
-use mcpjoin::internal::TransportLayer;
+use mcpjoin::internal::{TransportLayer, WarningRate};
 use mcpjoin::transport::{Link, Transport};
 
-/// The time between two warnings of one kind about one target.
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Characters of a warning: a server may have chosen a part of it.
 const MAX_WARNING_CHARS: usize = 300;
 /// Notifications of one connection within [`FLOOD_PERIOD`] that count as a flood. The gateway forwards more; a program
@@ -45,33 +41,36 @@ pub(super) enum Problem {
     RepeatedName,
     /// A list that is longer than what is offered of it.
     LongList,
+    /// A client that does not read.
+    StalledClient,
 }
 
-/// The warnings about one target: for each kind, the time of the last one and the number of those since then.
+/// The warnings about one target or its clients.
 #[derive(Debug, Default)]
-pub(super) struct Warnings(Mutex<HashMap<Problem, (Instant, u64)>>);
+pub(super) struct Warnings(WarningRate<Problem>);
 
 impl Warnings {
-    /// Returns how many warnings of this kind were left out since the last one. `None` if this one is left out, too.
-    fn due(&self, problem: Problem) -> Option<u64> {
-        let (mut known, now) = (self.0.lock(), Instant::now());
-        match known.get_mut(&problem) {
-            Some((last, left_out)) if now.duration_since(*last) < WARNING_INTERVAL => {
-                *left_out += 1;
-                None
-            }
-            _ => Some(known.insert(problem, (now, 0)).map_or(0, |(_, left_out)| left_out)),
-        }
-    }
-
     /// Logs a warning about this target, unless there was one of its kind just now.
     pub(super) fn warn(&self, target: &str, problem: Problem, text: fmt::Arguments<'_>) {
-        let Some(left_out) = self.due(problem) else { return };
+        let Some(left_out) = self.0.due(problem) else { return };
         let text = text.to_string();
         let text = Line::of(&text).truncated(MAX_WARNING_CHARS);
         match left_out {
             0 => tracing::warn!(target: "mcpjoin", server = target, "{text}"),
             left_out => tracing::warn!(target: "mcpjoin", server = target, left_out, "{text}"),
+        }
+    }
+
+    /// Logs that a client was disconnected because it does not read, unless another one was just now.
+    pub(super) fn warn_of_client(&self, client: &str, end: &GatewayEnd) {
+        let GatewayEnd::Client(cause @ CloseCause::Stalled { .. }) = end else { return };
+        let Some(left_out) = self.0.due(Problem::StalledClient) else { return };
+        let client = Line::of(client).truncated(MAX_WARNING_CHARS);
+        match left_out {
+            0 => tracing::warn!(target: "mcpjoin", %client, "a client was disconnected: {cause}"),
+            left_out => {
+                tracing::warn!(target: "mcpjoin", %client, left_out, "a client was disconnected: {cause}");
+            }
         }
     }
 }
@@ -133,21 +132,5 @@ impl TransportLayer for Watched {
             _ => {}
         }
         inbound
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn each_kind_of_problem_is_logged_once_a_minute_with_the_number_of_the_others() {
-        let warnings = Warnings::default();
-        assert_eq!((warnings.due(Problem::Flood), warnings.due(Problem::SlowList)), (Some(0), Some(0)));
-        tokio::time::advance(WARNING_INTERVAL - Duration::from_millis(1)).await;
-        assert_eq!((warnings.due(Problem::Flood), warnings.due(Problem::Flood)), (None, None));
-        tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!((warnings.due(Problem::Flood), warnings.due(Problem::SlowList)), (Some(2), Some(0)));
-        assert_eq!(warnings.due(Problem::Flood), None);
     }
 }

@@ -22,7 +22,7 @@ use super::router::{Part, Router};
 use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
-use crate::end::GatewayEnd;
+use crate::end::{GatewayEnd, Refusal};
 use crate::errors::ErrorTexts;
 use crate::legacy::{ClientLink, TargetSession};
 use crate::opening::{First, Opening};
@@ -69,6 +69,11 @@ pub(super) async fn serve(
         client.close().await;
         return opening.client_left(left).await;
     }
+    if let Some((error, refusal)) = client.refused() {
+        tasks.shutdown().await;
+        client.close().await;
+        return opening.refuse(&first.request.id, error, refusal).await;
+    }
     let setup = Setup {
         role: Role::Server(Arc::new(client.role())),
         limits: joined.limits.clone(),
@@ -105,12 +110,20 @@ struct LegacyPart {
     errors: ErrorTexts,
     /// Whether the first attempt to open has ended.
     tried: watch::Sender<bool>,
+    /// Why the last attempt has failed, if it is a limit of this client.
+    above_limit: Mutex<Option<(ErrorObject, Refusal)>>,
 }
 
 impl LegacyPart {
     fn new(target: &Arc<Target>, remote: bool) -> Self {
         let errors = target.errors(remote);
-        Self { session: Mutex::default(), target: target.clone(), errors, tried: watch::Sender::new(false) }
+        Self {
+            session: Mutex::default(),
+            target: target.clone(),
+            errors,
+            tried: watch::Sender::new(false),
+            above_limit: Mutex::default(),
+        }
     }
 
     fn session(&self) -> Option<Arc<TargetSession>> {
@@ -146,9 +159,16 @@ impl LegacyClient {
             let session = match open.await {
                 Ok(session) => Arc::new(session),
                 Err(refusal) => {
-                    drop(pools.refused(&refusal, &part.errors));
+                    let error = pools.refused(&refusal, &part.errors);
+                    let delay = match refusal {
+                        Refusal::TooManyStarts { retry_after, .. } => retry_after.max(RETRY_DELAY),
+                        _ => RETRY_DELAY,
+                    };
+                    if matches!(refusal, Refusal::TooMany { .. } | Refusal::TooManyStarts { .. }) {
+                        *part.above_limit.lock() = Some((error, refusal));
+                    }
                     part.tried.send_replace(true);
-                    sleep(RETRY_DELAY).await;
+                    sleep(delay).await;
                     continue;
                 }
             };
@@ -177,6 +197,15 @@ impl LegacyClient {
             self.changed(index);
             session.close().await;
         }
+    }
+
+    /// Returns why the client gets no session: no target is open, because the client is above a limit.
+    fn refused(&self) -> Option<(ErrorObject, Refusal)> {
+        let parts = &self.router.parts;
+        if parts.iter().any(|part| part.session.lock().is_some()) {
+            return None;
+        }
+        parts.iter().find_map(|part| part.above_limit.lock().clone())
     }
 
     /// Waits until each target is open or has failed once.

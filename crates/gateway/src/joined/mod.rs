@@ -40,6 +40,7 @@ use crate::policy::Allowed;
 use crate::status::TargetStatus;
 use crate::target_health::TargetHealth;
 use crate::tools::HeaderMarks;
+use crate::warnings::Warnings;
 use crate::{Gateway, GatewayBuilder};
 
 /// How long changes of lists are collected before a client is notified once.
@@ -92,6 +93,8 @@ pub(crate) struct Joined {
     header_marks: HeaderMarks,
     /// The names of clients over HTTP without a session, the caller that was used last at the end.
     names: Mutex<VecDeque<(Caller, Arc<Names>)>>,
+    /// Those about clients.
+    warnings: Warnings,
 }
 
 /// One target.
@@ -178,6 +181,7 @@ impl JoinedBuilder {
             targets,
             header_marks: HeaderMarks::default(),
             names: Mutex::default(),
+            warnings: Warnings::default(),
         }))
     }
 }
@@ -284,13 +288,20 @@ impl Joined {
             first = opening.first() => first,
             () = handle.drained() => Err(CloseCause::Local),
         };
-        match first {
-            Err(cause) => opening.close(cause).await,
-            Ok(first) if first.hello.initializes => {
-                legacy::serve(&self, opening, first, &handle, remote).await
-            }
-            Ok(_) => modern::serve(&self, opening, &handle, remote).await,
+        let first = match first {
+            Err(cause) => return opening.close(cause).await,
+            Ok(first) => first,
+        };
+        let client = remote.then(|| first.client_name());
+        let end = if first.hello.initializes {
+            legacy::serve(&self, opening, first, &handle, remote).await
+        } else {
+            modern::serve(&self, opening, &handle, remote).await
+        };
+        if let Some(client) = client {
+            self.warnings.warn_of_client(&client, &end);
         }
+        end
     }
 
     fn parts<P>(&self, part: impl Fn(&Arc<Target>) -> P) -> Vec<Arc<P>> {

@@ -2,21 +2,31 @@
 //! target and the other clients are served.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
 use mcpjoin::Link;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{LoggingLevel, SubscriptionFilter};
 use mcpjoin::proto::{Era, Version};
+use mcpjoin::transport::{
+    Accept, Admitted, HttpBody, HttpOptions, HttpService, ListenAddress, Listener, MemoryEvents,
+};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEvent, JoinedGateway, TargetOptions};
 use mcpjoin_test_support::events::{Told, hearing};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines};
 use tokio::io::{ReadHalf, WriteHalf, split};
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
+use tower_service::Service as _;
 
 use super::joined::{Target, builder, call, connect, one_of_everything, refused, tools};
 use super::run;
@@ -161,7 +171,7 @@ where
             lines: BufReader::new(reader).lines(),
             writer,
         }));
-        std::future::ready(Ok::<_, std::io::Error>(link))
+        std::future::ready(Ok::<_, io::Error>(link))
     };
     Gateway::builder(start).era(EraChoice::Only(era))
 }
@@ -271,7 +281,7 @@ fn a_call_that_a_target_never_answers_ends_after_the_timeout_and_the_target_is_n
             let waits = async {
                 let calls =
                     (0..20).map(|_| client.call_tool("bad__stays", ()).timeout(Duration::from_secs(600)));
-                futures_util::future::join_all(calls).await
+                join_all(calls).await
             };
             let others = async {
                 for _ in 0..20 {
@@ -609,5 +619,297 @@ fn a_response_with_the_id_of_another_request_answers_nothing_of_the_other_target
         });
         assert_named(&warnings, "bad", "a server has sent a response to request", 1);
         assert!(warnings.iter().all(|warning| warning.len() < 500), "{warnings:#?}");
+    }
+}
+
+// ---- clients ----
+
+/// The response of a service to a request with this token.
+async fn ask(
+    service: &HttpService,
+    method: &str,
+    token: &str,
+    headers: &[(&str, &str)],
+    body: Value,
+) -> Reply {
+    let mut request = Request::builder()
+        .method(method)
+        .uri("/mcp")
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("authorization", format!("Bearer {token}"));
+    let accepted = if method == "GET" { "text/event-stream" } else { "application/json, text/event-stream" };
+    request = request.header("accept", accepted);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let response = service.clone().call(request.body(Full::new(body)).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
+    let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    Reply {
+        status: head.status.as_u16(),
+        session: header("mcp-session-id"),
+        retry_after: header("retry-after"),
+        body,
+    }
+}
+
+struct Reply {
+    status: u16,
+    session: Option<String>,
+    retry_after: Option<String>,
+    body: HttpBody,
+}
+
+impl Reply {
+    /// The whole body.
+    async fn text(self) -> String {
+        String::from_utf8(self.body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    /// The body until it contains this text.
+    async fn text_until(&mut self, end: &str) -> String {
+        let mut text = String::new();
+        while !text.contains(end) {
+            let frame = self.body.frame().await.unwrap_or_else(|| panic!("it ends before `{end}`: {text}"));
+            text += std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap();
+        }
+        text
+    }
+}
+
+const V: (&str, &str) = ("mcp-protocol-version", "2025-06-18");
+
+async fn open(service: &HttpService, token: &str) -> Reply {
+    let params = json!({
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" },
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    let mut reply = ask(service, "POST", token, &[], body).await;
+    if let Some(session) = reply.session.take() {
+        let opened = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let told = ask(service, "POST", token, &[V, ("mcp-session-id", &session)], opened).await;
+        assert_eq!(told.status, 202);
+        reply.session = Some(session);
+    }
+    reply
+}
+
+/// The status and the text of a call in a session.
+async fn call_in(service: &HttpService, token: &str, session: &str, tool: &str) -> (u16, String) {
+    let params = json!({ "name": tool, "arguments": {} });
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
+    let reply = ask(service, "POST", token, &[V, ("mcp-session-id", session)], body).await;
+    (reply.status, reply.text().await)
+}
+
+/// The principal is the token.
+fn principals() -> HttpOptions {
+    HttpOptions::new().bearer_tokens(|token: String| async move { Some(Admitted::new(token)) })
+}
+
+/// A gateway that joins two healthy targets, `a` and `b`.
+fn healthy(build: impl Fn(GatewayBuilder) -> GatewayBuilder) -> JoinedGateway {
+    let target = |name| Target::new(one_of_everything(name, &Version::V2025_06_18)).gateway();
+    let joined = Gateway::joined("both", "1").target("a", build(target("a")));
+    joined.target("b", build(target("b"))).build()
+}
+
+#[test]
+fn of_ten_thousand_sessions_of_one_client_a_hundred_are_open_and_another_client_is_served() {
+    let warnings = warned(async {
+        let gateway = healthy(|target| target.upstreams(100));
+        let service = gateway.http(principals().max_sessions(100));
+        let opened = join_all((0..10_000).map(|_| open(&service, "mallory"))).await;
+        let (served, refused): (Vec<Reply>, Vec<Reply>) =
+            opened.into_iter().partition(|reply| reply.status == 200);
+        assert!((1..=100).contains(&served.len()), "{}", served.len());
+        let mut reasons = Vec::new();
+        for reply in refused {
+            assert!(matches!(reply.status, 429 | 503), "{}", reply.status);
+            assert!(reply.retry_after.is_some());
+            reasons.push(reply.text().await);
+        }
+        // One for which no server may be started is refused, and does not open without a tool.
+        let starts = reasons.iter().filter(|text| text.contains("tooManyStarts")).count();
+        assert_eq!((served.len(), starts), (48, 52), "{:?}", reasons.last());
+        assert!(gateway.running_servers() <= 200, "{}", gateway.running_servers());
+        // Whoever was served has servers, at the latest after the delay for its starts.
+        sleep(Duration::from_secs(20)).await;
+        for reply in &served {
+            let (status, text) =
+                call_in(&service, "mallory", reply.session.as_ref().unwrap(), "b__who").await;
+            assert!(status == 200 && text.contains(r#""text":"b""#), "{status} {text}");
+        }
+        let began = Instant::now();
+        let alice = open(&service, "alice").await;
+        let (status, text) = call_in(&service, "alice", &alice.session.unwrap(), "a__who").await;
+        assert!(status == 200 && text.contains(r#""text":"a""#), "{status} {text}");
+        assert!(began.elapsed() < Duration::from_secs(1));
+        gateway.close().await;
+    });
+    let named = |text: &&String| text.contains("client: principal mallory") && text.contains("session");
+    assert_eq!(warnings.iter().filter(named).count(), 1, "{warnings:#?}");
+}
+
+#[test]
+fn a_session_or_an_event_of_another_principal_is_not_found_and_the_client_is_named() {
+    let warnings = warned(async {
+        let gateway = healthy(|target| target);
+        let service = gateway.http(principals().event_store(MemoryEvents::default()));
+        let alices = open(&service, "alice").await.session.unwrap();
+        let mallorys = open(&service, "mallory").await.session.unwrap();
+        // A call of Alice is in progress, and its stream has an event.
+        let params = json!({ "name": "b__stays", "arguments": {}, "_meta": { "progressToken": "secret" } });
+        let stays = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params });
+        let mut stays = ask(&service, "POST", "alice", &[V, ("mcp-session-id", &alices)], stays).await;
+        let told = stays.text_until("\"secret\"").await;
+        let event = told.rsplit("id: ").next().unwrap().lines().next().unwrap().to_owned();
+        for (session, event) in [(&alices, None), (&alices, Some(&event)), (&mallorys, Some(&event))] {
+            let mut headers = vec![V, ("mcp-session-id", &**session)];
+            headers.extend(event.map(|event| ("last-event-id", &**event)));
+            let reply = ask(&service, "GET", "mallory", &headers, Value::Null).await;
+            if session == &alices {
+                assert_eq!(reply.status, 404);
+            } else {
+                // An event of her own session, or none: of Alice's there is nothing.
+                assert!(matches!(reply.status, 200 | 400), "{}", reply.status);
+                let text = timeout(Duration::from_secs(5), reply.text()).await.unwrap_or_default();
+                assert!(!text.contains("secret"), "{text}");
+            }
+        }
+        let (status, text) = call_in(&service, "mallory", &alices, "b__who").await;
+        assert!(status == 404 && !text.contains("\"b\""), "{status} {text}");
+        let ended = ask(&service, "DELETE", "mallory", &[V, ("mcp-session-id", &alices)], Value::Null).await;
+        assert_eq!(ended.status, 404);
+        // Both sessions still work.
+        for (token, session) in [("alice", &alices), ("mallory", &mallorys)] {
+            let (status, text) = call_in(&service, token, session, "b__who").await;
+            assert!(status == 200 && text.contains(r#""text":"b""#), "{token}: {status} {text}");
+        }
+        drop(stays);
+        gateway.close().await;
+    });
+    let named = |text: &&String| text.contains("client: mallory") && text.contains("owner: alice");
+    assert_eq!(warnings.iter().filter(named).count(), 1, "{warnings:#?}");
+}
+
+/// Accepts the links that are sent.
+struct Links(UnboundedReceiver<Link>);
+
+impl Accept for Links {
+    type Client = Link;
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Link>> {
+        match self.0.poll_recv(cx) {
+            Poll::Ready(Some(link)) => Poll::Ready(Ok(link)),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn link(&mut self, client: Link) -> Link {
+        client
+    }
+}
+
+/// Notifications of 1 KiB that a flooding target sends for a call. Those that wait for a client may have 8 MiB.
+const FLOOD: usize = 50_000;
+const MOST_HELD: usize = 20_000;
+
+/// A target whose tool sends [`FLOOD`] notifications before its result, and the number that was taken from it.
+fn floods(of: Era, method: &'static str) -> (GatewayBuilder, Arc<AtomicUsize>) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let count = taken.clone();
+    let floods = move |mut server: Scripted| {
+        let count = count.clone();
+        async move {
+            while let Some(request) = server.next_call(&["floods"]).await {
+                let token = request["params"]["_meta"]["progressToken"].clone();
+                for number in 0..FLOOD {
+                    let text = "x".repeat(1000);
+                    let params = match method {
+                        "notifications/message" => json!({ "level": "error", "data": text }),
+                        _ => json!({ "progressToken": token, "progress": number, "message": text }),
+                    };
+                    if !server.notify(method, params).await {
+                        return;
+                    }
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                server.answer(&request, text("the end")).await;
+            }
+        }
+    };
+    (scripted(of, floods), taken)
+}
+
+/// A client that calls the flooding tool and has read nothing since. It has come over a listener.
+async fn calls_and_reads_nothing(gateway: &JoinedGateway) -> (super::Raw, AbortOnDrop) {
+    let (link, mut reader) = super::Raw::pair_of(1 << 16);
+    let (accept, links) = unbounded_channel();
+    accept.send(link).unwrap();
+    let address = ListenAddress::other("memory", "127.0.0.1:1".parse().unwrap());
+    let (listener, serving) = (Listener::new(Links(links), address), gateway.clone());
+    let served = tokio::spawn(async move { serving.serve_all(listener, std::future::pending()).await });
+    reader.say(super::INITIALIZE).await;
+    reader.line().await;
+    reader.say(super::INITIALIZED).await;
+    let params = json!({ "name": "bad__floods", "_meta": { "progressToken": 1 } });
+    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params });
+    reader.say(&call.to_string()).await;
+    (reader, AbortOnDrop(served))
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[test]
+fn little_is_held_for_a_client_that_does_not_read_and_it_gets_its_result_when_it_does() {
+    run(async {
+        for of in [Era::Legacy, Era::Modern] {
+            for method in ["notifications/message", "notifications/progress"] {
+                let (bad, taken) = floods(of, method);
+                let (gateway, _b) = beside(bad);
+                let (mut reader, _served) = calls_and_reads_nothing(&gateway).await;
+                let client = connect(&gateway, builder(Era::Legacy)).await;
+                for _ in 0..10 {
+                    assert_eq!(call(&client, "b__who").await, "b", "{of:?}");
+                }
+                sleep(Duration::from_secs(10)).await;
+                // Either it is not taken from the target, or it is dropped.
+                let (taken, mut received) = (taken.load(Ordering::Relaxed), 0);
+                while !reader.line().await.contains("the end") {
+                    received += 1;
+                }
+                assert!(taken < MOST_HELD || received < MOST_HELD, "{of:?} {method}: {taken} {received}");
+                client.close().await;
+                gateway.close().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_client_that_never_reads_is_disconnected_after_thirty_seconds_and_named() {
+    for of in [Era::Legacy, Era::Modern] {
+        let warnings = warned(async {
+            let (gateway, _b) = beside(floods(of, "notifications/message").0);
+            let (_reader, _served) = calls_and_reads_nothing(&gateway).await;
+            let client = connect(&gateway, builder(Era::Legacy)).await;
+            assert_eq!(gateway.sessions(), 2);
+            sleep(Duration::from_secs(40)).await;
+            assert_eq!(gateway.sessions(), 1, "{of:?}: it stays");
+            assert_eq!(call(&client, "b__who").await, "b", "{of:?}");
+            client.close().await;
+            gateway.close().await;
+        });
+        let named = |text: &&String| text.contains("client: c 1") && text.contains("read nothing");
+        assert_eq!(warnings.iter().filter(named).count(), 1, "{of:?}: {warnings:#?}");
     }
 }
