@@ -4,6 +4,7 @@
 //! soon as its health allows, and the client is notified that lists have changed. Used by `mod`.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use crate::end::{GatewayEnd, Refusal};
 use crate::errors::ErrorTexts;
 use crate::legacy::{ClientLink, TargetSession};
 use crate::opening::{First, Opening};
+use crate::pair::Subscriptions;
 use crate::settings::Settings;
 use crate::upstream::ClientHello;
 
@@ -112,6 +114,8 @@ struct LegacyPart {
     tried: watch::Sender<bool>,
     /// Why the last attempt has failed, if it is a limit of this client.
     above_limit: Mutex<Option<(ErrorObject, Refusal)>>,
+    /// For a session that opens later.
+    subscriptions: Mutex<Subscriptions>,
 }
 
 impl LegacyPart {
@@ -123,11 +127,20 @@ impl LegacyPart {
             errors,
             tried: watch::Sender::new(false),
             above_limit: Mutex::default(),
+            subscriptions: Mutex::default(),
         }
     }
 
     fn session(&self) -> Option<Arc<TargetSession>> {
         self.session.lock().clone()
+    }
+
+    /// Makes the subscriptions of an earlier session in this one.
+    async fn subscribe_again(&self, session: &TargetSession) {
+        let subscriptions = self.subscriptions.lock().all();
+        for params in subscriptions {
+            session.subscribe(params).await;
+        }
     }
 }
 
@@ -141,10 +154,18 @@ impl Part for LegacyPart {
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
-        match self.session().filter(|session| session.is_ready()) {
-            Some(session) => session.request(request, cx).await,
-            None => Err(self.errors.not_available(self.target.health().outage())),
+        let Some(session) = self.session().filter(|session| session.is_ready()) else {
+            return Err(self.errors.not_available(self.target.health().outage()));
+        };
+        let to_restore = match request.method {
+            Method::Subscribe | Method::Unsubscribe => Some((request.method.clone(), request.params.clone())),
+            _ => None,
+        };
+        let reply = session.request(request, cx).await?;
+        if let Some((method, Some(params))) = to_restore {
+            self.subscriptions.lock().note(&method, &params);
         }
+        Ok(reply)
     }
 }
 
@@ -187,9 +208,14 @@ impl LegacyClient {
                 session.set_level(level).await;
             }
             self.changed(index);
+            let restored = async {
+                part.subscribe_again(&session).await;
+                pending::<()>().await;
+            };
             tokio::select! {
                 biased;
                 () = session.over() => {}
+                () = restored => {}
                 () = session.tell_changes() => {}
                 () = self.watch(index, &session) => {}
             }

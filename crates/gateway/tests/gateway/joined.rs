@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::client::ClientBuilder;
+use mcpjoin::client::{ClientBuilder, Restart};
 use mcpjoin::connection::Connection;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
@@ -394,6 +394,42 @@ fn an_update_of_a_resource_reaches_the_client_that_has_subscribed_to_it() {
             assert_eq!(update.method.as_str(), "notifications/resources/updated", "{era:?} {version}");
             let second = timeout(Duration::from_secs(5), stream.next()).await;
             assert!(second.is_err(), "{era:?} {version}: {second:?}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_client_is_subscribed_again_at_a_target_that_was_given_up_and_opened_again() {
+    run(async {
+        for version in [Version::V2025_06_18, Version::V2026_07_28] {
+            let given_up_at_once = |joined: JoinedBuilder, name, options, target: GatewayBuilder| {
+                joined.target_with(name, options, target.restart(Restart::default().starts(1)))
+            };
+            let two = Two::with(&version, given_up_at_once, TargetOptions::new());
+            let (client, mut heard) = heard(builder(Era::Legacy));
+            let client = connect(&two.gateway, client).await;
+            for uri in ["b:/all", "shared:/one", "b:/by/7"] {
+                client.subscribe(uri).await.unwrap();
+            }
+            client.unsubscribe("b:/by/7").await.unwrap();
+            for round in 0..3 {
+                two.b.dies();
+                sleep(Duration::from_secs(60)).await;
+                assert_eq!(tools(&client).await.len(), 7, "{version}");
+                two.b.comes_back();
+                sleep(Duration::from_secs(60)).await;
+                assert_eq!(tools(&client).await.len(), 14, "{version}");
+                while heard.try_recv().is_ok() {}
+                for uri in ["b:/all", "shared:/one", "b:/by/7"] {
+                    // What the other target owns is not subscribed to here.
+                    two.b.handle.notify_resource_updated(uri);
+                }
+                sleep(Duration::from_secs(1)).await;
+                let told = std::iter::from_fn(|| heard.try_recv().ok());
+                let updates = told.filter(|method| method == "notifications/resources/updated").count();
+                assert_eq!(updates, 1, "{version} {round}");
+            }
             client.close().await;
         }
     });
