@@ -406,3 +406,33 @@ impl fmt::Debug for JoinedBuilder {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn the_names_of_so_many_callers_are_remembered_and_those_of_the_one_unused_for_longest_forgotten() {
+        let target = Gateway::builder(|| ready(Err::<Link, io::Error>(io::ErrorKind::NotFound.into())));
+        let joined = Gateway::joined("both", "1").target("a", target).build().0;
+        let of = |number: usize| joined.names_of(Caller::Principal(number.to_string().into()));
+        let first: Vec<Arc<Names>> = (0..MAX_CALLERS).map(of).collect();
+        // The first one comes again, so the second one is unused for longest when one more comes.
+        assert!(Arc::ptr_eq(&of(0), &first[0]));
+        drop(of(MAX_CALLERS));
+        assert_eq!(joined.names.lock().len(), MAX_CALLERS);
+        let is_kept = |number: usize| {
+            let caller = Caller::Principal(number.to_string().into());
+            joined
+                .names
+                .lock()
+                .iter()
+                .any(|(known, names)| *known == caller && Arc::ptr_eq(names, &first[number]))
+        };
+        assert!(is_kept(0) && !is_kept(1) && (2..MAX_CALLERS).all(is_kept));
+        assert!(!Arc::ptr_eq(&of(1), &first[1]));
+    }
+}
