@@ -12,6 +12,7 @@ use super::Gateway;
 use super::end::GatewayEvent;
 use super::policy::{Allowed, SharedPolicy};
 use super::settings::{Settings, Start, Starting};
+use super::warnings::Warnings;
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
@@ -55,6 +56,7 @@ impl GatewayBuilder {
             is_named: false,
             records_calls: false,
             health: Arc::default(),
+            warnings: Warnings::default(),
         })
     }
 

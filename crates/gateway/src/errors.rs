@@ -17,8 +17,9 @@ use mcpjoin_proto::{ErrorObject, Raw};
 use tokio::time::timeout;
 
 use super::end::Refusal;
-use super::settings::{Redact, Settings};
+use super::settings::Settings;
 use super::target_health::CoolingDown;
+use super::warnings::Problem;
 use mcpjoin::client::{RestartError, RunExit};
 use mcpjoin::connection::Connection;
 
@@ -28,26 +29,22 @@ const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Writes the errors for one client. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct ErrorTexts {
-    redact: Option<Redact>,
+    /// The settings of the target. `None` if the peer is the client.
+    settings: Option<Arc<Settings>>,
     remote: bool,
-    /// The name of the target in a joined gateway.
-    target: Option<Arc<str>>,
 }
 
 impl ErrorTexts {
     /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
-    pub(super) fn new(settings: &Settings, remote: bool) -> Self {
-        Self {
-            redact: settings.redact.clone(),
-            remote,
-            target: settings.is_named.then(|| (&*settings.name).into()),
-        }
+    pub(super) fn new(settings: &Arc<Settings>, remote: bool) -> Self {
+        Self { settings: Some(settings.clone()), remote }
     }
 
     /// An error of the gateway, with its text as this client may see it.
     pub(super) fn failure(&self, kind: &str, message: &str, facts: &[(&str, String)]) -> ErrorObject {
-        let message = self.redact.as_ref().map_or(Cow::Borrowed(message), |redact| redact(message).into());
-        let Some(target) = &self.target else { return failure(kind, &message, facts) };
+        let redact = self.settings.as_ref().and_then(|settings| settings.redact.as_ref());
+        let message = redact.map_or(Cow::Borrowed(message), |redact| redact(message).into());
+        let Some(target) = self.target() else { return failure(kind, &message, facts) };
         let mut facts = facts.to_vec();
         facts.push(("target", Raw::string(target).to_string()));
         failure(kind, &format!("{target}: {message}"), &facts)
@@ -55,7 +52,7 @@ impl ErrorTexts {
 
     /// Returns the name of the target in a joined gateway.
     pub(super) fn target(&self) -> Option<&str> {
-        self.target.as_deref()
+        self.settings.as_ref().filter(|settings| settings.is_named).map(|settings| &*settings.name)
     }
 
     /// The error for a request to a target of which no server runs.
@@ -170,6 +167,9 @@ impl ErrorTexts {
                 self.server_ended(cause.as_ref().unwrap_or(&CloseCause::Local))
             }
             CallError::TimedOut { after, .. } => {
+                if let Some(settings) = &self.settings {
+                    settings.warn(Problem::Unanswered, format_args!("a call was not answered: {text}"));
+                }
                 self.failure("timeout", &text, &[("afterMs", millis(after))])
             }
             CallError::Refused(CallRefused::TooLarge { limit, .. })

@@ -178,7 +178,16 @@ impl TargetSession {
     /// Sets the level of log messages, of which a modern server learns with each request.
     pub(super) async fn set_level(&self, params: Payload) {
         if let (None, Some(server)) = (&self.translation, self.upstream.current()) {
-            self.pair.set_level(&server, params).await;
+            self.pair.set(&server, Method::SetLevel, params).await;
+        }
+    }
+
+    /// Subscribes to a resource that the client is subscribed to. A refusal is logged.
+    pub(super) async fn subscribe(&self, params: Payload) {
+        match (&self.translation, self.upstream.current()) {
+            (Some(translation), _) => translation.subscribe(&params).await,
+            (None, Some(server)) => self.pair.set(&server, Method::Subscribe, params).await,
+            (None, None) => {}
         }
     }
 

@@ -20,8 +20,8 @@
 //! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
-//! translations, then `pair`, `policy` and `upstream`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`
-//! and `end`.
+//! translations, then `pair`, `policy` and `upstream`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
+//! `warnings` and `end`.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -60,6 +60,7 @@ mod status;
 mod target_health;
 mod tools;
 mod upstream;
+mod warnings;
 
 use std::fmt;
 use std::future::Future;
@@ -214,15 +215,20 @@ impl Gateway {
             first = opening.first() => first,
             () = handle.drained() => Err(CloseCause::Local),
         };
-        match first {
-            Err(cause) => opening.close(cause).await,
-            Ok(first) if first.hello.initializes => {
-                legacy::serve(&self.pools, opening, first, &handle, errors).await
-            }
-            Ok(first) => {
-                modern::serve(&self.pools, &self.header_marks, opening, first, &handle, errors).await
-            }
+        let first = match first {
+            Err(cause) => return opening.close(cause).await,
+            Ok(first) => first,
+        };
+        let client = remote.then(|| first.client_name());
+        let end = if first.hello.initializes {
+            legacy::serve(&self.pools, opening, first, &handle, errors).await
+        } else {
+            modern::serve(&self.pools, &self.header_marks, opening, first, &handle, errors).await
+        };
+        if let Some(client) = client {
+            settings.warnings.warn_of_client(&client, &end);
         }
+        end
     }
 }
 

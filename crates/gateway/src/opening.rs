@@ -210,6 +210,14 @@ impl Opening {
 }
 
 impl First {
+    /// The client, for warnings to the operator.
+    pub(super) fn client_name(&self) -> String {
+        let Implementation { name, version, .. } = &self.hello.info;
+        let principal = self.origin.principal.iter().map(|principal| format!(", principal {principal}"));
+        let peer = self.origin.peer.iter().map(|peer| format!(" at {peer}"));
+        [format!("{name} {version}")].into_iter().chain(peer).chain(principal).collect()
+    }
+
     /// Reads the first request; `None` if it does not say what a server must know about its client.
     fn of(request: &Request, origin: &Arc<Origin>) -> Option<Self> {
         let params = request.params.as_ref()?;

@@ -57,7 +57,33 @@ struct State {
     early: Vec<Notification>,
     /// The last accepted parameters of `logging/setLevel` and of each subscription, to restore them after a restart.
     level: Option<Payload>,
-    subscriptions: BTreeMap<Box<str>, Payload>,
+    subscriptions: Subscriptions,
+}
+
+/// The accepted parameters of each subscription of a client at one server, to subscribe again at another run of it. At
+/// most [`MAX_RESTORED_SUBSCRIPTIONS`].
+#[derive(Default)]
+pub(super) struct Subscriptions(BTreeMap<Box<str>, Payload>);
+
+impl Subscriptions {
+    /// Notes an accepted request to subscribe or to unsubscribe.
+    pub(super) fn note(&mut self, method: &Method, params: &Payload) {
+        let uri = params.uri();
+        let Some(uri) = uri.as_ref().and_then(|uri| uri.to_string_value()) else { return };
+        // A restored request asks for no progress.
+        let params = params.without_members(|name| name == "_meta");
+        if *method == Method::Unsubscribe {
+            self.0.remove(&*uri);
+        } else if params.raw().len() <= Limits::default().subscription_bytes
+            && (self.0.len() < MAX_RESTORED_SUBSCRIPTIONS || self.0.contains_key(&*uri))
+        {
+            self.0.insert((*uri).into(), params);
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Payload> {
+        self.0.values().cloned().collect()
+    }
 }
 
 impl State {
@@ -146,33 +172,24 @@ impl Pair {
         }
     }
 
-    /// Sets the level of log messages of a legacy server. A refusal is logged.
-    pub(super) async fn set_level(&self, server: &Client, params: Payload) {
-        let call = Call::new(Method::SetLevel).with_params(params.raw().clone());
+    /// Sets the level of log messages of a legacy server, or subscribes to a resource of it, for the client. A refusal is
+    /// logged.
+    pub(super) async fn set(&self, server: &Client, method: Method, params: Payload) {
+        let call = Call::new(method.clone()).with_params(params.raw().clone());
         match server.connection().call(call).await {
-            Ok(_) => self.store(&Method::SetLevel, params),
-            Err(error) => tracing::debug!(target: "mcpjoin", %error, "a log level was not set"),
+            Ok(_) => self.store(&method, params),
+            Err(error) => tracing::debug!(target: "mcpjoin", %method, %error, "a setting was refused"),
         }
     }
 
     /// Stores a setting of the session, to restore it when the server restarts.
     fn store(&self, method: &Method, params: Payload) {
-        // A restored request asks for no progress.
-        let params = params.without_members(|name| name == "_meta");
         let mut state = self.state.lock();
         if *method == Method::SetLevel {
-            state.level = Some(params);
-            return;
-        }
-        let uri = params.uri();
-        let Some(uri) = uri.as_ref().and_then(|uri| uri.to_string_value()) else { return };
-        if *method == Method::Unsubscribe {
-            state.subscriptions.remove(&*uri);
-        } else if params.raw().len() <= Limits::default().subscription_bytes
-            && (state.subscriptions.len() < MAX_RESTORED_SUBSCRIPTIONS
-                || state.subscriptions.contains_key(&*uri))
-        {
-            state.subscriptions.insert((*uri).into(), params);
+            // A restored request asks for no progress.
+            state.level = Some(params.without_members(|name| name == "_meta"));
+        } else {
+            state.subscriptions.note(method, &params);
         }
     }
 
@@ -273,7 +290,7 @@ impl Pair {
     async fn restore(&self, server: &Client) {
         let (level, subscriptions) = {
             let state = self.state.lock();
-            (state.level.clone(), state.subscriptions.values().cloned().collect::<Vec<_>>())
+            (state.level.clone(), state.subscriptions.all())
         };
         let requests = level.map(|params| (Method::SetLevel, params)).into_iter();
         let requests = requests.chain(subscriptions.into_iter().map(|params| (Method::Subscribe, params)));
@@ -424,7 +441,7 @@ mod tests {
         }
         pair.store(&Method::Subscribe, of(0, ",\"n\":1"));
         pair.store(&Method::Subscribe, of(0, &format!(",\"n\":\"{}\"", "x".repeat(8 * 1024))));
-        let stored = |uri: usize| pair.state.lock().subscriptions.get(uri.to_string().as_str()).cloned();
+        let stored = |uri: usize| pair.state.lock().subscriptions.0.get(uri.to_string().as_str()).cloned();
         assert_eq!(stored(0), Some(of(0, ",\"n\":1")));
         assert!((1..MAX_RESTORED_SUBSCRIPTIONS).all(|uri| stored(uri) == Some(of(uri, ""))));
         assert_eq!(stored(MAX_RESTORED_SUBSCRIPTIONS), None);

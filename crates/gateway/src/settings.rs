@@ -14,6 +14,7 @@ use mcpjoin_proto::session::{EraChoice, Limits};
 use super::end::GatewayEvent;
 use super::policy::{Allowed, SharedPolicy};
 use super::target_health::TargetHealth;
+use super::warnings::{Problem, Warnings};
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
 
@@ -50,6 +51,7 @@ pub(super) struct Settings {
     /// Each request of a client is an event.
     pub(super) records_calls: bool,
     pub(super) health: Arc<TargetHealth>,
+    pub(super) warnings: Warnings,
 }
 
 impl Settings {
@@ -60,6 +62,11 @@ impl Settings {
         if let Some(on_event) = &self.on_event {
             on_event(event);
         }
+    }
+
+    /// Logs a problem of the target, each kind once a minute at most.
+    pub(super) fn warn(&self, problem: Problem, text: fmt::Arguments<'_>) {
+        self.warnings.warn(&self.name, problem, text);
     }
 }
 

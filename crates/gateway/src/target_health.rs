@@ -112,6 +112,15 @@ impl TargetHealth {
         }
     }
 
+    /// Whether a list waits for this target: a server runs, or one may be started that is not known to fail. While one is
+    /// started again, lists are sent without it, so that a server that never opens does not delay each of them.
+    pub(super) fn is_ready(&self) -> bool {
+        let known = self.known.lock();
+        let may_start =
+            remaining(known.next).is_zero() && (known.starting.is_empty() || known.next.is_none());
+        !known.running.is_empty() || may_start
+    }
+
     /// Returns why no server of this target can be used or started at the moment. `None` if one may be.
     pub(super) fn cooling_down(&self) -> Option<CoolingDown> {
         let known = self.known.lock();

@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 use super::capacity::{Slot, Slots};
 use super::end::{GatewayEvent, Refusal};
 use super::settings::Settings;
+use super::warnings::{watched, wrong_response};
 use mcpjoin::client::{Client, RestartError, RestartingClient, RunEvent, RunExit};
 use mcpjoin::handler::Handler;
 use mcpjoin::transport::Link;
@@ -242,14 +243,16 @@ impl Life {
             }
         };
         let (start, wrapper) = (settings.start.clone(), handler.clone());
+        let (reported, counted) = (settings.clone(), settings.clone());
         builder
+            .on_violation(move |violation| wrong_response(&reported, violation))
             .limits(settings.upstream_limits.clone())
             .relay(hello.capabilities.clone(), presents, handler)
             .restarting_until(
                 settings.restart.clone().also_on_event(on_event),
                 move || {
-                    let (started, wrapper) = (start(), wrapper.clone());
-                    async move { started.await.map(|link| wrapper.wrap(link)) }
+                    let (started, wrapper, settings) = (start(), wrapper.clone(), counted.clone());
+                    async move { started.await.map(|link| watched(wrapper.wrap(link), settings)) }
                 },
                 slot.ending.clone(),
             )

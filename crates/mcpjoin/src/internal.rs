@@ -42,6 +42,7 @@ pub use crate::server::tools::adapt_content;
 #[cfg(feature = "http-server")]
 pub use crate::transport::http_server::entry::{Served, Serves, Serving};
 pub use crate::transport::subscriber;
+pub use crate::warning_rate::WarningRate;
 #[cfg(feature = "http-client")]
 pub mod http {
     //! The HTTP client of the transport, for examinations that send requests of their own.

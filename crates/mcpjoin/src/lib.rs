@@ -96,6 +96,7 @@ pub mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod transport;
+mod warning_rate;
 
 pub use mcpjoin_proto as proto;
 

@@ -55,7 +55,7 @@ const CRATES: [(&str, &[&str]); 11] = [
 
 /// The modules of the library, each above what it may import. Modules in one row may import each other.
 const LAYERS: [&[&str]; 6] = [
-    &["der", "http", "known_tools", "process"],
+    &["der", "http", "known_tools", "process", "warning_rate"],
     &["transport"],
     &["connection", "handler"],
     &["otel"],

@@ -4,6 +4,7 @@
 //! soon as its health allows, and the client is notified that lists have changed. Used by `mod`.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +24,12 @@ use super::tasks::united;
 use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
-use crate::end::GatewayEnd;
+use crate::end::{GatewayEnd, Refusal};
 use crate::errors::ErrorTexts;
 use crate::legacy::{ClientLink, TargetSession};
 use crate::opening::{First, Opening};
+use crate::pair::Subscriptions;
+use crate::settings::Settings;
 use crate::upstream::ClientHello;
 
 /// How long the reply to `initialize` waits for targets that start.
@@ -71,6 +74,11 @@ pub(super) async fn serve(
         client.close().await;
         return opening.client_left(left).await;
     }
+    if let Some((error, refusal)) = client.refused() {
+        tasks.shutdown().await;
+        client.close().await;
+        return opening.refuse(&first.request.id, error, refusal).await;
+    }
     joined.opened.send_replace(true);
     let setup = Setup {
         role: Role::Server(Arc::new(client.role())),
@@ -108,16 +116,35 @@ struct LegacyPart {
     errors: ErrorTexts,
     /// Whether the first attempt to open has ended.
     tried: watch::Sender<bool>,
+    /// Why the last attempt has failed, if it is a limit of this client.
+    above_limit: Mutex<Option<(ErrorObject, Refusal)>>,
+    /// For a session that opens later.
+    subscriptions: Mutex<Subscriptions>,
 }
 
 impl LegacyPart {
     fn new(target: &Arc<Target>, remote: bool) -> Self {
         let errors = target.errors(remote);
-        Self { session: Mutex::default(), target: target.clone(), errors, tried: watch::Sender::new(false) }
+        Self {
+            session: Mutex::default(),
+            target: target.clone(),
+            errors,
+            tried: watch::Sender::new(false),
+            above_limit: Mutex::default(),
+            subscriptions: Mutex::default(),
+        }
     }
 
     fn session(&self) -> Option<Arc<TargetSession>> {
         self.session.lock().clone()
+    }
+
+    /// Makes the subscriptions of an earlier session in this one.
+    async fn subscribe_again(&self, session: &TargetSession) {
+        let subscriptions = self.subscriptions.lock().all();
+        for params in subscriptions {
+            session.subscribe(params).await;
+        }
     }
 }
 
@@ -130,11 +157,23 @@ impl Part for LegacyPart {
         self.session.lock().as_ref().is_some_and(|session| session.is_ready())
     }
 
+    fn settings(&self) -> &Settings {
+        &self.target.gateway.pools.launcher.settings
+    }
+
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
-        match self.session().filter(|session| session.is_ready()) {
-            Some(session) => session.request(request, cx).await,
-            None => Err(self.errors.not_available(self.target.health().outage())),
+        let Some(session) = self.session().filter(|session| session.is_ready()) else {
+            return Err(self.errors.not_available(self.target.health().outage()));
+        };
+        let to_restore = match request.method {
+            Method::Subscribe | Method::Unsubscribe => Some((request.method.clone(), request.params.clone())),
+            _ => None,
+        };
+        let reply = session.request(request, cx).await?;
+        if let Some((method, Some(params))) = to_restore {
+            self.subscriptions.lock().note(&method, &params);
         }
+        Ok(reply)
     }
 }
 
@@ -149,9 +188,16 @@ impl LegacyClient {
             let session = match open.await {
                 Ok(session) => Arc::new(session),
                 Err(refusal) => {
-                    drop(pools.refused(&refusal, &part.errors));
+                    let error = pools.refused(&refusal, &part.errors);
+                    let delay = match refusal {
+                        Refusal::TooManyStarts { retry_after, .. } => retry_after.max(RETRY_DELAY),
+                        _ => RETRY_DELAY,
+                    };
+                    if matches!(refusal, Refusal::TooMany { .. } | Refusal::TooManyStarts { .. }) {
+                        *part.above_limit.lock() = Some((error, refusal));
+                    }
                     part.tried.send_replace(true);
-                    sleep(RETRY_DELAY).await;
+                    sleep(delay).await;
                     continue;
                 }
             };
@@ -170,9 +216,14 @@ impl LegacyClient {
                 session.set_level(level).await;
             }
             self.changed(index);
+            let restored = async {
+                part.subscribe_again(&session).await;
+                pending::<()>().await;
+            };
             tokio::select! {
                 biased;
                 () = session.over() => {}
+                () = restored => {}
                 () = session.tell_changes() => {}
                 () = self.watch(index, &session) => {}
             }
@@ -180,6 +231,15 @@ impl LegacyClient {
             self.changed(index);
             session.close().await;
         }
+    }
+
+    /// Returns why the client gets no session: no target is open, because the client is above a limit.
+    fn refused(&self) -> Option<(ErrorObject, Refusal)> {
+        let parts = &self.router.parts;
+        if parts.iter().any(|part| part.session.lock().is_some()) {
+            return None;
+        }
+        parts.iter().find_map(|part| part.above_limit.lock().clone())
     }
 
     /// Waits until each target is open or has failed once.

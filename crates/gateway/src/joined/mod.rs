@@ -42,6 +42,7 @@ use crate::policy::Allowed;
 use crate::status::TargetStatus;
 use crate::target_health::TargetHealth;
 use crate::tools::HeaderMarks;
+use crate::warnings::Warnings;
 use crate::{Gateway, GatewayBuilder};
 
 /// How long changes of lists are collected before a client is notified once.
@@ -99,6 +100,8 @@ pub(crate) struct Joined {
     listed: Mutex<Option<Arc<Names>>>,
     /// Whether the opening of a client has ended.
     opened: watch::Sender<bool>,
+    /// Those about clients.
+    warnings: Warnings,
 }
 
 /// One target.
@@ -188,6 +191,7 @@ impl JoinedBuilder {
             names: Mutex::default(),
             listed: Mutex::default(),
             opened: watch::Sender::new(false),
+            warnings: Warnings::default(),
         }))
     }
 }
@@ -303,13 +307,20 @@ impl Joined {
             first = opening.first() => first,
             () = handle.drained() => Err(CloseCause::Local),
         };
-        match first {
-            Err(cause) => opening.close(cause).await,
-            Ok(first) if first.hello.initializes => {
-                legacy::serve(&self, opening, first, &handle, remote).await
-            }
-            Ok(_) => modern::serve(&self, opening, &handle, remote).await,
+        let first = match first {
+            Err(cause) => return opening.close(cause).await,
+            Ok(first) => first,
+        };
+        let client = remote.then(|| first.client_name());
+        let end = if first.hello.initializes {
+            legacy::serve(&self, opening, first, &handle, remote).await
+        } else {
+            modern::serve(&self, opening, &handle, remote).await
+        };
+        if let Some(client) = client {
+            self.warnings.warn_of_client(&client, &end);
         }
+        end
     }
 
     fn parts<P>(&self, part: impl Fn(&Arc<Target>) -> P) -> Vec<Arc<P>> {
@@ -418,5 +429,35 @@ impl fmt::Debug for JoinedBuilder {
             .field("info", &self.info)
             .field("targets", &targets)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn the_names_of_so_many_callers_are_remembered_and_those_of_the_one_unused_for_longest_forgotten() {
+        let target = Gateway::builder(|| ready(Err::<Link, io::Error>(io::ErrorKind::NotFound.into())));
+        let joined = Gateway::joined("both", "1").target("a", target).build().0;
+        let of = |number: usize| joined.names_of(Caller::Principal(number.to_string().into()));
+        let first: Vec<Arc<Names>> = (0..MAX_CALLERS).map(of).collect();
+        // The first one comes again, so the second one is unused for longest when one more comes.
+        assert!(Arc::ptr_eq(&of(0), &first[0]));
+        drop(of(MAX_CALLERS));
+        assert_eq!(joined.names.lock().len(), MAX_CALLERS);
+        let is_kept = |number: usize| {
+            let caller = Caller::Principal(number.to_string().into());
+            joined
+                .names
+                .lock()
+                .iter()
+                .any(|(known, names)| *known == caller && Arc::ptr_eq(names, &first[number]))
+        };
+        assert!(is_kept(0) && !is_kept(1) && (2..MAX_CALLERS).all(is_kept));
+        assert!(!Arc::ptr_eq(&of(1), &first[1]));
     }
 }

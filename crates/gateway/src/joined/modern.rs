@@ -33,6 +33,7 @@ use crate::errors::ErrorTexts;
 use crate::modern::TargetRequests;
 use crate::opening::Opening;
 use crate::relay::{self, StreamSink};
+use crate::settings::Settings;
 
 /// How long the acknowledgement of a stream waits for the targets.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -121,7 +122,11 @@ impl Part for ModernPart {
     }
 
     fn is_ready(&self) -> bool {
-        self.target.health().cooling_down().is_none()
+        self.target.health().is_ready()
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.target.gateway.pools.launcher.settings
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {

@@ -3,14 +3,19 @@
 //! Filled from the lists that pass on their way to the client, and by `router`, which reads the lists of all targets
 //! when a name is not known yet. It never asks a server by itself and never splits a name.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
 
-use mcpjoin::server::catalogue::{Catalogue, Claim, Kind, MAX_SOURCE_ENTRIES, Position, Source};
+use mcpjoin::server::catalogue::{
+    Catalogue, Claim, Kind, MAX_SOURCE_BYTES, MAX_SOURCE_ENTRIES, Position, Source,
+};
 use mcpjoin_proto::{ErrorObject, Method, Payload, Raw};
 use memchr::memmem;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+/// Pages of one list of a target that are read. A target may give a cursor with each page, without end.
+pub(super) const MAX_PAGES: usize = 1000;
 /// URIs of links in results whose target is remembered for one client. Beyond it, the oldest is forgotten.
 const MAX_LINKS: usize = 1000;
 /// The longest URI of a link that is remembered: longer ones are data.
@@ -26,16 +31,32 @@ struct State {
     /// For each target and kind, what was read of its list.
     lists: Vec<[Listed; Kind::ALL.len()]>,
     links: Links,
+    /// Makes numbers of cursors.
+    hasher: RandomState,
 }
 
 #[derive(Clone, Default)]
 struct Listed {
-    /// At most [`MAX_SOURCE_ENTRIES`].
-    names: Vec<Box<str>>,
+    /// The names, each with the number of the page that has it. At most [`MAX_SOURCE_ENTRIES`].
+    names: HashMap<Box<str>, u64>,
+    /// The bytes of the names, at most [`MAX_SOURCE_BYTES`].
+    bytes: usize,
+    /// The numbers of the pages that were read. At most [`MAX_PAGES`].
+    pages: HashSet<u64>,
     /// The time at which the last page was read. `None`: the list is not known, or has changed.
     complete: Option<Instant>,
     /// The last joined list did not contain it.
     is_left_out: bool,
+}
+
+/// What is new about a page of a list.
+pub(super) struct Learned {
+    /// Its items, without those whose name an earlier one has.
+    pub(super) items: Vec<Raw>,
+    /// The first name that an earlier item has, too.
+    pub(super) repeated: Option<String>,
+    /// The list is longer than what is offered of it.
+    pub(super) left_out: bool,
 }
 
 /// The targets whose results contained a link.
@@ -94,45 +115,83 @@ impl Names {
             catalogue: Catalogue::new(sources),
             lists,
             links: Links::default(),
+            hasher: RandomState::new(),
         }))
     }
 
-    /// Learns a page of a list. `first`: it is the first page. `last`: no page follows.
-    pub(super) fn learn(&self, target: usize, kind: Kind, page: &[Raw], first: bool, last: bool) {
+    /// Learns the page of a list that this cursor led to. `last`: no page follows.
+    ///
+    /// Several clients may read one list at the same time, so a page that is read again replaces itself.
+    pub(super) fn learn(
+        &self,
+        target: usize,
+        kind: Kind,
+        cursor: Option<&str>,
+        mut items: Vec<Raw>,
+        last: bool,
+    ) -> Learned {
         let mut state = self.0.lock();
-        let State { targets, catalogue, lists, links } = &mut *state;
-        let Some(listed) = lists.get_mut(target).map(|lists| &mut lists[kind as usize]) else { return };
-        if first {
-            listed.names.clear();
+        let State { targets, catalogue, lists, links, hasher } = &mut *state;
+        let mut learned = Learned { items: Vec::new(), repeated: None, left_out: false };
+        let Some(listed) = lists.get_mut(target).map(|lists| &mut lists[kind as usize]) else {
+            return learned;
+        };
+        let page = hasher.hash_one(cursor);
+        if cursor.is_none() {
+            *listed = Listed::default();
         }
-        for item in page.iter().take(MAX_SOURCE_ENTRIES.saturating_sub(listed.names.len())) {
+        let before: HashSet<Box<str>> = match listed.pages.contains(&page) {
+            true => listed.names.extract_if(|_, known| *known == page).map(|(name, _)| name).collect(),
+            false => HashSet::new(),
+        };
+        listed.bytes -= before.iter().map(|name| name.len()).sum::<usize>();
+        let mut new: Vec<Box<str>> = Vec::new();
+        items.retain(|item| {
+            let name = item.member(kind.name_member());
+            let Some(name) = name.as_ref().and_then(Raw::to_string_value) else { return false };
+            if listed.names.contains_key(&*name) {
+                learned.repeated.get_or_insert_with(|| name.into_owned());
+                return false;
+            }
+            if listed.names.len() >= MAX_SOURCE_ENTRIES || listed.bytes + name.len() > MAX_SOURCE_BYTES {
+                learned.left_out = true;
+                return false;
+            }
+            listed.bytes += name.len();
+            listed.names.insert((&*name).into(), page);
+            new.push((&*name).into());
             if kind == Kind::Tool {
                 interfaces(item).for_each(|uri| links.insert_listed(&uri, target));
             }
-            let name = item.member(kind.name_member());
-            listed.names.extend(name.as_ref().and_then(Raw::to_string_value).map(Box::from));
+            true
+        });
+        learned.items = items;
+        // A page that says what it said before changes nothing.
+        let replaced = if cursor.is_none() {
+            Some(catalogue.replace(target, kind, &new))
+        } else if before.is_empty() {
+            Some(catalogue.add(target, kind, &new))
+        } else if new.len() == before.len() && new.iter().all(|name| before.contains(name)) {
+            None
+        } else {
+            Some(catalogue.replace(target, kind, listed.names.keys()))
+        };
+        if let Some(replaced) = replaced {
+            for collision in &replaced.collisions {
+                let (owner, other) = (&targets[collision.owner.source], &targets[collision.other.source]);
+                tracing::warn!(target: "mcpjoin", list = %kind, name = collision.name, owner, other, "a name is offered twice");
+            }
+            learned.left_out |= replaced.left_out > 0;
         }
-        listed.complete = last.then(Instant::now);
-        listed.is_left_out = false;
-        let replaced = catalogue.replace(target, kind, &listed.names);
-        for collision in &replaced.collisions {
-            let (owner, other) = (&targets[collision.owner.source], &targets[collision.other.source]);
-            tracing::warn!(target: "mcpjoin", list = %kind, name = collision.name, owner, other, "a name is offered twice");
+        // What follows a full list is not read, and neither is what follows so many pages.
+        if listed.pages.len() < MAX_PAGES {
+            listed.pages.insert(page);
         }
-        if replaced.left_out > 0 {
-            let left_out = replaced.left_out;
-            let from = &targets[target];
-            tracing::warn!(target: "mcpjoin", list = %kind, from, left_out, "too many entries to offer");
+        if !last {
+            learned.left_out |= listed.names.len() >= MAX_SOURCE_ENTRIES || listed.pages.len() >= MAX_PAGES;
         }
-    }
-
-    /// Returns whether the target is known to have room for more names of this kind.
-    pub(super) fn is_full(&self, target: usize, kind: Kind) -> bool {
-        self.0
-            .lock()
-            .lists
-            .get(target)
-            .is_none_or(|lists| lists[kind as usize].names.len() >= MAX_SOURCE_ENTRIES)
+        listed.complete = (last || learned.left_out).then(Instant::now);
+        learned
     }
 
     /// Returns when the whole list of a target was read. `None`: it was not, or has changed since.
@@ -235,11 +294,41 @@ mod tests {
         let names = Names::new([("a".into(), Source::new("a"))]);
         let tool = |number: usize| Raw::parse(format!(r#"{{"name":"{number}"}}"#)).expect("JSON");
         let page: Vec<Raw> = (0..=MAX_SOURCE_ENTRIES).map(tool).collect();
-        names.learn(0, Kind::Tool, &page, true, false);
-        assert!(names.is_full(0, Kind::Tool));
+        let learned = names.learn(0, Kind::Tool, None, page, false);
+        assert!(learned.left_out && learned.items.len() == MAX_SOURCE_ENTRIES);
         assert!(names.find(Kind::Tool, &format!("a__{}", MAX_SOURCE_ENTRIES - 1)).is_some());
         assert!(names.find(Kind::Tool, &format!("a__{MAX_SOURCE_ENTRIES}")).is_none());
-        names.learn(0, Kind::Tool, &[tool(7)], true, true);
+        assert!(!names.learn(0, Kind::Tool, None, vec![tool(7)], true).left_out);
         assert!(names.find(Kind::Tool, "a__7").is_some() && names.find(Kind::Tool, "a__8").is_none());
+    }
+
+    #[test]
+    fn a_page_that_is_read_again_replaces_itself_alone() {
+        let names = Names::new([("a".into(), Source::new("a"))]);
+        let tool = |name: &&str| Raw::parse(format!(r#"{{"name":"{name}"}}"#)).expect("JSON");
+        let learn = |cursor: Option<&str>, tools: &[&str]| {
+            let learned =
+                names.learn(0, Kind::Tool, cursor, tools.iter().map(tool).collect(), cursor.is_some());
+            (learned.items.len(), learned.repeated)
+        };
+        let offered = |name: &str| names.find(Kind::Tool, &format!("a__{name}")).is_some();
+        assert_eq!(learn(None, &["x", "y"]), (2, None));
+        assert_eq!(learn(Some("2"), &["y", "z"]), (1, Some("y".into())));
+        assert_eq!(learn(Some("2"), &["z", "z"]), (1, Some("z".into())));
+        assert!(offered("x") && offered("y") && offered("z"));
+        assert_eq!(learn(Some("2"), &["w"]), (1, None));
+        assert!(offered("x") && offered("w") && !offered("z"));
+        assert_eq!(learn(None, &["z"]), (1, None));
+        assert!(offered("z") && !offered("x") && !offered("w"));
+    }
+
+    #[test]
+    fn the_names_of_one_target_are_bounded_in_bytes() {
+        let names = Names::new([("a".into(), Source::new(""))]);
+        let long =
+            |c: &str| Raw::parse(format!(r#"{{"uri":"{}"}}"#, c.repeat(MAX_SOURCE_BYTES / 2))).expect("JSON");
+        let learned = names.learn(0, Kind::Resource, None, vec![long("x"), long("y"), long("z")], false);
+        assert!(learned.left_out && learned.items.len() == 2);
+        assert!(names.0.lock().lists[0][Kind::Resource as usize].bytes <= MAX_SOURCE_BYTES);
     }
 }

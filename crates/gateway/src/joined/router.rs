@@ -18,15 +18,15 @@ use mcpjoin_proto::types::{CompleteParams, PageParams, Reference};
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Raw, Request};
 use tokio::time::timeout;
 
-use super::names::Names;
+use super::names::{MAX_PAGES, Names};
 use super::tasks::ClientTasks;
+use crate::settings::Settings;
+use crate::warnings::Problem;
 
 /// How long a target may take for a page of a list. A list is sent without the targets that take longer.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Items after which a page of a joined list is sent, although targets follow.
 const PAGE_ITEMS: usize = 1000;
-/// Pages of one list that are read to find a name.
-const MAX_PAGES: usize = 1000;
 /// How old the list of a target must be before it is read again for a name that it does not have.
 const LIST_MAX_AGE: Duration = Duration::from_secs(1);
 /// Characters of an unknown name that an error repeats.
@@ -39,6 +39,9 @@ pub(super) trait Part: Send + Sync + 'static {
 
     /// Whether a request may succeed now. If not, [`Part::request`] fails at once.
     fn is_ready(&self) -> bool;
+
+    /// The settings of the target.
+    fn settings(&self) -> &Settings;
 
     /// Answers a request of the client.
     fn request(
@@ -222,7 +225,7 @@ impl<P: Part> Router<P> {
         for _ in 0..MAX_PAGES {
             let listed = Listed::Named(kind);
             let Ok(page) = self.page(target, listed, cursor.as_deref(), request, cx).await else { return };
-            if page.next.is_none() || page.next == cursor || self.names.is_full(target, kind) {
+            if page.next.is_none() {
                 return;
             }
             cursor = page.next;
@@ -258,8 +261,26 @@ impl<P: Part> Router<P> {
         let items = items.ok_or_else(|| ErrorObject::internal("the list of a target has no items"))?;
         let next = result.member("nextCursor").filter(|next| next.kind() == JsonKind::String);
         let next = next.and_then(|next| Some(next.to_string_value()?.into_owned()));
+        // A cursor that leads to itself leads nowhere.
+        let mut next = next.filter(|next| Some(&**next) != cursor);
+        let mut items = items;
         if let Listed::Named(kind) = listed {
-            self.names.learn(target, kind, &items, cursor.is_none(), next.is_none());
+            let learned = self.names.learn(target, kind, cursor, items, next.is_none());
+            items = learned.items;
+            let settings = part.settings();
+            if let Some(name) = learned.repeated {
+                let text =
+                    format_args!("a list of {kind} has the name {name} more than once; the first is offered");
+                settings.warn(Problem::RepeatedName, text);
+            }
+            if learned.left_out {
+                // The rest is not offered, so it is not read either.
+                next = None;
+                let text = format_args!(
+                    "a list of {kind} is too long; what follows its first entries is not offered"
+                );
+                settings.warn(Problem::LongList, text);
+            }
         }
         let is_public = result.member("cacheScope").is_some_and(|scope| scope.as_str() == "\"public\"");
         let ttl = result.member("ttlMs").and_then(|ttl| ttl.decode().ok()).unwrap_or(0);
@@ -354,8 +375,9 @@ impl<P: Part> Router<P> {
                 None
             }
             Err(_) => {
-                let (from, list) = (self.parts[target].name(), listed.member());
-                tracing::warn!(target: "mcpjoin", from, list, "a list took too long and is left out");
+                let list = listed.member();
+                let text = format_args!("the list `{list}` took too long; it is sent without this server");
+                self.parts[target].settings().warn(Problem::SlowList, text);
                 None
             }
         }

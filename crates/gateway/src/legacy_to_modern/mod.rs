@@ -63,9 +63,17 @@ impl LegacyToModern {
         match request.method {
             // The session stores the level, and each request carries it from now on.
             Method::SetLevel => checked_level(&request).map(|()| Payload::from_raw(Raw::empty_object())),
-            Method::Subscribe => self.stream.subscribe(uri(&request)?).await,
-            Method::Unsubscribe => self.stream.unsubscribe(&uri(&request)?),
+            Method::Subscribe => self.stream.subscribe(uri(request.params.as_ref())?).await,
+            Method::Unsubscribe => self.stream.unsubscribe(&uri(request.params.as_ref())?),
             _ => self.ask(server, request, cx).await,
+        }
+    }
+
+    /// Subscribes to a resource that the client is subscribed to. A refusal is logged.
+    pub(super) async fn subscribe(&self, params: &Payload) {
+        let Ok(uri) = uri(Some(params)) else { return };
+        if let Err(error) = self.stream.subscribe(uri).await {
+            tracing::debug!(target: "mcpjoin", %error, "a subscription was refused");
         }
     }
 
@@ -130,8 +138,8 @@ fn checked_level(request: &Request) -> Result<(), ErrorObject> {
     }
 }
 
-fn uri(request: &Request) -> Result<String, ErrorObject> {
-    let uri = request.params.as_ref().and_then(Payload::uri);
+fn uri(params: Option<&Payload>) -> Result<String, ErrorObject> {
+    let uri = params.and_then(Payload::uri);
     let uri = uri.as_ref().and_then(Raw::to_string_value);
     uri.map(std::borrow::Cow::into_owned).ok_or_else(|| ErrorObject::invalid_params("`uri` is missing"))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcpjoin::client::ClientBuilder;
+use mcpjoin::client::{ClientBuilder, Restart};
 use mcpjoin::connection::Connection;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
@@ -25,10 +25,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, advance, timeout};
 
-use super::run;
+use super::{pass, run};
 
 /// What each pair of eras is tested with: the era of the client, and the version of the targets.
-const PAIRS: [(Era, Version); 4] = [
+pub(super) const PAIRS: [(Era, Version); 4] = [
     (Era::Legacy, Version::V2025_06_18),
     (Era::Legacy, Version::V2026_07_28),
     (Era::Modern, Version::V2025_06_18),
@@ -50,7 +50,7 @@ pub(super) async fn until(holds: impl Fn() -> bool) {
 #[derive(Clone)]
 pub(super) struct Target {
     server: Server,
-    handle: ServerHandle,
+    pub(super) handle: ServerHandle,
     /// The connections of its starts.
     connections: Arc<Mutex<Vec<Connection>>>,
     /// While false, starts fail.
@@ -99,7 +99,7 @@ impl Target {
         }
     }
 
-    fn comes_back(&self) {
+    pub(super) fn comes_back(&self) {
         self.is_up.send_replace(true);
     }
 }
@@ -109,7 +109,7 @@ pub(super) fn form(message: &str) -> ElicitFormParams {
 }
 
 /// A server with one of everything, which says in each answer who it is. Its URIs begin with its name.
-fn one_of_everything(name: &'static str, version: &Version) -> ServerBuilder {
+pub(super) fn one_of_everything(name: &'static str, version: &Version) -> ServerBuilder {
     Server::builder(name, "1")
         .versions([version.clone()])
         .instructions(format!("How to use {name}."))
@@ -195,7 +195,7 @@ pub(super) async fn connect(gateway: &JoinedGateway, client: ClientBuilder) -> C
     client.connect(near).await.unwrap()
 }
 
-async fn tools(client: &Client) -> Vec<String> {
+pub(super) async fn tools(client: &Client) -> Vec<String> {
     client.list_tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect()
 }
 
@@ -204,7 +204,7 @@ pub(super) async fn call(client: &Client, tool: &str) -> String {
 }
 
 /// The text of a call, or `refused` if it failed.
-async fn outcome(client: &Client, tool: &str) -> String {
+pub(super) async fn outcome(client: &Client, tool: &str) -> String {
     match client.call_tool(tool, ()).await {
         Ok(result) if result.is_error != Some(true) => result.to_text(),
         _ => "refused".to_owned(),
@@ -222,7 +222,7 @@ async fn read(client: &Client, uri: &str) -> Result<String, i64> {
 }
 
 /// The error of a call, as JSON.
-async fn refused(client: &Client, tool: &str) -> Value {
+pub(super) async fn refused(client: &Client, tool: &str) -> Value {
     let error = client.call_tool(tool, ()).await.unwrap_err();
     let error = error.remote().unwrap_or_else(|| panic!("{error}"));
     let data: Value = error.data.as_ref().map_or(Value::Null, |data| data.decode().unwrap());
@@ -410,6 +410,42 @@ fn an_update_of_a_resource_reaches_the_client_that_has_subscribed_to_it() {
             assert_eq!(update.method.as_str(), "notifications/resources/updated", "{era:?} {version}");
             let second = timeout(Duration::from_secs(5), stream.next()).await;
             assert!(second.is_err(), "{era:?} {version}: {second:?}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_client_is_subscribed_again_at_a_target_that_was_given_up_and_opened_again() {
+    run(async {
+        for version in [Version::V2025_06_18, Version::V2026_07_28] {
+            let given_up_at_once = |joined: JoinedBuilder, name, options, target: GatewayBuilder| {
+                joined.target_with(name, options, target.restart(Restart::default().starts(1)))
+            };
+            let two = Two::with(&version, given_up_at_once, TargetOptions::new());
+            let (client, mut heard) = heard(builder(Era::Legacy));
+            let client = connect(&two.gateway, client).await;
+            for uri in ["b:/all", "shared:/one", "b:/by/7"] {
+                client.subscribe(uri).await.unwrap();
+            }
+            client.unsubscribe("b:/by/7").await.unwrap();
+            for round in 0..3 {
+                two.b.dies();
+                pass(Duration::from_secs(60)).await;
+                assert_eq!(tools(&client).await.len(), 7, "{version}");
+                two.b.comes_back();
+                pass(Duration::from_secs(60)).await;
+                assert_eq!(tools(&client).await.len(), 14, "{version}");
+                while heard.try_recv().is_ok() {}
+                for uri in ["b:/all", "shared:/one", "b:/by/7"] {
+                    // What the other target owns is not subscribed to here.
+                    two.b.handle.notify_resource_updated(uri);
+                }
+                pass(Duration::from_secs(1)).await;
+                let told = std::iter::from_fn(|| heard.try_recv().ok());
+                let updates = told.filter(|method| method == "notifications/resources/updated").count();
+                assert_eq!(updates, 1, "{version} {round}");
+            }
             client.close().await;
         }
     });
@@ -604,29 +640,6 @@ fn two_legacy_clients_share_no_server() {
         assert_eq!((two.a.starts(), two.b.starts()), (2, 2));
         one.close().await;
         assert_eq!(call(&other, "a__who").await, "a");
-    });
-}
-
-#[test]
-fn a_target_that_lists_a_hundred_thousand_tools_or_one_name_twice_costs_the_other_nothing() {
-    run(async {
-        use mcpjoin::proto::types::Tool;
-        let mut many = Server::builder("many", "1").page_size(50_000).versions([Version::V2026_07_28]);
-        for number in 0..20_000 {
-            let tool: Tool = serde_json::from_value(
-                json!({ "name": format!("t{number}"), "inputSchema": { "type": "object" } }),
-            )
-            .unwrap();
-            many = many.raw_tool(tool, |_, _| async { "one of many" });
-        }
-        let (many, b) = (Target::new(many), Target::new(one_of_everything("b", &Version::V2026_07_28)));
-        let gateway =
-            Gateway::joined("both", "1").target("many", many.gateway()).target("b", b.gateway()).build();
-        let client = connect(&gateway, builder(Era::Modern)).await;
-        let names = tools(&client).await;
-        assert_eq!(names.iter().filter(|name| name.starts_with("many__")).count(), 10_000);
-        assert_eq!(call(&client, "b__who").await, "b");
-        client.close().await;
     });
 }
 

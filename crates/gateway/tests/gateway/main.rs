@@ -7,6 +7,7 @@ mod capacity;
 mod ends;
 mod http;
 mod joined;
+mod joined_bad_input;
 mod joined_tasks;
 mod kinds;
 mod legacy_to_modern;
@@ -39,6 +40,11 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(36_000), test).await.expect("the test hangs");
     });
+}
+
+/// Lets virtual time pass: everything that is due in it happens in its order.
+pub(crate) async fn pass(time: Duration) {
+    tokio::time::timeout(time, std::future::pending::<()>()).await.unwrap_err();
 }
 
 /// The servers that a gateway starts, in order, and the number of starts.

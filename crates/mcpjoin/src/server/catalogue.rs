@@ -257,7 +257,7 @@ pub struct Collision {
     pub other: Claim,
 }
 
-/// What [`Catalogue::replace`] found.
+/// What [`Catalogue::replace`] or [`Catalogue::add`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replaced {
@@ -395,8 +395,24 @@ impl Catalogue {
         kind: Kind,
         names: impl IntoIterator<Item = N>,
     ) -> Replaced {
-        let mut replaced = Replaced::default();
-        let Some(entries) = self.sources.get_mut(source) else { return replaced };
+        let before = self.remove(source, kind);
+        self.insert(source, kind, names, &before)
+    }
+
+    /// Adds names of one kind to those of a source: one more page of its list. The limits are those of
+    /// [`replace`](Self::replace).
+    pub fn add<N: AsRef<str>>(
+        &mut self,
+        source: usize,
+        kind: Kind,
+        names: impl IntoIterator<Item = N>,
+    ) -> Replaced {
+        self.insert(source, kind, names, &BTreeSet::new())
+    }
+
+    /// Removes the names of one kind of a source, and returns them.
+    fn remove(&mut self, source: usize, kind: Kind) -> BTreeSet<Arc<str>> {
+        let Some(entries) = self.sources.get_mut(source) else { return BTreeSet::new() };
         let index = &mut self.index[kind as usize];
         let before = std::mem::take(&mut entries.names[kind as usize]);
         for name in &before {
@@ -410,6 +426,23 @@ impl Catalogue {
                 }
             }
         }
+        if kind == Kind::ResourceTemplate {
+            entries.templates.clear();
+        }
+        before
+    }
+
+    /// `before`: the names whose collisions were reported already.
+    fn insert<N: AsRef<str>>(
+        &mut self,
+        source: usize,
+        kind: Kind,
+        names: impl IntoIterator<Item = N>,
+        before: &BTreeSet<Arc<str>>,
+    ) -> Replaced {
+        let mut replaced = Replaced::default();
+        let Some(entries) = self.sources.get_mut(source) else { return replaced };
+        let index = &mut self.index[kind as usize];
         for name in names {
             let name = name.as_ref();
             if entries.names[kind as usize].contains(name) {
@@ -428,6 +461,9 @@ impl Catalogue {
             self.size.add(bytes);
             let new = Claim { source, name: name.into() };
             entries.names[kind as usize].insert(new.name.clone());
+            if kind == Kind::ResourceTemplate {
+                entries.templates.push(Pattern::new(name));
+            }
             let claims = index.entry(key.as_ref().into()).or_default();
             let place = claims.partition_point(|claim| claim.source <= source);
             let is_new = !before.contains(name);
@@ -437,10 +473,6 @@ impl Catalogue {
                 let (name, owner) = (key.into_owned(), owner.clone());
                 replaced.collisions.push(Collision { kind, name, owner, other });
             }
-        }
-        if kind == Kind::ResourceTemplate {
-            entries.templates =
-                entries.names[kind as usize].iter().map(|template| Pattern::new(template)).collect();
         }
         replaced
     }

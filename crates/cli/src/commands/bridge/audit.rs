@@ -301,10 +301,11 @@ fn bounded(text: &str) -> String {
 mod tests {
     use std::io;
     use std::sync::{Arc, Mutex, mpsc};
+    use std::time::{Duration, Instant};
 
     use mcpjoin::proto::Raw;
 
-    use super::{Audit, MAX_ARGUMENT_BYTES, MAX_BUFFERED_BYTES, MAX_TEXT_BYTES, bounded};
+    use super::{Audit, CLOSE_TIMEOUT, MAX_ARGUMENT_BYTES, MAX_BUFFERED_BYTES, MAX_TEXT_BYTES, bounded};
     use crate::ui::Ui;
 
     /// Says that it is to write, and then writes or fails as it is told. The text is kept.
@@ -372,5 +373,25 @@ mod tests {
             (text.lines().filter(|line| line.starts_with('x')).count(), audit.left_out().get()),
             (7, 13)
         );
+    }
+
+    #[test]
+    fn the_end_waits_two_seconds_for_a_disk_that_does_not_answer_and_no_longer() {
+        let (begins, begun) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let text = Arc::new(Mutex::new(String::new()));
+        let file = Slow { begins, told, text: text.clone() };
+        let audit = Audit::writing(file, || Err(io::Error::other("gone")), false, &Ui::plain()).unwrap();
+        audit.push("a line\n".to_owned());
+        begun.recv().unwrap();
+        let began = Instant::now();
+        audit.close();
+        let took = began.elapsed();
+        assert!(took >= CLOSE_TIMEOUT && took < CLOSE_TIMEOUT + Duration::from_secs(30), "{took:?}");
+        assert_eq!(*text.lock().unwrap(), "");
+        // As soon as the disk answers, the end waits no more.
+        tell.send(true).unwrap();
+        audit.close();
+        assert_eq!(*text.lock().unwrap(), "a line\n");
     }
 }

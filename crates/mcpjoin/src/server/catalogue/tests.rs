@@ -159,6 +159,29 @@ fn the_entries_of_a_source_and_of_all_have_a_maximum_number() {
 }
 
 #[test]
+fn the_names_of_one_more_page_are_added_to_the_others_within_the_same_limits() {
+    let mut catalogue = Catalogue::new([Source::new("").separator(""), Source::new("").separator("")]);
+    catalogue.replace(0, Kind::Tool, ["a", "b"]);
+    let added = catalogue.add(0, Kind::Tool, ["b", "c"]);
+    assert_eq!((added.repeated, added.left_out, added.collisions.len()), (1, 0, 0));
+    assert_eq!(catalogue.names(Kind::Tool).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(catalogue.add(1, Kind::Tool, ["c"]).collisions.len(), 1);
+    assert_eq!(catalogue.add(0, Kind::Tool, names(MAX_SOURCE_ENTRIES)).left_out, 3);
+    catalogue.replace(0, Kind::ResourceTemplate, ["a:/{x}"]);
+    catalogue.replace(0, Kind::Tool, ["a"]);
+    catalogue.add(0, Kind::ResourceTemplate, ["b:/{x}"]);
+    let owner = |catalogue: &Catalogue, uri| catalogue.owner(uri).map(|owner| owner.source);
+    assert_eq!(
+        (owner(&catalogue, "a:/1"), owner(&catalogue, "b:/1")),
+        (None, Some(0)),
+        "the source was full"
+    );
+    catalogue.replace(0, Kind::ResourceTemplate, ["c:/{x}"]);
+    assert_eq!((owner(&catalogue, "b:/1"), owner(&catalogue, "c:/1")), (None, Some(0)));
+    assert_eq!(catalogue.add(2, Kind::Tool, ["a"]), Replaced::default(), "there is no such source");
+}
+
+#[test]
 fn the_names_of_a_source_and_of_all_have_a_maximum_size() {
     let mut catalogue = Catalogue::new((0..12).map(|source| Source::new(source.to_string())));
     // A URI is entered twice: under its key, and as what its source calls it.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::session::Origin;
+use mcpjoin_proto::text::Line;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -105,6 +106,16 @@ impl Client {
     }
 }
 
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Principal(principal) => write!(f, "principal {}", Line::of(principal)),
+            Self::Address(address) => write!(f, "address {address}"),
+            Self::Unknown => f.write_str("without an address"),
+        }
+    }
+}
+
 /// The bytes and sessions of one client.
 pub(super) struct Account {
     memory: Arc<Memory>,
@@ -181,6 +192,13 @@ impl Drop for Account {
         if accounts.get(&self.client).is_some_and(|account| account.strong_count() == 0) {
             accounts.remove(&self.client);
         }
+    }
+}
+
+/// The client.
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.client.fmt(f)
     }
 }
 

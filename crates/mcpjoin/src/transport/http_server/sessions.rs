@@ -11,12 +11,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mcpjoin_proto::Version;
+use mcpjoin_proto::text::Line;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::entry::Entry;
 use super::events::{EventStore, SessionId};
 use super::memory::Account;
+use crate::warning_rate::WarningRate;
 
 /// How long a session must be idle before it may be ended in favour of a new one: 1 min, about as long as a person reads.
 const MIN_IDLE: Duration = Duration::from_secs(60);
@@ -45,6 +47,16 @@ pub(super) struct Sessions {
     /// The table may contain sessions that have ended.
     stale: AtomicBool,
     table: Mutex<Table>,
+    warnings: WarningRate<Problem>,
+}
+
+/// A kind of problem with a client.
+#[derive(PartialEq, Eq, Hash)]
+enum Problem {
+    /// It wants one more session than there may be.
+    TooMany,
+    /// It names a session of another principal.
+    OfAnother,
 }
 
 #[derive(Default)]
@@ -132,7 +144,8 @@ impl Session {
 impl Sessions {
     pub(super) fn new(limit: usize, idle: Duration, events: Option<Arc<dyn EventStore>>) -> Arc<Self> {
         let (epoch, stale) = (Instant::now(), AtomicBool::new(false));
-        Arc::new(Self { limit, idle, epoch, events, stale, table: Mutex::default() })
+        let (table, warnings) = (Mutex::default(), WarningRate::default());
+        Arc::new(Self { limit, idle, epoch, events, stale, table, warnings })
     }
 
     /// The number of entries. A session whose connection has ended keeps its entry until the next lookup.
@@ -147,6 +160,17 @@ impl Sessions {
 
     /// Reserves a place for a session; `None` when there are too many.
     pub(super) fn reserve(self: &Arc<Self>, account: &Arc<Account>) -> Option<Place> {
+        let place = self.make_place(account);
+        if place.is_none()
+            && let Some(left_out) = self.warnings.due(Problem::TooMany)
+        {
+            let limit = self.limit;
+            tracing::warn!(target: "mcpjoin", client = %account, limit, left_out, "a client was refused a session: too many are open");
+        }
+        place
+    }
+
+    fn make_place(self: &Arc<Self>, account: &Arc<Account>) -> Option<Place> {
         let place = self.place(account).or_else(|| {
             // Searched once for each end, so that refusals stay cheap.
             if !self.stale.swap(false, Ordering::AcqRel) {
@@ -242,6 +266,11 @@ impl Sessions {
     pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<Arc<Session>> {
         let session = self.table.lock().sessions.get(id).cloned()?;
         if session.principal.as_deref() != principal {
+            if let Some(left_out) = self.warnings.due(Problem::OfAnother) {
+                let named = |principal: Option<&str>| Line::of(principal.unwrap_or("none")).to_string();
+                let (client, owner) = (named(principal), named(session.principal.as_deref()));
+                tracing::warn!(target: "mcpjoin", %client, %owner, left_out, "a client has used the session of another principal, and was refused");
+            }
             return None;
         }
         if session.is_over() {
