@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
 use mcpjoin::server::catalogue::{
-    Catalogue, Claim, Kind, MAX_SOURCE_BYTES, MAX_SOURCE_ENTRIES, Position, Source,
+    Catalogue, Claim, Collision, Kind, MAX_SOURCE_BYTES, MAX_SOURCE_ENTRIES, Position, Source,
 };
 use mcpjoin_proto::{ErrorObject, Method, Payload, Raw};
 use memchr::memmem;
@@ -55,6 +55,8 @@ pub(super) struct Learned {
     pub(super) repeated: Option<String>,
     /// The list is longer than what is offered of it.
     pub(super) left_out: bool,
+    /// The names of it that another target offers, too.
+    pub(super) collisions: Vec<Collision>,
 }
 
 /// The targets whose results contained a link.
@@ -123,7 +125,8 @@ impl Names {
     ) -> Learned {
         let mut state = self.0.lock();
         let State { catalogue, lists, links, hasher } = &mut *state;
-        let mut learned = Learned { items: Vec::new(), repeated: None, left_out: false };
+        let mut learned =
+            Learned { items: Vec::new(), repeated: None, left_out: false, collisions: Vec::new() };
         let Some(listed) = lists.get_mut(target).map(|lists| &mut lists[kind as usize]) else {
             return learned;
         };
@@ -168,12 +171,8 @@ impl Names {
             Some(catalogue.replace(target, kind, listed.names.keys()))
         };
         if let Some(replaced) = replaced {
-            for collision in &replaced.collisions {
-                let prefix = |source| catalogue.sources().nth(source).map_or("", Source::prefix);
-                let (owner, other) = (prefix(collision.owner.source), prefix(collision.other.source));
-                tracing::warn!(target: "mcpjoin", list = %kind, name = collision.name, owner, other, "a name is offered twice");
-            }
             learned.left_out |= replaced.left_out > 0;
+            learned.collisions = replaced.collisions;
         }
         // What follows a full list is not read, and neither is what follows so many pages.
         if listed.pages.len() < MAX_PAGES {
@@ -235,24 +234,10 @@ impl Names {
         self.0.lock().catalogue.read_cursor(method, cursor)
     }
 
-    /// Returns a text for each name of a target that another target owns.
-    pub(super) fn collisions(&self, target: usize) -> Vec<Box<str>> {
+    /// Returns the names of a target that another target owns.
+    pub(super) fn collisions(&self, target: usize) -> Vec<Collision> {
         let state = self.0.lock();
-        let of = |source: usize| {
-            state.catalogue.sources().nth(source).map_or("", |source| source.prefix()).to_owned()
-        };
-        let collisions = state.catalogue.collisions().filter(|collision| collision.other.source == target);
-        collisions
-            .map(|collision| {
-                format!(
-                    "{}: `{}` is that of `{}`",
-                    collision.kind,
-                    collision.name,
-                    of(collision.owner.source)
-                )
-                .into()
-            })
-            .collect()
+        state.catalogue.collisions().filter(|collision| collision.other.source == target).collect()
     }
 
     /// Remembers the links in a result of a target.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mcpjoin::connection::Context;
-use mcpjoin::server::catalogue::{Claim, Kind, Position};
+use mcpjoin::server::catalogue::{Claim, Collision, Kind, Position};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::types::{CompleteParams, PageParams, Reference};
@@ -220,9 +220,18 @@ impl<P: Part> Router<P> {
         let next = next.and_then(|next| Some(next.to_string_value()?.into_owned()));
         // A cursor that leads to itself leads nowhere.
         let next = next.filter(|next| Some(&**next) != cursor);
-        let Learned { items, repeated, left_out } =
+        let Learned { items, repeated, left_out, collisions } =
             self.names.learn(target, kind, cursor, items, next.is_none());
         let settings = part.settings();
+        if let Some(Collision { name, owner, other, .. }) = collisions.first() {
+            let named = |source: usize| self.parts.get(source).map_or("", |part| &part.settings().name);
+            let (owner, other, count) = (named(owner.source), named(other.source), collisions.len());
+            let text = format_args!(
+                "a list of {kind} has {count} names of other servers, the first {name}: of {owner} and {other}, \
+                 that of {owner} is offered"
+            );
+            settings.warn(Problem::Collision, text);
+        }
         if let Some(name) = repeated {
             let text =
                 format_args!("a list of {kind} has the name {name} more than once; the first is offered");
