@@ -37,6 +37,8 @@ pub(super) enum Problem {
     Unanswered,
     /// A list that is sent without this target, because it took too long.
     SlowList,
+    /// A list that has a name of another target.
+    Collision,
     /// A list that has a name more than once.
     RepeatedName,
     /// A list that is longer than what is offered of it.

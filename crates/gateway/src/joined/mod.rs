@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::internal::serve_each;
-use mcpjoin::server::catalogue::Source;
+use mcpjoin::server::catalogue::{Collision, Source};
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
 use mcpjoin_proto::session::{CloseCause, Limits};
 use mcpjoin_proto::types::{
@@ -265,10 +265,14 @@ impl JoinedGateway {
     #[must_use]
     pub fn targets(&self) -> Vec<TargetStatus> {
         let names = self.0.listed.lock().clone();
+        let text = |Collision { kind, name, owner, .. }: Collision| {
+            let owner = self.0.targets.get(owner.source).map_or("", |target| &target.name);
+            format!("{kind}: `{name}` is that of `{owner}`").into()
+        };
         let status = |(index, target): (usize, &Arc<Target>)| TargetStatus {
             name: target.name.clone(),
             state: target.gateway.state(),
-            collisions: names.as_ref().map(|names| names.collisions(index)).unwrap_or_default(),
+            collisions: names.iter().flat_map(|names| names.collisions(index)).map(text).collect(),
         };
         self.0.targets.iter().enumerate().map(status).collect()
     }
@@ -329,7 +333,7 @@ impl Joined {
 
     /// Returns names of which nothing is known.
     fn names(&self) -> Arc<Names> {
-        Arc::new(Names::new(self.targets.iter().map(|target| (target.name.clone(), target.source.clone()))))
+        Arc::new(Names::new(self.targets.iter().map(|target| target.source.clone())))
     }
 
     /// A client has read a list, so it is open.

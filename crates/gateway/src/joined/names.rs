@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
 use mcpjoin::server::catalogue::{
-    Catalogue, Claim, Kind, MAX_SOURCE_BYTES, MAX_SOURCE_ENTRIES, Position, Source,
+    Catalogue, Claim, Collision, Kind, MAX_SOURCE_BYTES, MAX_SOURCE_ENTRIES, Position, Source,
 };
 use mcpjoin_proto::{ErrorObject, Method, Payload, Raw};
 use memchr::memmem;
@@ -25,8 +25,6 @@ const MAX_LINK_BYTES: usize = 2048;
 pub(super) struct Names(Mutex<State>);
 
 struct State {
-    /// The names of the targets.
-    targets: Vec<Box<str>>,
     catalogue: Catalogue,
     /// For each target and kind, what was read of its list.
     lists: Vec<[Listed; Kind::ALL.len()]>,
@@ -57,6 +55,8 @@ pub(super) struct Learned {
     pub(super) repeated: Option<String>,
     /// The list is longer than what is offered of it.
     pub(super) left_out: bool,
+    /// The names of it that another target offers, too.
+    pub(super) collisions: Vec<Collision>,
 }
 
 /// The targets whose results contained a link.
@@ -106,17 +106,10 @@ fn pieces(result: &Raw) -> Vec<Raw> {
 }
 
 impl Names {
-    /// The targets, with their names and how those of their tools are joined.
-    pub(super) fn new(targets: impl IntoIterator<Item = (Box<str>, Source)>) -> Self {
-        let (targets, sources): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
-        let lists = vec![Default::default(); targets.len()];
-        Self(Mutex::new(State {
-            targets,
-            catalogue: Catalogue::new(sources),
-            lists,
-            links: Links::default(),
-            hasher: RandomState::new(),
-        }))
+    pub(super) fn new(sources: impl IntoIterator<Item = Source>) -> Self {
+        let catalogue = Catalogue::new(sources);
+        let lists = vec![Default::default(); catalogue.sources().len()];
+        Self(Mutex::new(State { catalogue, lists, links: Links::default(), hasher: RandomState::new() }))
     }
 
     /// Learns the page of a list that this cursor led to. `last`: no page follows.
@@ -131,8 +124,9 @@ impl Names {
         last: bool,
     ) -> Learned {
         let mut state = self.0.lock();
-        let State { targets, catalogue, lists, links, hasher } = &mut *state;
-        let mut learned = Learned { items: Vec::new(), repeated: None, left_out: false };
+        let State { catalogue, lists, links, hasher } = &mut *state;
+        let mut learned =
+            Learned { items: Vec::new(), repeated: None, left_out: false, collisions: Vec::new() };
         let Some(listed) = lists.get_mut(target).map(|lists| &mut lists[kind as usize]) else {
             return learned;
         };
@@ -177,11 +171,8 @@ impl Names {
             Some(catalogue.replace(target, kind, listed.names.keys()))
         };
         if let Some(replaced) = replaced {
-            for collision in &replaced.collisions {
-                let (owner, other) = (&targets[collision.owner.source], &targets[collision.other.source]);
-                tracing::warn!(target: "mcpjoin", list = %kind, name = collision.name, owner, other, "a name is offered twice");
-            }
             learned.left_out |= replaced.left_out > 0;
+            learned.collisions = replaced.collisions;
         }
         // What follows a full list is not read, and neither is what follows so many pages.
         if listed.pages.len() < MAX_PAGES {
@@ -243,16 +234,10 @@ impl Names {
         self.0.lock().catalogue.read_cursor(method, cursor)
     }
 
-    /// Returns a text for each name of a target that another target owns.
-    pub(super) fn collisions(&self, target: usize) -> Vec<Box<str>> {
+    /// Returns the names of a target that another target owns.
+    pub(super) fn collisions(&self, target: usize) -> Vec<Collision> {
         let state = self.0.lock();
-        let collisions = state.catalogue.collisions().filter(|collision| collision.other.source == target);
-        collisions
-            .map(|collision| {
-                let owner = &state.targets[collision.owner.source];
-                format!("{}: `{}` is that of `{owner}`", collision.kind, collision.name).into()
-            })
-            .collect()
+        state.catalogue.collisions().filter(|collision| collision.other.source == target).collect()
     }
 
     /// Remembers the links in a result of a target.
@@ -291,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_names_of_one_target_are_bounded() {
-        let names = Names::new([("a".into(), Source::new("a"))]);
+        let names = Names::new([Source::new("a")]);
         let tool = |number: usize| Raw::parse(format!(r#"{{"name":"{number}"}}"#)).expect("JSON");
         let page: Vec<Raw> = (0..=MAX_SOURCE_ENTRIES).map(tool).collect();
         let learned = names.learn(0, Kind::Tool, None, page, false);
@@ -304,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_read_again_replaces_itself_alone() {
-        let names = Names::new([("a".into(), Source::new("a"))]);
+        let names = Names::new([Source::new("a")]);
         let tool = |name: &&str| Raw::parse(format!(r#"{{"name":"{name}"}}"#)).expect("JSON");
         let learn = |cursor: Option<&str>, tools: &[&str]| {
             let learned =
@@ -324,7 +309,7 @@ mod tests {
 
     #[test]
     fn the_names_of_one_target_are_bounded_in_bytes() {
-        let names = Names::new([("a".into(), Source::new(""))]);
+        let names = Names::new([Source::new("")]);
         let long =
             |c: &str| Raw::parse(format!(r#"{{"uri":"{}"}}"#, c.repeat(MAX_SOURCE_BYTES / 2))).expect("JSON");
         let learned = names.learn(0, Kind::Resource, None, vec![long("x"), long("y"), long("z")], false);

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mcpjoin::connection::Context;
-use mcpjoin::server::catalogue::{Claim, Kind, Position};
+use mcpjoin::server::catalogue::{Claim, Collision, Kind, Position};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::types::{CompleteParams, PageParams, Reference};
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Raw, Request};
 use tokio::time::timeout;
 
-use super::names::{MAX_PAGES, Names};
+use super::names::{Learned, MAX_PAGES, Names};
 use super::tasks::ClientTasks;
 use crate::settings::Settings;
 use crate::warnings::Problem;
@@ -266,25 +266,38 @@ impl<P: Part> Router<P> {
         let mut items = items;
         if let Listed::Named(kind) = listed {
             let learned = self.names.learn(target, kind, cursor, items, next.is_none());
+            self.warn_of_list(target, kind, &learned);
             items = learned.items;
-            let settings = part.settings();
-            if let Some(name) = learned.repeated {
-                let text =
-                    format_args!("a list of {kind} has the name {name} more than once; the first is offered");
-                settings.warn(Problem::RepeatedName, text);
-            }
-            if learned.left_out {
-                // The rest is not offered, so it is not read either.
-                next = None;
-                let text = format_args!(
-                    "a list of {kind} is too long; what follows its first entries is not offered"
-                );
-                settings.warn(Problem::LongList, text);
-            }
+            // The rest is not offered, so it is not read either.
+            next = next.filter(|_| !learned.left_out);
         }
         let is_public = result.member("cacheScope").is_some_and(|scope| scope.as_str() == "\"public\"");
         let ttl = result.member("ttlMs").and_then(|ttl| ttl.decode().ok()).unwrap_or(0);
         Ok(Page { items, next, ttl, is_public })
+    }
+
+    /// Warns the operator of what is wrong with a page of a list.
+    fn warn_of_list(&self, target: usize, kind: Kind, learned: &Learned) {
+        let settings = self.parts[target].settings();
+        if let Some(Collision { name, owner, other, .. }) = learned.collisions.first() {
+            let named = |source: usize| self.parts.get(source).map_or("", |part| part.name());
+            let (owner, other, count) = (named(owner.source), named(other.source), learned.collisions.len());
+            let text = format_args!(
+                "a list of {kind} has {count} names of other servers, the first {name}: of {owner} and {other}, that \
+                 of {owner} is offered"
+            );
+            settings.warn(Problem::Collision, text);
+        }
+        if let Some(name) = &learned.repeated {
+            let text =
+                format_args!("a list of {kind} has the name {name} more than once; the first is offered");
+            settings.warn(Problem::RepeatedName, text);
+        }
+        if learned.left_out {
+            let text =
+                format_args!("a list of {kind} is too long; what follows its first entries is not offered");
+            settings.warn(Problem::LongList, text);
+        }
     }
 
     /// Returns a page of the joined list: the targets in their order, without those that fail.

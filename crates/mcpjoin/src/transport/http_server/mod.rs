@@ -64,6 +64,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Link;
+use crate::warning_rate::WarningRate;
 use body::{Unread, read};
 use entry::Entry;
 pub(crate) use entry::{Served, Serves, Serving};
@@ -123,6 +124,8 @@ pub(super) struct Shared {
     last_entry: AtomicU64,
     ending: AtomicBool,
     ended: Notify,
+    /// The warnings about clients that do not read.
+    stalls: Arc<WarningRate<()>>,
 }
 
 /// Idle connections by revision and principal: the server behind a connection may hold state of one principal.
@@ -161,6 +164,7 @@ impl HttpService {
             last_entry: AtomicU64::new(0),
             ending: AtomicBool::new(false),
             ended: Notify::new(),
+            stalls: Arc::default(),
         }))
     }
 

@@ -228,7 +228,8 @@ pub(super) async fn connection<T>(
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let HttpOptions { header_time, stall_time, .. } = service.0.options;
-    let watch = TimeLimits { connection: Activity::new(), header_time, stall_time, peer, ending };
+    let stalls = service.0.stalls.clone();
+    let watch = TimeLimits { connection: Activity::new(), header_time, stall_time, peer, ending, stalls };
     let Ok(Some(opening)) = timeout(header_time, Opening::read(&mut stream)).await else { return };
     let is_http2 = opening.is_http2;
     let origin = Arc::new(Origin { peer: Some(peer.to_string().into()), ..Origin::new("http") });

@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep};
 
 use super::framing::Framing;
 use super::long_lived::Handover;
+use crate::warning_rate::WarningRate;
 
 /// How long a connection may stay open without a request in progress.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -106,6 +107,11 @@ impl Activity {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
+    /// Whether the client takes no byte of what is sent.
+    fn is_stalled(&self) -> bool {
+        self.stalled_since.load(Ordering::Relaxed) != 0
+    }
+
     fn mark(&self, since: &AtomicU64) {
         if since.load(Ordering::Relaxed) == 0 {
             since.store(self.now(), Ordering::Relaxed);
@@ -186,6 +192,8 @@ pub(super) struct TimeLimits {
     pub(super) stall_time: Duration,
     pub(super) peer: SocketAddr,
     pub(super) ending: watch::Receiver<bool>,
+    /// The warnings about clients that do not read.
+    pub(super) stalls: Arc<WarningRate<()>>,
 }
 
 impl TimeLimits {
@@ -195,7 +203,7 @@ impl TimeLimits {
         C: Future<Output = Result<(), E>> + Unpin,
         E: fmt::Display,
     {
-        let Self { connection, header_time, stall_time, peer, mut ending } = self;
+        let Self { connection, header_time, stall_time, peer, mut ending, stalls } = self;
         let mut leaving = *ending.borrow();
         if leaving {
             end(&mut served);
@@ -236,6 +244,11 @@ impl TimeLimits {
                         }
                         Left::Nothing => {
                             tracing::debug!(target: "mcpjoin", %peer, "an HTTP connection took too long");
+                            if connection.is_stalled()
+                                && let Some(left_out) = stalls.due(())
+                            {
+                                tracing::warn!(target: "mcpjoin", client = %peer, limit = ?stall_time, left_out, "a client was disconnected: it has not read its response");
+                            }
                             return Poll::Ready(());
                         }
                     };
@@ -290,7 +303,7 @@ impl<T> ActivityIo<T> {
             return poll;
         }
         // hyper drops a response long before its last byte is taken: until then the connection is not idle.
-        let taken_late = stalled_since.load(Ordering::Relaxed) != 0;
+        let taken_late = self.connection.is_stalled();
         for (since, renewed) in
             [(idle_since, taken_late), (ended_since, ended_since.load(Ordering::Relaxed) != 0)]
         {

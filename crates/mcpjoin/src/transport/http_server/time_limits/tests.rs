@@ -1,8 +1,10 @@
 //! Tests of a connection's timeouts, in virtual time, over an in-memory pipe.
 
+use mcpjoin_test_support::events::{Told, hearing};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinHandle;
 use tokio::time::{timeout, timeout_at};
 
@@ -183,8 +185,9 @@ fn a_head_has_its_own_limit_from_its_first_byte_on_and_none_behind_its_last() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_given_up_and_one_that_takes_a_little_is_not() {
-    run(async {
+fn a_client_that_takes_nothing_is_given_up_and_named_and_one_that_takes_a_little_is_not() {
+    let (tell, mut told) = unbounded_channel();
+    let test = async {
         let mut client = Client::new(HttpOptions::new());
         client.says(call("large")).await;
         assert_eq!(client.closed().await, STALL_TIMEOUT.as_secs());
@@ -200,7 +203,11 @@ fn a_client_that_takes_nothing_is_given_up_and_one_that_takes_a_little_is_not() 
         let rest = String::from_utf8(client.rest().await).unwrap();
         assert!(rest.contains(&"x".repeat(190_000)) && rest.ends_with('}'));
         assert_eq!(client.closed().await, taken + IDLE_TIMEOUT.as_secs());
-    });
+    };
+    hearing(Told(tell), || run(test));
+    let told: Vec<String> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+    let named = |text: &&String| text.contains("client: 127.0.0.1:1;") && text.contains("has not read");
+    assert_eq!(told.iter().filter(named).count(), 1, "{told:?}");
 }
 
 #[test]
