@@ -242,7 +242,9 @@ impl Life {
             }
         };
         let (start, wrapper) = (settings.start.clone(), handler.clone());
-        builder
+        settings
+            .telemetry
+            .upstream(builder)
             .limits(settings.upstream_limits.clone())
             .relay(hello.capabilities.clone(), presents, handler)
             .restarting_until(

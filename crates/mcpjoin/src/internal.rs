@@ -8,6 +8,8 @@ pub use crate::http::is_excepted as is_proxy_excepted;
 pub use crate::http::{
     EXCEPTIONS as PROXY_EXCEPTIONS, VARIABLES as PROXY_VARIABLES, first as first_variable,
 };
+#[cfg(all(feature = "client", feature = "server", feature = "otel"))]
+pub use crate::otel::Relaying;
 pub use crate::transport::cannot_reopen;
 #[cfg(all(unix, feature = "child"))]
 pub use crate::transport::child::ProgramOutput;
