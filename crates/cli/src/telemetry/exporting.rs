@@ -22,7 +22,7 @@ use opentelemetry_sdk::trace::{
 use tracing::level_filters::LevelFilter;
 use url::Url;
 
-use super::collector::{Collector, Outage};
+use super::collector::{Collector, Outage, SEND_TIMEOUT};
 use crate::events;
 use crate::ui::Ui;
 
@@ -103,7 +103,7 @@ impl Exporting {
         let exporter = OtlpExporter::builder()
             .with_http()
             .with_endpoint(url.as_str())
-            .with_http_client(Collector::new(url, outage.clone())?)
+            .with_http_client(Collector::new(url, SEND_TIMEOUT, outage.clone())?)
             .build()?;
         let provider = provider(WithoutSecrets { exporter, ui: ui.clone() });
         Ok(Self { provider, outage })
