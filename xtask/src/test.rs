@@ -168,11 +168,16 @@ const FEATURES: [&str; 13] = [
     "otel,server",
 ];
 
-/// Builds the library with one feature at a time, as its users do. Each must compile without a warning.
+/// The other packages with features; each is built without them.
+const WITH_FEATURES: [&str; 2] = ["mcpjoin-gateway", "mcpjoin-cli"];
+
+/// Builds the library with one feature at a time, as its users do, and other packages without features. Each must compile
+/// without a warning.
 fn features(root: &Path) -> Result<()> {
-    for features in FEATURES {
+    let library = FEATURES.map(|features| ("mcpjoin", features));
+    for (package, features) in library.into_iter().chain(WITH_FEATURES.map(|package| (package, ""))) {
         let options =
-            ["clippy", "--quiet", "--package", "mcpjoin", "--no-default-features", "--features", features];
+            ["clippy", "--quiet", "--package", package, "--no-default-features", "--features", features];
         succeed(background_cargo(root, &options).args(["--", "-D", "warnings"]))?;
     }
     Ok(())

@@ -1,15 +1,18 @@
 //! The library's [`tracing`] events and a server's log messages on standard error. With `-v` the events up to `INFO`, such as
 //! reconnecting, with `-vv` up to `DEBUG`. Verbs that run until a signal always show warnings.
 //!
-//! Installed by `connect::plan` and by `bridge`. The library has events and no spans, and they are only shown.
+//! Installed by `connect::plan`, by `bridge`, and by `telemetry`, which exports the spans. Here only events are shown.
 
 use std::fmt::{self, Write};
 
 use mcpjoin::proto::types::LogMessageParams;
 use mcpjoin::proto::{Method, Notification};
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
+#[cfg(feature = "otel")]
+use tracing_subscriber::{Layer, Registry, filter::filter_fn, layer};
 
 use crate::ui::Ui;
 
@@ -49,35 +52,67 @@ fn max_level(ui: &Ui) -> Option<Level> {
     }
 }
 
+/// Shows the events of the library from now on, as far as `-v` asks for them and up to `level` without it, and gives its
+/// spans to `spans`.
+#[cfg(feature = "otel")]
+pub(crate) fn show_beside(ui: &Ui, level: LevelFilter, spans: impl Layer<Registry> + Send + Sync) {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    let max_level = max_level(ui).map_or(level, Into::into);
+    let shown = Shown { ui: ui.clone(), max_level, limit: LIMIT_OPTION };
+    let is_span = filter_fn(|metadata| metadata.is_span() && metadata.target() == LIBRARY);
+    let is_shown = filter_fn(move |metadata| is_shown(metadata, max_level));
+    let subscriber = tracing_subscriber::registry().with(spans.with_filter(is_span));
+    let _ = tracing::subscriber::set_global_default(subscriber.with(shown.with_filter(is_shown)));
+}
+
 fn install(ui: &Ui, max_level: Level, limit: &'static str) {
+    let shown = Shown { ui: ui.clone(), max_level: max_level.into(), limit };
     // The first installation wins, where two clients are made.
-    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), max_level, limit });
+    let _ = tracing::subscriber::set_global_default(shown);
 }
 
 struct Shown {
     ui: Ui,
     /// The least important level that is shown.
-    max_level: Level,
+    max_level: LevelFilter,
     /// The text about the limit of a message.
     limit: &'static str,
 }
 
-impl Subscriber for Shown {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let is_for_us = self.max_level > Level::WARN || metadata.target() != HANDLERS;
-        *metadata.level() <= self.max_level && metadata.target().starts_with(LIBRARY) && is_for_us
-    }
+fn is_shown(metadata: &Metadata<'_>, max_level: LevelFilter) -> bool {
+    let is_for_us = max_level > LevelFilter::WARN || metadata.target() != HANDLERS;
+    *metadata.level() <= max_level && metadata.target().starts_with(LIBRARY) && is_for_us
+}
 
-    fn event(&self, event: &Event<'_>) {
+impl Shown {
+    fn show(&self, event: &Event<'_>) {
         let mut words = Words { limit: self.limit, ..Words::default() };
         event.record(&mut words);
         let text = format!("{}{}", words.message, words.fields);
         let level = *event.metadata().level();
-        if level <= Level::WARN && self.max_level == Level::WARN {
+        if level <= Level::WARN && self.max_level == LevelFilter::WARN {
             // Without `-v` a warning of the library is printed as one of ours.
             return self.ui.warning(&text);
         }
         self.ui.detail_of(LIBRARY, &format!("[{}] {text}", level.as_str().to_lowercase()));
+    }
+}
+
+#[cfg(feature = "otel")]
+impl<S: Subscriber> Layer<S> for Shown {
+    fn on_event(&self, event: &Event<'_>, _: layer::Context<'_, S>) {
+        self.show(event);
+    }
+}
+
+impl Subscriber for Shown {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        is_shown(metadata, self.max_level)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        self.show(event);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

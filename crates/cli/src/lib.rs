@@ -30,6 +30,7 @@ mod questions;
 mod schema;
 mod secret;
 mod target;
+mod telemetry;
 mod ui;
 mod visible;
 

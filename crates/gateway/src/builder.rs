@@ -12,6 +12,7 @@ use super::Gateway;
 use super::end::GatewayEvent;
 use super::policy::{Allowed, SharedPolicy};
 use super::settings::{Settings, Start, Starting};
+use super::telemetry::Telemetry;
 use super::warnings::Warnings;
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
@@ -57,6 +58,7 @@ impl GatewayBuilder {
             records_calls: false,
             health: Arc::default(),
             warnings: Warnings::default(),
+            telemetry: Telemetry::default(),
         })
     }
 
@@ -149,6 +151,19 @@ impl GatewayBuilder {
         self
     }
 
+    /// Records a span of OpenTelemetry for each request of a client and each request to a server, with the names of the
+    /// library's [`telemetry`](mcpjoin::server::ServerBuilder::telemetry). Feature `otel`.
+    ///
+    /// The parent of a client's request is the context in its `_meta`. The context in the HTTP headers is a link of it, or
+    /// its parent if `_meta` has none. The request to the server carries the context of its own span in `_meta`, which
+    /// replaces what the client has sent there. Streams of notifications and what the session answers itself (`initialize`,
+    /// `ping`) have no span.
+    #[cfg(feature = "otel")]
+    pub fn telemetry(mut self) -> Self {
+        self.0.telemetry = Telemetry::on();
+        self
+    }
+
     /// Sets a function that is called for each event: servers that start and end, and clients that are refused. It must
     /// neither block nor panic.
     pub fn on_event(mut self, on_event: impl Fn(&GatewayEvent<'_>) + Send + Sync + 'static) -> Self {
@@ -157,8 +172,11 @@ impl GatewayBuilder {
     }
 
     /// Builds the gateway of one target of a joined gateway.
-    pub(super) fn build_target(mut self, name: &str, questions: Allowed) -> Gateway {
+    pub(super) fn build_target(mut self, name: &str, questions: Allowed, telemetry: &Telemetry) -> Gateway {
         self.0.name = name.into();
+        if telemetry.is_on() {
+            self.0.telemetry = telemetry.clone();
+        }
         (self.0.questions, self.0.is_named) = (questions, true);
         self.build()
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mcpjoin_proto::session::{PeerCapabilities, Reply, Role, ServerRole};
+use mcpjoin_proto::session::{PeerCapabilities, Reply, ServerRole};
 use mcpjoin_proto::types::{Implementation, TasksCapability};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request};
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ use super::pools::Pools;
 use super::settings::Settings;
 use super::upstream::{ClientHello, Upstream};
 use mcpjoin::client::Client;
-use mcpjoin::connection::{Connection, Context, Layers, Setup};
+use mcpjoin::connection::{Connection, Context};
 use mcpjoin::handler::Handler;
 
 /// Serves a client that has sent `initialize`.
@@ -46,16 +46,10 @@ pub(super) async fn serve(
         }
         Err(left) => return opening.client_left(left).await,
     };
-    let setup = Setup {
-        role: Role::Server(Arc::new(session.role())),
-        limits: pools.launcher.settings.limits.clone(),
-        on_violation: None,
-        notification_observer: None,
-        layers: Layers::default(),
-    };
-    let session = Arc::new(session);
+    let (settings, session) = (&pools.launcher.settings, Arc::new(session));
+    let (role, handler) = (session.role(), Relayed(session.clone()));
     let (connection, driver) =
-        Connection::new(opening.into_link(), setup, Arc::new(Relayed(session.clone())));
+        settings.telemetry.connection(opening.into_link(), role, settings.limits.clone(), handler);
     session.connect(connection.clone());
     handle.connected(connection.clone());
     tokio::select! {

@@ -21,7 +21,7 @@
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
 //! translations, then `pair`, `policy` and `upstream`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
-//! `warnings` and `end`.
+//! `warnings` and `end`. `telemetry` attaches spans to the connections.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,6 +58,7 @@ mod relay;
 mod settings;
 mod status;
 mod target_health;
+mod telemetry;
 mod tools;
 mod upstream;
 mod warnings;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{ClientInfo, Reply, Role, ServerRole};
+use mcpjoin_proto::session::{ClientInfo, Reply, ServerRole};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{Implementation, ServerCapabilities};
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Raw, Request, Version};
@@ -27,7 +27,7 @@ use super::pools::{ConnectionPools, Pools};
 use super::relay::{StreamSink, call, forward_to, to_request};
 use super::tools::HeaderMarks;
 use mcpjoin::client::{Client, RestartError};
-use mcpjoin::connection::{Connection, Context, Layers, Setup};
+use mcpjoin::connection::Context;
 use mcpjoin::handler::Handler;
 
 /// Serves a client that gives its version in each request.
@@ -58,17 +58,11 @@ pub(super) async fn serve(
     let mut role = ServerRole::new(info, ServerCapabilities::default());
     role.versions = vec![Version::newest(Era::Modern)];
     role.relays = true;
-    let setup = Setup {
-        role: Role::Server(role.into()),
-        limits: settings.limits.clone(),
-        on_violation: None,
-        notification_observer: None,
-        layers: Layers::default(),
-    };
     drop(pool);
     let target = Arc::new(TargetRequests::new(pools, own, errors));
     let handler = Relayed { target: target.clone(), header_marks: header_marks.clone() };
-    let (connection, driver) = Connection::new(opening.into_link(), setup, Arc::new(handler));
+    let (connection, driver) =
+        settings.telemetry.connection(opening.into_link(), role, settings.limits.clone(), handler);
     handle.connected(connection.clone());
     driver.await;
     target.close().await;

@@ -14,6 +14,7 @@ use mcpjoin_proto::session::{EraChoice, Limits};
 use super::end::GatewayEvent;
 use super::policy::{Allowed, SharedPolicy};
 use super::target_health::TargetHealth;
+use super::telemetry::Telemetry;
 use super::warnings::{Problem, Warnings};
 use mcpjoin::client::Restart;
 use mcpjoin::transport::Link;
@@ -51,6 +52,7 @@ pub(super) struct Settings {
     /// Each request of a client is an event.
     pub(super) records_calls: bool,
     pub(super) health: Arc<TargetHealth>,
+    pub(super) telemetry: Telemetry,
     pub(super) warnings: Warnings,
 }
 

@@ -244,7 +244,9 @@ impl Life {
         };
         let (start, wrapper) = (settings.start.clone(), handler.clone());
         let (reported, counted) = (settings.clone(), settings.clone());
-        builder
+        settings
+            .telemetry
+            .upstream(builder)
             .on_violation(move |violation| wrong_response(&reported, violation))
             .limits(settings.upstream_limits.clone())
             .relay(hello.capabilities.clone(), presents, handler)

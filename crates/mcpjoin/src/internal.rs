@@ -1,6 +1,7 @@
 //! What only the other crates of this repository use of this crate: outside the promise of compatibility.
 //!
-//! Used by `mcpjoin-auth`, `mcpjoin-quic`, `mcpjoin-gateway`, `mcpjoin-orchestra` and `mcpjoin-diagnostics`. At most 60 items.
+//! Used by `mcpjoin-auth`, `mcpjoin-quic`, `mcpjoin-gateway`, `mcpjoin-orchestra`, `mcpjoin-diagnostics` and `mcpjoin-cli`. At most
+//! 60 items.
 
 #[cfg(feature = "http-client")]
 pub use crate::http::is_excepted as is_proxy_excepted;
@@ -8,6 +9,8 @@ pub use crate::http::is_excepted as is_proxy_excepted;
 pub use crate::http::{
     EXCEPTIONS as PROXY_EXCEPTIONS, VARIABLES as PROXY_VARIABLES, first as first_variable,
 };
+#[cfg(all(feature = "client", feature = "server", feature = "otel"))]
+pub use crate::otel::Relaying;
 pub use crate::transport::cannot_reopen;
 #[cfg(all(unix, feature = "child"))]
 pub use crate::transport::child::ProgramOutput;

@@ -46,6 +46,9 @@ machine and for the host of the address; --allow-host and --allow-origin add oth
 --cert and --key are its certificate; without them it creates a key for this run and prints the option with which \
 clients trust it. With --listen https://host:port/path they are required, and read again when they have changed.
 
+With the variable OTEL_EXPORTER_OTLP_ENDPOINT it sends the traces of its calls to a collector of OpenTelemetry, over \
+HTTP; the other variables of OpenTelemetry are read, too.
+
 With --orchestrator-addr host:port it is an MCP server on standard input and output with the tools, prompts and \
 resources of an Orchestra orchestrator. It replaces Orchestra's transport.stdio, also under that name (a link called \
 transport-stdio; flags may be written -x v). It connects in the background and reconnects when the connection is lost; \

@@ -18,7 +18,9 @@ There is no authentication unless --client-ca (QUIC, HTTPS) or --auth-issuer (HT
 are encrypted. A Unix \
 socket is open to your user only, a port to everyone who can reach it. Over QUIC the server shows the certificate of \
 --cert; without it, it creates a key for this run and prints the option with which clients trust it. Over HTTP it \
-answers requests for localhost, 127.0.0.1, [::1] and the host of the address. Clients of 2024-11-05 find it at /sse.";
+answers requests for localhost, 127.0.0.1, [::1] and the host of the address. Clients of 2024-11-05 find it at /sse.
+
+With the variable OTEL_EXPORTER_OTLP_ENDPOINT it sends the traces of its calls to a collector of OpenTelemetry.";
 
 #[derive(Clone, Debug, Args)]
 #[command(

@@ -1,8 +1,10 @@
 //! `mcpjoin serve`: a built-in server on standard input and output, on sockets, over QUIC, or over HTTP.
 
 use mcpjoin::proto::session::{CloseCause, Limits};
+use mcpjoin::server::ServerBuilder;
 use mcpjoin::transport::HttpOptions;
 use mcpjoin::{Link, Server};
+use tracing::level_filters::LevelFilter;
 
 use super::listening::{Address, Listening, QuicOptions};
 use super::{exit_of, note_terminal};
@@ -12,6 +14,7 @@ use crate::demo::Demo;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::words_shown;
+use crate::telemetry::Telemetry;
 use crate::ui::Ui;
 
 /// Serves until the client closes its side, or a signal comes.
@@ -31,13 +34,19 @@ pub(crate) fn run(args: &Serve) -> Exit {
         let command = words_shown(&demo.arguments());
         note_terminal(&ui, &format!("mcpjoin {command} --listen http://localhost:8080/mcp"));
     }
-    with_plans(&ui, &[], &Connect::default(), async |_, mut signals| {
-        let outcome = match &*args.listen {
-            [] => serve(demo, limits, &mut signals).await,
-            addresses => listen(&ui, args, demo, addresses, limits, &mut signals).await,
+    // Nothing is shown of what happens to single clients.
+    let telemetry = Telemetry::start(&ui, LevelFilter::OFF);
+    let exit = with_plans(&ui, &[], &Connect::default(), async |_, mut signals| {
+        let server = demo_server(telemetry.server(demo.builder(limits)));
+        let outcome = match (server, &*args.listen) {
+            (Err(failure), _) => Err(failure),
+            (Ok(server), []) => serve(&server, &mut signals).await,
+            (Ok(server), addresses) => listen(&ui, args, &server, addresses, &mut signals).await,
         };
         exit_of(&ui, outcome)
-    })
+    });
+    telemetry.end();
+    exit
 }
 
 /// Refuses options that have no effect.
@@ -55,8 +64,8 @@ fn misplaced(args: &Serve) -> Option<Failure> {
     Some(Failure::usage(problem, "--listen quic://host:port or https://host:port/path, or leave it out"))
 }
 
-pub(super) fn demo_server(demo: Demo, limits: Limits) -> Result<Server, Failure> {
-    demo.server(limits).map_err(|error| {
+pub(super) fn demo_server(builder: ServerBuilder) -> Result<Server, Failure> {
+    builder.build().map_err(|error| {
         Failure::new("E_DEMO", Exit::Usage, Phase::Serve, error.to_string())
             .hint("report it to the authors of mcpjoin")
     })
@@ -66,23 +75,20 @@ pub(super) fn demo_server(demo: Demo, limits: Limits) -> Result<Server, Failure>
 async fn listen(
     ui: &Ui,
     args: &Serve,
-    demo: Demo,
+    server: &Server,
     addresses: &[String],
-    limits: Limits,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
     let addresses: Vec<Address> =
         addresses.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
-    let server = demo_server(demo, limits)?;
     let quic =
         QuicOptions { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
     let listening = Listening::at(&addresses, &quic, &args.authorization, ui).await?;
     listening.announce(ui);
-    Ok(listening.serve(&server, &HttpOptions::new(), signals, ui).await.exit)
+    Ok(listening.serve(server, &HttpOptions::new(), signals, ui).await.exit)
 }
 
-async fn serve(demo: Demo, limits: Limits, signals: &mut Signals) -> Result<Exit, Failure> {
-    let server = demo_server(demo, limits)?;
+async fn serve(server: &Server, signals: &mut Signals) -> Result<Exit, Failure> {
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
     match signals.until(server.serve(link)).await {
         Ok(cause) => client_failure(&cause).map_or(Ok(Exit::Done), Err),

@@ -60,13 +60,18 @@ impl Demo {
 
     /// The server.
     pub(crate) fn server(self, limits: Limits) -> Result<Server, BuildError> {
+        self.builder(limits).build()
+    }
+
+    /// The server, before it is built.
+    pub(crate) fn builder(self, limits: Limits) -> ServerBuilder {
         let server = Server::builder("mcpjoin-demo", env!("CARGO_PKG_VERSION"))
             .title("mcpjoin's demonstration server")
             .instructions(
                 "Each tool shows one feature of the protocol. None of them changes anything outside of this server.",
             )
             .limits(limits);
-        self.parts().iter().fold(server, |server, add| add(server)).build()
+        self.parts().iter().fold(server, |server, add| add(server))
     }
 }
 

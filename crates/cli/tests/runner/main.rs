@@ -17,6 +17,8 @@ mod bridge_joined;
 mod bridge_operation;
 mod bridge_policy;
 mod bridge_relay;
+#[cfg(feature = "otel")]
+mod bridge_traces;
 mod bytes;
 mod call;
 mod complete;

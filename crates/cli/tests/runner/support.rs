@@ -82,6 +82,10 @@ pub(crate) fn program(name: &str, words: impl IntoIterator<Item = impl AsRef<OsS
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
         command.env_remove(variable);
     }
+    // A developer's own traces.
+    for (variable, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_")) {
+        command.env_remove(variable);
+    }
     command
         .env_remove("MCP_CONFIG_PATH")
         .env_remove("MCPJOIN_AUTH_DIR")

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mcpjoin::connection::{Connection, Context, Layers, Setup};
+use mcpjoin::connection::{Connection, Context};
 use mcpjoin::handler::Handler;
 use mcpjoin::server::catalogue::{Kind, join_instructions};
-use mcpjoin_proto::session::{Reply, Role, ServerRole};
+use mcpjoin_proto::session::{Reply, ServerRole};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Request, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -80,15 +80,9 @@ pub(super) async fn serve(
         return opening.refuse(&first.request.id, error, refusal).await;
     }
     joined.opened.send_replace(true);
-    let setup = Setup {
-        role: Role::Server(Arc::new(client.role())),
-        limits: joined.limits.clone(),
-        on_violation: None,
-        notification_observer: None,
-        layers: Layers::default(),
-    };
+    let (role, handler) = (client.role(), FromClient(client.clone()));
     let (connection, driver) =
-        Connection::new(opening.into_link(), setup, Arc::new(FromClient(client.clone())));
+        joined.telemetry.connection(opening.into_link(), role, joined.limits.clone(), handler);
     client.connect(&connection);
     handle.connected(connection.clone());
     tasks.spawn(client.clone().tell_changes());

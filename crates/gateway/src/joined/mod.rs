@@ -41,6 +41,7 @@ use crate::opening::Opening;
 use crate::policy::Allowed;
 use crate::status::TargetStatus;
 use crate::target_health::TargetHealth;
+use crate::telemetry::Telemetry;
 use crate::tools::HeaderMarks;
 use crate::warnings::Warnings;
 use crate::{Gateway, GatewayBuilder};
@@ -77,6 +78,7 @@ pub struct JoinedGateway(Arc<Joined>);
 pub struct JoinedBuilder {
     info: Implementation,
     limits: Limits,
+    telemetry: Telemetry,
     targets: Vec<(Box<str>, TargetOptions, GatewayBuilder)>,
 }
 
@@ -91,6 +93,7 @@ pub struct TargetOptions {
 pub(crate) struct Joined {
     info: Implementation,
     limits: Arc<Limits>,
+    telemetry: Telemetry,
     targets: Vec<Arc<Target>>,
     header_marks: HeaderMarks,
     tasks: Arc<TaskIds>,
@@ -145,7 +148,7 @@ impl TargetOptions {
 
 impl JoinedBuilder {
     pub(super) fn new(info: Implementation) -> Self {
-        Self { info, limits: Limits::default(), targets: Vec::new() }
+        Self { info, limits: Limits::default(), telemetry: Telemetry::default(), targets: Vec::new() }
     }
 
     /// Adds a target. The order of the targets is that of the joined lists, and of precedence where two targets offer
@@ -172,19 +175,28 @@ impl JoinedBuilder {
         self
     }
 
+    /// Records spans of OpenTelemetry, as [`GatewayBuilder::telemetry`] does, at this endpoint and for every target. The span
+    /// of a client's request has the joined name, that of the request to the server the server's own name. Feature `otel`.
+    #[cfg(feature = "otel")]
+    pub fn telemetry(mut self) -> Self {
+        self.telemetry = Telemetry::on();
+        self
+    }
+
     /// Builds the gateway. No server is started before a client needs it. Of two targets with one name only the first
     /// is reached alone ([`JoinedGateway::target`]).
     #[must_use]
     pub fn build(self) -> JoinedGateway {
         let target = |(name, options, builder): (Box<str>, TargetOptions, GatewayBuilder)| {
             let source = options.source.unwrap_or_else(|| Source::new(&*name));
-            let gateway = builder.build_target(&name, options.questions);
+            let gateway = builder.build_target(&name, options.questions, &self.telemetry);
             Arc::new(Target { name, source, gateway })
         };
         let targets = self.targets.into_iter().map(target).collect();
         JoinedGateway(Arc::new(Joined {
             info: self.info,
             limits: Arc::new(self.limits),
+            telemetry: self.telemetry,
             targets,
             header_marks: HeaderMarks::default(),
             tasks: Arc::new(TaskIds::new()),

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
-use mcpjoin::connection::{Connection, Context, Layers, Setup};
+use mcpjoin::connection::Context;
 use mcpjoin::handler::Handler;
 use mcpjoin::internal::tasks_undeclared;
 use mcpjoin::server::catalogue::{Kind, join_instructions};
-use mcpjoin_proto::session::{Reply, Role, ServerRole};
+use mcpjoin_proto::session::{Reply, ServerRole};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::task::EXTENSION;
 use mcpjoin_proto::types::{
@@ -65,15 +65,9 @@ pub(super) async fn serve(
     let mut role = ServerRole::new(joined.info.clone(), ServerCapabilities::default());
     role.versions = vec![Version::newest(Era::Modern)];
     role.relays = true;
-    let setup = Setup {
-        role: Role::Server(role.into()),
-        limits: joined.limits.clone(),
-        on_violation: None,
-        notification_observer: None,
-        layers: Layers::default(),
-    };
+    let handler = FromClient(client.clone());
     let (connection, driver) =
-        Connection::new(opening.into_link(), setup, Arc::new(FromClient(client.clone())));
+        joined.telemetry.connection(opening.into_link(), role, joined.limits.clone(), handler);
     handle.connected(connection.clone());
     driver.await;
     join_all(client.parts.iter().map(|part| part.requests.close())).await;

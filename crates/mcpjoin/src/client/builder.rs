@@ -469,6 +469,15 @@ impl ClientBuilder {
         self.layer(move |call, next| otel::send(instruments.clone(), call, next))
     }
 
+    /// As [`telemetry`](Self::telemetry), for [`relay`](Self::relay): the context that a request came with is replaced.
+    #[cfg(all(feature = "otel", feature = "server"))]
+    #[doc(hidden)]
+    pub fn relay_telemetry(mut self, relaying: &otel::Relaying) -> Self {
+        let instruments = relaying.instruments();
+        self.telemetry = Some(instruments.clone());
+        self.layer(move |call, next| otel::relay(instruments.clone(), call, next))
+    }
+
     /// Receives the notifications that the server sends on its own, as they are: changed lists and resources, log
     /// messages. A modern server sends some only to clients that listen: see [`on_tools_changed`](Self::on_tools_changed).
     ///

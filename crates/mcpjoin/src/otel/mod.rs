@@ -6,7 +6,7 @@
 //! handler logs is inside them; the program exports them with `tracing-opentelemetry`. Names and attributes follow the
 //! [conventions for MCP](https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md); the
 //! keys of `_meta` are those of the [specification](https://modelcontextprotocol.io/specification/2026-07-28/basic#meta).
-//! Nothing here exports, installs a provider, or records what tools are given and return.
+//! A gateway relays requests with [`Relaying`]. Nothing here exports, installs a provider, or records what tools are given and return.
 
 mod attributes;
 mod instruments;
@@ -26,6 +26,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 pub(crate) use instruments::{Instruments, Session};
 
 use self::operation::Operation;
+#[cfg(all(feature = "client", feature = "server"))]
+use crate::connection::Layers;
 use crate::connection::{Context, Next};
 use crate::handler::{ErasedHandler, ResponseFuture};
 
@@ -40,8 +42,27 @@ pub(crate) async fn send(
         propagation::inject(&Span::current().context(), &mut call);
         return next.run(call).await;
     }
+    in_span(instruments, call, next, propagation::inject).await
+}
+
+/// Sends a request that was received from another peer, as [`send`] does. What its sender has put into `_meta` is replaced,
+/// except in a request without a span.
+#[cfg(all(feature = "client", feature = "server"))]
+pub(crate) async fn relay(instruments: Arc<Instruments>, call: Call, next: Next) -> Result<Reply, CallError> {
+    if call.method == Method::Listen {
+        return next.run(call).await;
+    }
+    in_span(instruments, call, next, propagation::replace).await
+}
+
+async fn in_span(
+    instruments: Arc<Instruments>,
+    mut call: Call,
+    next: Next,
+    write: fn(&opentelemetry::Context, &mut Call),
+) -> Result<Reply, CallError> {
     let operation = Operation::sent(instruments, &call, &next);
-    propagation::inject(&operation.span().context(), &mut call);
+    write(&operation.span().context(), &mut call);
     let method = call.method.clone();
     let outcome = next.run(call).instrument(operation.span().clone()).await;
     operation.end_sent(&method, &outcome);
@@ -69,6 +90,30 @@ where
     response
 }
 
+/// The spans and the measurements of a gateway. Cheap to clone.
+#[cfg(all(feature = "client", feature = "server"))]
+#[derive(Clone, Debug, Default)]
+pub struct Relaying(Arc<Instruments>);
+
+#[cfg(all(feature = "client", feature = "server"))]
+impl Relaying {
+    /// The handler of a connection to a client. A request for a stream of notifications has no span.
+    pub fn handler<H: ErasedHandler + 'static>(&self, handler: H) -> impl ErasedHandler + use<H> {
+        Observed { handler: Arc::new(handler), instruments: self.0.clone() }
+    }
+
+    /// The layers of a connection to a client.
+    #[must_use]
+    pub fn layers(&self) -> Layers {
+        let instruments = self.0.clone();
+        Layers::of(move |call, next| relay(instruments.clone(), call, next))
+    }
+
+    pub(crate) fn instruments(&self) -> Arc<Instruments> {
+        self.0.clone()
+    }
+}
+
 /// A handler whose requests are [received](receive) in spans.
 pub(crate) struct Observed {
     pub(crate) handler: Arc<dyn ErasedHandler>,
@@ -77,6 +122,10 @@ pub(crate) struct Observed {
 
 impl ErasedHandler for Observed {
     fn request(&self, request: Request, context: Context) -> ResponseFuture {
+        // As in `send`. Only a gateway receives it: a server's session answers it.
+        if request.method == Method::Listen {
+            return self.handler.request(request, context);
+        }
         let (handler, cx) = (self.handler.clone(), context.clone());
         let answer = move |request| handler.request(request, context);
         Box::pin(receive(self.instruments.clone(), request, cx, answer))

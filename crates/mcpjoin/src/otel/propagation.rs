@@ -81,6 +81,26 @@ fn with_meta(params: &Payload, carrier: Carrier) -> Option<Payload> {
     Some(params.with_member("_meta", &written))
 }
 
+/// Writes a context with a span into the `_meta` of a request, in place of the one that is there. Every other byte stays.
+#[cfg(all(feature = "client", feature = "server"))]
+pub(super) fn replace(cx: &Context, call: &mut Call) {
+    let is_object = |meta: Raw| meta.kind() == Kind::Object;
+    if !cx.has_active_span() || !call.params.as_ref().and_then(Payload::meta).is_none_or(is_object) {
+        return;
+    }
+    let params = call.params.take().unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
+    let (mut carrier, mut written) = (Carrier::default(), params.clone());
+    global::get_text_map_propagator(|propagator| {
+        propagator.inject_context(cx, &mut carrier);
+        // A `tracestate` belongs to the `traceparent` that it came with.
+        written = params.without_meta_members(|key| propagator.fields().any(|field| field == key));
+    });
+    for (key, value) in &carrier.0 {
+        written = written.with_meta_member(key, &Raw::string(value));
+    }
+    call.params = Some(if carrier.0.is_empty() { params } else { written });
+}
+
 /// Makes the context in the `_meta` of a request the parent of its span, and links to the context of the transport. If
 /// `_meta` has none, the context of the transport is the parent.
 pub(super) fn adopt(span: &Span, params: Option<&Payload>, cx: &connection::Context) {

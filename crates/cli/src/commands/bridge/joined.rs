@@ -13,6 +13,7 @@ use mcpjoin::proto::session::Limits;
 use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions, TargetState, TargetStatus};
+use tracing::level_filters::LevelFilter;
 
 use super::admin::Monitoring;
 use super::misplaced;
@@ -28,6 +29,7 @@ use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{Target, shown};
+use crate::telemetry::Telemetry;
 use crate::ui::Ui;
 use crate::visible;
 
@@ -58,7 +60,8 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
         note_terminal(ui, "mcpjoin bridge --listen http://localhost:8080/mcp, with the same options");
     }
     let (names, targets): (Vec<String>, Vec<Target>) = joined.into_iter().unzip();
-    Ok(with_plans(ui, &targets, &args.connect, async |plans, mut signals| {
+    let telemetry = Telemetry::start(ui, LevelFilter::WARN);
+    let exit = with_plans(ui, &targets, &args.connect, async |plans, mut signals| {
         let policy = args.policy.as_deref().map(|file| PolicyFile::open(file, &names)).transpose();
         let policy = match policy {
             Ok(policy) => policy,
@@ -68,7 +71,8 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
             Ok(monitoring) => monitoring,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Joined::new(ui, &names, sources, plans, &args, policy.as_ref(), monitoring.clone());
+        let bridge =
+            Joined::new(ui, &names, sources, plans, &args, policy.as_ref(), monitoring.clone(), &telemetry);
         let serving = async {
             match places.addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -83,7 +87,9 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
             audit.close();
         }
         exit_of(ui, outcome)
-    }))
+    });
+    telemetry.end();
+    Ok(exit)
 }
 
 /// The servers to join, with their names.
@@ -175,8 +181,9 @@ impl Joined {
         args: &Bridge,
         policy: Option<&PolicyFile>,
         monitoring: Monitoring,
+        telemetry: &Telemetry,
     ) -> Self {
-        let mut joined = Gateway::joined(NAME, env!("CARGO_PKG_VERSION"));
+        let mut joined = telemetry.joined(Gateway::joined(NAME, env!("CARGO_PKG_VERSION")));
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
         for ((name, source), plan) in names.iter().zip(&sources).zip(plans) {

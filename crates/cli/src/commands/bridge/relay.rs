@@ -10,6 +10,7 @@ use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal};
+use tracing::level_filters::LevelFilter;
 
 use super::admin::Monitoring;
 use super::policy::PolicyFile;
@@ -25,6 +26,7 @@ use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{Target, shown, words_shown};
+use crate::telemetry::Telemetry;
 use crate::ui::Ui;
 use crate::visible;
 
@@ -50,7 +52,8 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
     if addresses.is_empty() {
         note_terminal(ui, &format!("mcpjoin bridge --listen http://localhost:8080/mcp {typed}"));
     }
-    Ok(with_plan(ui, &target, &args.connect, async |plan, mut signals| {
+    let telemetry = Telemetry::start(ui, LevelFilter::WARN);
+    let exit = with_plan(ui, &target, &args.connect, async |plan, mut signals| {
         let name = match &target {
             Target::Entry(named) if plan.place.is_some() => named.name.clone(),
             _ => TARGET_NAME.to_owned(),
@@ -68,7 +71,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             Ok(monitoring) => monitoring,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref(), monitoring.clone());
+        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref(), monitoring.clone(), &telemetry);
         let serving = async {
             match addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -83,7 +86,9 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             audit.close();
         }
         exit_of(ui, outcome)
-    }))
+    });
+    telemetry.end();
+    Ok(exit)
 }
 
 /// Where clients are served, and how over HTTP and QUIC.
@@ -255,10 +260,11 @@ impl Relay {
         name: String,
         policy: Option<&PolicyFile>,
         monitoring: Monitoring,
+        telemetry: &Telemetry,
     ) -> Self {
         let TargetGateway { shown, upstream, program, builder } =
             TargetGateway::new(ui, plan, args, name, policy, None, &monitoring);
-        let gateway = builder.build();
+        let gateway = telemetry.gateway(builder).build();
         Self { ui: ui.clone(), shown, upstream, program, gateway, monitoring, began: Instant::now() }
     }
 

@@ -145,7 +145,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
 async fn serve(ui: &Ui, args: &Validate) -> Result<ClientRun, Failure> {
     let mut signals = listen_for_signals(Phase::Serve)?;
     let limits = limits(&args.connect);
-    let server = demo_server(Demo::Full, limits.clone())?;
+    let server = demo_server(Demo::Full.builder(limits.clone()))?;
     let look = &args.client;
     let mut validator = ClientValidator::new(server).limits(limits);
     if let Some(time) = args.connect.timeout {
