@@ -222,13 +222,22 @@ impl First {
 
 /// Reads the parameters of `initialize`.
 fn legacy_hello(params: &Raw) -> Option<ClientHello> {
-    let version: Version = params.member("protocolVersion")?.decode().ok()?;
+    let offered: Version = params.member("protocolVersion")?.decode().ok()?;
+    // Some servers agree to any version. One that is not opened with `initialize` could then not be used.
+    let is_known = Profile::of(&offered).is_some_and(|profile| profile.initialize);
+    let version = if is_known { offered } else { Version::newest(Era::Legacy) };
+    let initialize = match is_known {
+        true => params.clone(),
+        false => Payload::from_raw(params.clone())
+            .with_member("protocolVersion", &Raw::string(version.as_str()))
+            .into_raw(),
+    };
     let capabilities: Option<ClientCapabilities> =
         params.member("capabilities").map(|raw| raw.decode()).transpose().ok()?;
     let info: Option<Implementation> =
         params.member("clientInfo").map(|raw| raw.decode()).transpose().ok()?;
     let mut presents = Presents::default();
-    presents.initialize = Some(params.clone());
+    presents.initialize = Some(initialize);
     presents.capabilities = params.member("capabilities");
     presents.info = params.member("clientInfo");
     Some(ClientHello {

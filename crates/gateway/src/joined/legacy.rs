@@ -122,6 +122,10 @@ impl Part for LegacyPart {
         self.session.lock().as_ref().is_some_and(|session| session.is_ready())
     }
 
+    fn outage(&self) -> Option<ErrorObject> {
+        (!self.is_ready()).then(|| self.errors.not_available(self.target.health().outage()))
+    }
+
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         match self.session().filter(|session| session.is_ready()) {
             Some(session) => session.request(request, cx).await,

@@ -111,7 +111,7 @@ impl TargetOptions {
     /// The defaults: the prefix is the name of the target with `__` behind it, and its servers may ask nothing but
     /// elicitation, whose message then names the target. Rules of a policy precede these options.
     pub const fn new() -> Self {
-        Self { source: None, questions: Allowed { sampling: false, roots: false } }
+        Self { source: None, questions: Allowed { sampling: false, roots: false, tasks: false } }
     }
 
     /// Sets how the names of tools and prompts are joined. A source with an empty prefix leaves them unchanged.

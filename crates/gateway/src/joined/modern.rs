@@ -117,6 +117,10 @@ impl Part for ModernPart {
         self.target.health().cooling_down().is_none()
     }
 
+    fn outage(&self) -> Option<ErrorObject> {
+        self.target.health().outage().map(|why| self.errors.not_available(Some(why)))
+    }
+
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         self.ask(request, cx, None).await
     }

@@ -1,4 +1,5 @@
-//! What a target may ask clients: whether it may sample from their models and learn their roots.
+//! What a target may ask clients: whether it may sample from their models and learn their roots, and whether it may answer
+//! with a task.
 //!
 //! A target that may not ask does not learn that the client could answer, and its question is refused if it asks anyway.
 //! Used by `legacy` and `modern` for what clients declare, and by `pair`, `pool` and `legacy_to_modern` for each question.
@@ -6,6 +7,7 @@
 
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::types::task::EXTENSION;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
 
 use super::SharedPolicy;
@@ -18,12 +20,14 @@ use crate::upstream::ClientHello;
 pub(crate) struct Allowed {
     pub(crate) sampling: bool,
     pub(crate) roots: bool,
+    /// Whether it may answer with a task of the extension, which the client then fetches.
+    pub(crate) tasks: bool,
 }
 
 /// A target that is alone may ask everything.
 impl Default for Allowed {
     fn default() -> Self {
-        Self { sampling: true, roots: true }
+        Self { sampling: true, roots: true, tasks: true }
     }
 }
 
@@ -39,12 +43,12 @@ impl Allowed {
     /// What a target may ask by these rules.
     pub(super) fn by(self, rules: Option<&TargetRules>) -> Self {
         let sampling = rules.and_then(|rules| rules.sampling).unwrap_or(self.sampling);
-        Self { sampling, roots: rules.and_then(|rules| rules.roots).unwrap_or(self.roots) }
+        Self { sampling, roots: rules.and_then(|rules| rules.roots).unwrap_or(self.roots), ..self }
     }
 
     /// Whether it may ask everything.
     pub(super) const fn is_all(self) -> bool {
-        self.sampling && self.roots
+        self.sampling && self.roots && self.tasks
     }
 
     const fn refuses(self, question: &Method) -> bool {
@@ -62,7 +66,15 @@ impl Allowed {
         }
         let is_refused =
             |name: &str| (name == "sampling" && !self.sampling) || (name == "roots" && !self.roots);
-        Payload::from_raw(declared).without_members(is_refused).into_raw()
+        let declared = Payload::from_raw(declared).without_members(is_refused);
+        let extensions = declared.raw().member("extensions").filter(|it| it.kind() == Kind::Object);
+        match extensions.filter(|_| !self.tasks) {
+            Some(extensions) => {
+                let kept = Payload::from_raw(extensions).without_members(|name| name == EXTENSION);
+                declared.with_member("extensions", kept.raw()).into_raw()
+            }
+            None => declared.into_raw(),
+        }
     }
 }
 
@@ -94,6 +106,11 @@ impl Questions {
         }
         if !allowed.roots {
             hello.capabilities.roots = None;
+        }
+        if !allowed.tasks
+            && let Some(extensions) = &mut hello.capabilities.extensions
+        {
+            extensions.remove(EXTENSION);
         }
         let presents = &mut hello.presents;
         presents.capabilities = presents.capabilities.take().map(|declared| allowed.declared(declared));
