@@ -9,6 +9,7 @@
 
 mod account;
 mod client;
+mod endpoint;
 mod exchange;
 mod listening;
 mod overheard;

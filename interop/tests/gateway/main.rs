@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 mod backends;
+mod clients;
 mod load;
 mod outages;

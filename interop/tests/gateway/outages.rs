@@ -92,7 +92,7 @@ fn check(calls: &[Ended], outages: &[Outage], backends: &Backends) {
             Ok(text) => assert_eq!(*text, call.number.to_string(), "another result: {call:?}"),
             Err(error) => {
                 assert!(!is_healthy(call, outages), "no server of it was killed: {call:?}");
-                assert!(error.contains(name), "the error does not name {name}: {error}");
+                assert!(error.contains(&format!(" {name}: ")), "the error does not name {name}: {error}");
             }
         }
     }
