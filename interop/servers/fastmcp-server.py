@@ -32,4 +32,9 @@ class Listening(uvicorn.Server):
 
 
 port = int(os.environ.get("PORT", 0))
-Listening(uvicorn.Config(server.http_app(), host="127.0.0.1", port=port, log_level="warning")).run()
+# By itself it closes what is idle for five seconds, as much as a busy machine may let pass between two requests; one that is
+# sent at that moment has no answer.
+config = uvicorn.Config(
+    server.http_app(), host="127.0.0.1", port=port, log_level="warning", timeout_keep_alive=3600
+)
+Listening(config).run()

@@ -54,4 +54,8 @@ if mode == "sse":
     app = server.sse_app()
 else:
     app = server.streamable_http_app(json_response=mode == "json", stateless_http=mode == "stateless")
-Listening(uvicorn.Config(app, host="127.0.0.1", port=int(os.environ.get("PORT", 0)), log_level="warning")).run()
+port = int(os.environ.get("PORT", 0))
+# By itself it closes what is idle for five seconds, as much as a busy machine may let pass between two requests; one that is
+# sent at that moment has no answer.
+config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", timeout_keep_alive=3600)
+Listening(config).run()

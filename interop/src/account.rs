@@ -184,7 +184,8 @@ impl Bridge {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut before = String::new();
         let address = lines.by_ref().find_map(|line| {
-            let address = line.strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp"));
+            let address =
+                line.strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp"));
             if address.is_none() {
                 writeln!(before, "{line}").unwrap();
             }

@@ -1,7 +1,7 @@
 //! Five servers on five SDKs as their users write one, of both eras. Each has the tool `counted`, which returns its message
 //! and appends it to a file. Used by the tests that put load on the joined endpoint.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -11,6 +11,8 @@ use std::thread;
 
 use interop::{Bridge, Folder, NODE, Port};
 use serde_json::json;
+
+use super::load::Ended;
 
 /// A server: its name in the configuration, its command below `interop/`, and whether the gateway starts it. All others
 /// listen, and run without the gateway.
@@ -30,6 +32,9 @@ const KINDS: [Kind; 5] = [
 
 /// The program of the only server that the gateway starts, as in its command line.
 const CHILD: &str = "rmcp-current";
+
+/// The name of the policy's file.
+const POLICY: &str = "policy.toml";
 
 /// The names of the servers.
 pub(crate) fn names() -> [&'static str; 5] {
@@ -61,8 +66,8 @@ struct Listening {
 }
 
 impl Backends {
-    /// Starts the servers, and the bridge with these further words.
-    pub(crate) fn start(name: &str, words: &[OsString]) -> Self {
+    /// Starts the servers, and the bridge with this policy.
+    pub(crate) fn start(name: &str, policy: Option<&str>) -> Self {
         let folder = Folder::new(name);
         let mut entries = serde_json::Map::new();
         let mut listening = BTreeMap::new();
@@ -92,14 +97,22 @@ impl Backends {
         }
         let file = folder.path().join("servers.json");
         fs::write(&file, json!({ "mcpServers": entries }).to_string()).unwrap();
-        let words = [&["--config".into(), file.into()], words].concat();
+        let mut words: Vec<OsString> = vec!["--config".into(), file.into()];
+        if let Some(policy) = policy {
+            let file = folder.path().join(POLICY);
+            fs::write(&file, policy).unwrap();
+            words.extend(["--policy".into(), file.into()]);
+        }
         let bridge = Bridge::joined(&words);
         Self { folder, listening, bridge }
     }
 
-    /// The place of a file of the test.
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+    /// Writes another policy in place of the first one.
+    pub(crate) fn write_policy(&self, policy: &str) {
+        let (new, file) = (self.folder.path().join("new"), self.folder.path().join(POLICY));
+        fs::write(&new, policy).unwrap();
+        // The bridge never reads half of it.
+        fs::rename(new, file).unwrap();
     }
 
     /// Kills the processes of a server, and returns how many there were.
@@ -131,10 +144,21 @@ impl Backends {
         (0..count).map(start).collect::<Vec<_>>()
     }
 
-    /// The messages that the tool of a server has counted, each call one line.
-    pub(crate) fn counted(&self, at: usize) -> Vec<u64> {
-        let text = fs::read_to_string(counts(&self.folder, KINDS[at].name)).unwrap_or_default();
-        text.lines().map(|line| line.parse().unwrap()).collect()
+    /// Checks that each server has run its calls and no others: those with a result once, all others at most once.
+    pub(crate) fn have_run_each_once(&self, calls: &[Ended]) {
+        for (server, name) in names().iter().enumerate() {
+            let text = fs::read_to_string(counts(&self.folder, name)).unwrap_or_default();
+            let mut runs: HashMap<u64, usize> = HashMap::new();
+            for line in text.lines() {
+                *runs.entry(line.parse().unwrap()).or_default() += 1;
+            }
+            for call in calls.iter().filter(|call| call.server == server) {
+                let runs = runs.remove(&call.number).unwrap_or_default();
+                assert!(runs <= 1, "{name} has run a call {runs} times: {call:?}");
+                assert!(runs == 1 || call.outcome.is_err(), "{name} has not run it: {call:?}");
+            }
+            assert!(runs.is_empty(), "{name} has run calls of others: {runs:?}");
+        }
     }
 }
 

@@ -27,25 +27,6 @@ fn typescript_sdk_2_in_the_modern_era() {
     typescript_sdk_2().by(Way::Http).is_as_the_table_says("modern");
 }
 
-#[test]
-fn inspector_in_the_legacy_era() {
-    inspector().is_as_the_table_says("legacy");
-}
-
-#[test]
-fn inspector_in_the_modern_era() {
-    inspector().is_as_the_table_says("modern");
-}
-
-fn inspector() -> Client {
-    script("@modelcontextprotocol/inspector", NODE, "inspector.mjs").by(Way::Http).joined()
-}
-
-#[test]
-fn mcporter() {
-    script("mcporter", NODE, "mcporter.mjs").by(Way::Http).joined().is_as_the_table_says("legacy");
-}
-
 fn python_sdk() -> Client {
     script("mcp", "venv/bin/python", "python-sdk.py").by(Way::Http).joined()
 }

@@ -7,3 +7,4 @@ mod backends;
 mod clients;
 mod load;
 mod outages;
+mod reloads;

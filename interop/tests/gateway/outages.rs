@@ -1,6 +1,5 @@
 //! One server after the other is killed under load: it costs only its own calls.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use interop::Way;
@@ -12,7 +11,7 @@ use super::load::{Ended, Load};
 /// The environment variable with the seconds in which servers are killed. Without it each server is killed once.
 const SECONDS: &str = "MCPJOIN_GATEWAY_SECONDS";
 /// The time limit of the test without [`SECONDS`]: far more than it takes on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(150);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The scale of a run.
 struct Scale {
@@ -44,9 +43,9 @@ struct Outage {
 
 /// Whether a call had nothing to do with a server that was killed.
 fn is_healthy(call: &Ended, outages: &[Outage]) -> bool {
-    outages.iter().all(|outage| {
-        outage.server != call.server || call.ended < outage.from || call.begun > outage.to
-    })
+    outages
+        .iter()
+        .all(|outage| outage.server != call.server || call.ended < outage.from || call.begun > outage.to)
 }
 
 /// Kills the servers one after the other.
@@ -74,7 +73,12 @@ async fn start_beside(backends: &Backends, scale: &Scale) {
 /// The time in which this part of the calls has ended.
 fn percentile(mut took: Vec<Duration>, part: f64) -> Duration {
     took.sort_unstable();
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a place"
+    )]
     let at = (took.len() as f64 * part) as usize;
     took[at.min(took.len() - 1)]
 }
@@ -83,45 +87,40 @@ fn took<'a>(calls: impl Iterator<Item = &'a Ended>) -> Vec<Duration> {
     calls.map(|call| call.ended - call.begun).collect()
 }
 
-/// Each call ends; a result belongs to its call; no call has run twice, and one with a result has run once; a call fails
-/// only if its server was killed, and the error names that server.
-fn check(calls: &[Ended], outages: &[Outage], backends: &Backends) {
+/// A result belongs to its call; no call has run twice; a call fails only if its server was killed, and the error names that
+/// server.
+fn check(calls: &[Ended], outages: &[Outage], ready: Instant, backends: &Backends) {
     for call in calls {
         let name = names()[call.server];
         match &call.outcome {
             Ok(text) => assert_eq!(*text, call.number.to_string(), "another result: {call:?}"),
+            // On a busy machine a server may be later than a session or a list waits for it.
+            Err(_) if call.begun < ready => {}
             Err(error) => {
                 assert!(!is_healthy(call, outages), "no server of it was killed: {call:?}");
                 assert!(error.contains(&format!(" {name}: ")), "the error does not name {name}: {error}");
             }
         }
     }
-    for (server, name) in names().iter().enumerate() {
-        let mut runs: HashMap<u64, usize> = HashMap::new();
-        for number in backends.counted(server) {
-            *runs.entry(number).or_default() += 1;
-        }
-        for call in calls.iter().filter(|call| call.server == server) {
-            let runs = runs.remove(&call.number).unwrap_or_default();
-            assert!(runs <= 1, "{name} has run a call {runs} times: {call:?}");
-            assert!(runs == 1 || call.outcome.is_err(), "{name} has not run it: {call:?}");
-        }
-        assert!(runs.is_empty(), "{name} has run calls of others: {runs:?}");
-    }
+    backends.have_run_each_once(calls);
 }
 
 #[test]
 fn a_killed_server_costs_only_its_own_calls() {
     let scale = Scale::chosen();
     let is_long = std::env::var_os(SECONDS).is_some();
-    let mut backends = Backends::start("outages", &[]);
+    let mut backends = Backends::start("outages", None);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let run = async {
+        let from = Instant::now();
         let load = Load::start(&backends.bridge.url(Way::Http), scale.clients, &names()).await;
+        let mut outages = Vec::new();
         for server in 0..names().len() {
             load.reaches(server, Instant::now()).await;
         }
-        let mut outages = Vec::new();
+        let ready = Instant::now();
+        // No server was killed, but these calls count for nothing.
+        outages.extend((0..names().len()).map(|server| Outage { server, from, to: ready }));
         let mut undisturbed = Vec::new();
         for _ in 0..scale.windows {
             if is_long {
@@ -131,17 +130,18 @@ fn a_killed_server_costs_only_its_own_calls() {
             }
             kill(&mut backends, &load, &scale, &mut outages).await;
         }
-        (load.end().await, outages, undisturbed)
+        (load.end().await, outages, undisturbed, ready)
     };
-    let (calls, outages, undisturbed) = runtime.block_on(async {
+    let (calls, outages, undisturbed, ready) = runtime.block_on(async {
         if is_long { run.await } else { tokio::time::timeout(DEADLINE, run).await.expect("the test hangs") }
     });
     let failed = calls.iter().filter(|call| call.outcome.is_err()).count();
-    let during = |call: &&Ended| undisturbed.iter().any(|(from, to)| call.begun >= *from && call.ended <= *to);
+    let during =
+        |call: &&Ended| undisturbed.iter().any(|(from, to)| call.begun >= *from && call.ended <= *to);
     let healthy = took(calls.iter().filter(|call| is_healthy(call, &outages) && !during(call)));
     let beside = took(calls.iter().filter(during));
     let p99 = percentile(healthy.clone(), 0.99);
-    eprintln!("{} calls, {} kills, {failed} failed", calls.len(), outages.len());
+    eprintln!("{} calls, {} kills, {failed} failed", calls.len(), outages.len() - names().len());
     for outage in &outages {
         eprintln!("{} was not reached by all for {:?}", names()[outage.server], outage.to - outage.from);
     }
@@ -151,6 +151,6 @@ fn a_killed_server_costs_only_its_own_calls() {
         eprintln!("beside: {} calls, p50 {:?}, p99 {reference:?}", beside.len(), percentile(beside, 0.5));
         assert!(p99 <= reference.mul_f64(1.5), "p99 {p99:?} with kills, {reference:?} without");
     }
-    check(&calls, &outages, &backends);
+    check(&calls, &outages, ready, &backends);
     backends.bridge.ends(false);
 }

@@ -459,7 +459,9 @@ fn a_dead_target_costs_only_its_own_tools_is_named_and_comes_back() {
             let late = connect(&two.gateway, builder(era)).await;
             let error = refused(&late, "b__who").await;
             assert!(error["message"].as_str().unwrap().starts_with("b: "), "{era:?} {version}: {error}");
-            assert!(refused(&late, "a__nothing").await["message"].as_str().unwrap().starts_with("unknown tool"));
+            assert!(
+                refused(&late, "a__nothing").await["message"].as_str().unwrap().starts_with("unknown tool")
+            );
             late.close().await;
             assert_eq!(call(&client, "a__who").await, "a");
             let left = tools(&client).await;
