@@ -12,7 +12,7 @@ const LIMIT = 80_000;
 
 const HERE = import.meta.dirname;
 
-export const DEMO = JSON.parse(readFileSync(join(HERE, 'demo.json'), 'utf8'));
+export const DEMO = JSON.parse(readFileSync(process.env.MCPJOIN_INTEROP_DEMO ?? join(HERE, 'demo.json'), 'utf8'));
 
 /** The version of an installed package. */
 export function version(name) {
@@ -81,9 +81,11 @@ export function text(result) {
 /** What a resource of the demonstration server is like, embedded in something. */
 const embedded = (uri, mimeType, text) => ({ type: 'resource', resource: { uri, mimeType, text } });
 
+const STRANGE = 'a "b" \\ é 😀\n';
+
 /** What each tool that gives something gives: the name, the arguments, and the content. */
 export const GIVES = [
-    ['echo', { message: 'a "b" \\ é 😀\n' }, [{ type: 'text', text: 'a "b" \\ é 😀\n' }]],
+    ...DEMO.echoes.map((name) => [name, { message: STRANGE }, [{ type: 'text', text: STRANGE }]]),
     ['test_image_content', {}, [{ type: 'image', data: DEMO.picture, mimeType: 'image/png' }]],
     ['test_audio_content', {}, [{ type: 'audio', data: DEMO.sound, mimeType: 'audio/wav' }]],
     [

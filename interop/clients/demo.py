@@ -8,6 +8,7 @@ and what is seen from outside besides). Whatever is not as it should be is a `Wr
 import asyncio
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -24,7 +25,7 @@ MODERN = "2026-07-28"
 LIMIT = 40
 
 # What the server has.
-DEMO = json.loads((Path(__file__).parent / "demo.json").read_text())
+DEMO = json.loads(Path(os.environ.get("MCPJOIN_INTEROP_DEMO", Path(__file__).parent / "demo.json")).read_text())
 PICTURE = DEMO["picture"]
 SOUND = DEMO["sound"]
 WATCHED = "test://watched-resource"
@@ -81,8 +82,8 @@ class Checks:
     async def open(self):
         async with self.peer.open() as session:
             equal("the version", session.version, MODERN if self.era == "modern" else LEGACY)
-            equal("the server", session.server_name, "mcpjoin-demo")
-            if not session.instructions.startswith("Each tool shows one feature"):
+            equal("the server", session.server_name, DEMO["name"])
+            if not session.instructions.startswith(DEMO["instructions"]):
                 raise Wrong(f"the instructions: {session.instructions}")
             for capability in ["completions", "prompts", "resources", "tools"]:
                 if capability not in session.capabilities:
@@ -135,8 +136,9 @@ class Checks:
             equal("isError", result["isError"], True)
             why = "This tool intentionally returns an error for testing"
             equal("the error", result["content"][0], {"type": "text", "text": why})
-            result = await session.call("echo", {"message": "\U0001f600 \u2028 \"'\\ \x7f"})
-            equal("what is not ASCII", text(result), "\U0001f600 \u2028 \"'\\ \x7f")
+            for name in DEMO["echoes"]:
+                result = await session.call(name, {"message": "\U0001f600 \u2028 \"'\\ \x7f"})
+                equal(f"what is not ASCII, of {name}", text(result), "\U0001f600 \u2028 \"'\\ \x7f")
             code, _ = await session.refusal(session.call("absent"))
             equal("what a tool that is not there comes to", code, -32602)
 
@@ -216,6 +218,9 @@ class Checks:
         }
 
         async def elicitation(message, schema):
+            if not message.startswith(DEMO["question"]):
+                raise Wrong(f"the question: {message}")
+            message = message.removeprefix(DEMO["question"])
             asked.append((message, schema))
             if message == "No?":
                 return "decline", None

@@ -51,7 +51,7 @@ await checks(version('@modelcontextprotocol/inspector'), {
     async open() {
         const opened = await result('initialize');
         assert.equal(opened.protocolVersion, era === 'modern' ? '2026-07-28' : '2025-11-25');
-        assert.equal(opened.serverInfo.name, 'mcpjoin-demo');
+        assert.equal(opened.serverInfo.name, DEMO.name);
         assert.ok(opened.capabilities.resources.subscribe);
         assert.match(opened.instructions, /one feature of the protocol/u);
     },

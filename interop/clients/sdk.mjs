@@ -40,7 +40,7 @@ function filledIn(field) {
 
 /** What a user of the client would answer to a form, by its message. */
 function answer(form) {
-    if (form.message === 'No, thank you?') {
+    if (form.message === `${DEMO.question}No, thank you?`) {
         return { action: 'decline' };
     }
     const fields = Object.entries(form.requestedSchema.properties);
@@ -94,7 +94,7 @@ export function checks(client, { connect, close, call, handle, hear, watch }) {
     return {
         async open() {
             await connect();
-            assert.equal(client.getServerVersion().name, 'mcpjoin-demo');
+            assert.equal(client.getServerVersion().name, DEMO.name);
             assert.ok(client.getServerCapabilities().resources.subscribe);
             assert.match(client.getInstructions(), /one feature of the protocol/u);
         },
@@ -162,7 +162,7 @@ export function checks(client, { connect, close, call, handle, hear, watch }) {
             const accepted = await tool('test_elicitation', { message: 'Who are you?' });
             const content = '{"username":"Ada","email":"ada@example.org"}';
             assert.equal(text(accepted), `User response: action: accept, content: ${content}`);
-            assert.equal(asked[0].message, 'Who are you?');
+            assert.equal(asked[0].message, `${DEMO.question}Who are you?`);
             assert.deepEqual(asked[0].requestedSchema.required, ['username', 'email']);
             const declined = await tool('test_elicitation', { message: 'No, thank you?' });
             assert.equal(text(declined), 'User response: action: decline, content: {}');

@@ -1,5 +1,7 @@
-// What the servers beside it have in common: they listen on a port that is free, and say where. It knows no server.
+// What the servers beside it have in common: they listen on the port in the variable `PORT`, or on a free one, and say
+// where. It knows no server.
 
+import { appendFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
 /** Serves with this handler, and prints the address that a client is given. */
@@ -8,7 +10,7 @@ export function listen(handler) {
     // By itself it closes what is idle for five seconds, as much as a busy machine may let pass between two requests; one that
     // is sent at that moment has no answer.
     server.keepAliveTimeout = 0;
-    server.listen(0, '127.0.0.1', () => {
+    server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
         console.log(`listening on http://127.0.0.1:${server.address().port}/mcp`);
     });
 }
@@ -40,7 +42,8 @@ let left = 0;
 /**
  * What each tool does: `echo` and `fail` give their message back, `steps` tells three times how far it is, `waits` until
  * its call is cancelled, and `left` says how often that has happened. Where there are events for those who come back,
- * `leaves` closes its stream before it has its result.
+ * `leaves` closes its stream before it has its result. `counted` appends its message to the file in the variable `COUNTED`,
+ * if there is one.
  */
 export const tools = (resumes) => ({
     echo: ({ message }) => done(message),
@@ -59,6 +62,12 @@ export const tools = (resumes) => ({
         return done('too late');
     },
     left: () => done(String(left)),
+    ...(process.env.COUNTED && {
+        counted({ message }) {
+            appendFileSync(process.env.COUNTED, `${message}\n`);
+            return done(message);
+        },
+    }),
     ...(resumes && {
         async leaves({ message }, { leave }) {
             leave();

@@ -48,7 +48,9 @@ async function transport(request) {
 }
 
 listen(async (request, response) => {
-    if (request.url !== '/mcp') {
+    const session = request.headers['mcp-session-id'];
+    if (request.url !== '/mcp' || (session !== undefined && !transports.has(session))) {
+        // Also a session that has ended, or that another process of this server had.
         response.writeHead(404).end();
         return;
     }

@@ -13,9 +13,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -24,7 +25,7 @@ use crate::client::{Client, Way, said, wait};
 use crate::overheard::TERMINATED;
 use crate::run::mcpjoin;
 use crate::witness::{GRACE, kill, left};
-use crate::{Folder, MARK, running};
+use crate::{Folder, MARK, command_line, marked, running};
 
 /// The values that a client received from a server.
 #[derive(Debug)]
@@ -137,19 +138,39 @@ impl Client {
 #[derive(Debug)]
 pub struct Bridge {
     child: Child,
-    stderr: BufReader<ChildStderr>,
+    /// What it prints after its address. Read to its end: a bridge whose pipe is full would block.
+    printed: Option<JoinHandle<String>>,
     mark: String,
     address: String,
 }
 
 impl Bridge {
-    /// Starts the bridge.
+    /// Starts the bridge, which prints nothing before its address.
     ///
     /// # Panics
     ///
     /// When it does not listen.
     #[must_use]
     pub fn start(words: &[OsString]) -> Self {
+        let (bridge, before) = Self::spawn(words);
+        assert_eq!(before, "");
+        bridge
+    }
+
+    /// Starts a bridge of joined servers, which prints their names before its address.
+    ///
+    /// # Panics
+    ///
+    /// When it does not listen.
+    #[must_use]
+    pub fn joined(words: &[OsString]) -> Self {
+        let (bridge, before) = Self::spawn(words);
+        assert!(before.contains("joins "), "{before}");
+        bridge
+    }
+
+    /// The bridge, and what it has printed before its address.
+    fn spawn(words: &[OsString]) -> (Self, String) {
         let mark = mark("bridge");
         let mut child = mcpjoin()
             .args(["bridge", "--listen", "http://127.0.0.1:0/mcp"])
@@ -160,15 +181,21 @@ impl Bridge {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        stderr.read_line(&mut said).unwrap();
-        let address =
-            said.trim_end().strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp"));
-        let address = address.map(str::to_owned);
-        let bridge = Self { child, stderr, mark, address: address.clone().unwrap_or_default() };
-        assert!(address.is_some(), "the bridge said {said}");
-        bridge
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut before = String::new();
+        let address = lines.by_ref().find_map(|line| {
+            let address =
+                line.strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp"));
+            if address.is_none() {
+                writeln!(before, "{line}").unwrap();
+            }
+            address.map(str::to_owned)
+        });
+        let printed = thread::spawn(move || lines.collect::<Vec<_>>().join("\n"));
+        let listens = address.is_some();
+        let bridge = Self { child, printed: Some(printed), mark, address: address.unwrap_or_default() };
+        assert!(listens, "the bridge said {before}");
+        (bridge, before)
     }
 
     /// The URL for a client with this transport, in the form that its script expects.
@@ -189,8 +216,7 @@ impl Bridge {
     /// The processes of the bridge without the bridge itself, and without the watchdog that ends all of them if it dies.
     #[must_use]
     pub fn servers(&self) -> Vec<String> {
-        let own = |line: &str| line.contains(" bridge --listen ") || line.starts_with("mcpjoin: guard");
-        running(&self.mark).unwrap().into_iter().filter(|line| !own(line)).collect()
+        running(&self.mark).unwrap().into_iter().filter(|line| !is_of_the_bridge(line)).collect()
     }
 
     /// Waits until the bridge has `count` processes besides its own.
@@ -202,8 +228,28 @@ impl Bridge {
         let begun = Instant::now();
         while self.servers().len() != count {
             assert!(begun.elapsed() < GRACE, "there are {:?} instead of {count}", self.servers());
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            thread::sleep(std::time::Duration::from_millis(10));
         }
+    }
+
+    /// Kills its servers whose command line contains this text, and returns how many were killed.
+    ///
+    /// # Panics
+    ///
+    /// When `/proc` cannot be read.
+    #[must_use]
+    pub fn kill_servers(&self, command: &str) -> usize {
+        let mut servers = marked(&self.mark).unwrap();
+        servers.retain(|folder| {
+            let line = command_line(folder);
+            line.contains(command) && !is_of_the_bridge(&line)
+        });
+        let ids = servers.iter().filter_map(|folder| folder.file_name());
+        if !servers.is_empty() {
+            // Fails if one of them has ended by itself.
+            let _ = Command::new("kill").arg("-KILL").args(ids).status();
+        }
+        servers.len()
     }
 
     /// Sends SIGTERM to the bridge, and checks that it ends with the right exit code and leaves no process. If its clients
@@ -223,14 +269,18 @@ impl Bridge {
                 break status;
             }
             assert!(begun.elapsed() < GRACE, "the bridge has not ended in {GRACE:?}");
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            thread::sleep(std::time::Duration::from_millis(10));
         };
         let left = left(&self.mark);
         assert!(left.is_empty(), "the bridge left {left:?}");
-        let mut said = String::new();
-        self.stderr.read_to_string(&mut said).unwrap();
-        assert_eq!(status.code(), Some(TERMINATED), "{said}");
+        let printed = self.printed.take().and_then(|reader| reader.join().ok());
+        assert_eq!(status.code(), Some(TERMINATED), "{}", printed.unwrap_or_default());
     }
+}
+
+/// Whether this command line is that of the bridge, or of the watchdog that ends its servers if it dies.
+fn is_of_the_bridge(line: &str) -> bool {
+    line.contains(" bridge --listen ") || line.starts_with("mcpjoin: guard")
 }
 
 impl Drop for Bridge {

@@ -1,12 +1,13 @@
 //! Runs the script of a foreign client in `interop/clients/` against `mcpjoin serve demo --full`, over pipes or over HTTP, or
-//! through `mcpjoin bridge`; reads the outcome of each check, and compares the outcomes with `interop/clients/table.md`.
+//! through `mcpjoin bridge`, alone or joined with another server; reads the outcome of each check, and compares the outcomes with `interop/clients/table.md`.
 //!
 //! Used only by the tests of clients. A script is started as `SCRIPT ERA -- SERVER WORDS...`, and may start the server
 //! several times with exactly these words; or as `SCRIPT ERA URL`, for a listening server, where `sse+http://` is HTTP+SSE,
 //! the transport of 2024-11-05, and `http://` is Streamable HTTP. It runs every check of [`CHECKS`], each with a time limit,
 //! and prints one JSON object in each line: first `{"version": ".."}`, the installed version of the client, and then for
 //! each check `{"check": "open", "outcome": "right"}`, or `"fault"` or `"cannot"` with `"why"`. It takes the expected
-//! values from `interop/clients/demo.json`, which describes the demonstration server.
+//! values from `interop/clients/demo.json`, which describes the demonstration server, or from the file in the variable
+//! `MCPJOIN_INTEROP_DEMO`.
 //!
 //! An outcome `right` counts only if the observation from outside confirms it:
 //!
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::endpoint::Endpoint;
 use crate::overheard::Overheard;
 use crate::table::{CHECKS, Outcome, Row};
 use crate::witness::{Witness, kill, left};
@@ -44,6 +46,9 @@ use crate::{MARK, running, server};
 /// The time limit of a script: far more than the slowest one takes on a busy machine (more than 170 s while eight others
 /// were building), and less than the limit that ends the test from outside.
 const LIMIT: Duration = Duration::from_secs(600);
+
+/// The environment variable with the file that a script reads instead of `demo.json`.
+const DESCRIPTION: &str = "MCPJOIN_INTEROP_DEMO";
 
 /// The transport between the client and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +80,11 @@ enum Outside {
 }
 
 impl Outside {
-    fn new(name: &str, binary: &Path, way: Way, bridged: bool) -> Self {
+    fn new(name: &str, binary: &Path, way: Way, endpoint: Endpoint) -> Self {
         match way {
             Way::Stdio => Self::Pipes(Witness::new(name)),
             Way::Http | Way::Sse => {
-                Self::Http(Box::new(Overheard::new(name, binary.as_os_str(), way, bridged)))
+                Self::Http(Box::new(Overheard::new(name, binary.as_os_str(), way, endpoint)))
             }
         }
     }
@@ -98,10 +103,10 @@ impl Outside {
     }
 
     /// The arguments that name the server for the script.
-    fn words(&self, binary: &Path, bridged: bool) -> Vec<OsString> {
+    fn words(&self, binary: &Path, endpoint: Endpoint) -> Vec<OsString> {
         match self {
             Self::Pipes(witness) => {
-                iter::once("--".into()).chain(witness.words(binary.as_os_str(), bridged)).collect()
+                iter::once("--".into()).chain(witness.words(binary.as_os_str(), endpoint)).collect()
             }
             Self::Http(overheard) => overheard.words(),
         }
@@ -131,7 +136,7 @@ pub struct Client {
     program: PathBuf,
     args: Vec<OsString>,
     way: Way,
-    bridged: bool,
+    endpoint: Endpoint,
 }
 
 impl Client {
@@ -154,7 +159,7 @@ impl Client {
             program: program.into(),
             args: Vec::new(),
             way: Way::Stdio,
-            bridged: false,
+            endpoint: Endpoint::Server,
         }
     }
 
@@ -168,7 +173,14 @@ impl Client {
     /// Connects through `mcpjoin bridge`, which must make no difference.
     #[must_use]
     pub fn bridged(mut self) -> Self {
-        self.bridged = true;
+        self.endpoint = Endpoint::Bridge;
+        self
+    }
+
+    /// Connects through `mcpjoin bridge` that joins the server with another one, which must make no difference.
+    #[must_use]
+    pub fn joined(mut self) -> Self {
+        self.endpoint = Endpoint::Joined;
         self
     }
 
@@ -225,19 +237,17 @@ impl Client {
     fn run(&self, era: &str) -> (String, Vec<Outcome>) {
         static BINARY: OnceLock<PathBuf> = OnceLock::new();
         let binary = BINARY.get_or_init(|| crate::mcpjoin().unwrap());
-        let through = if self.bridged { "-bridged" } else { "" };
-        let name: String = format!("{}-{era}-{}{through}", self.name, self.way.name())
+        let name: String = format!("{}-{era}-{}-{:?}", self.name, self.way.name(), self.endpoint)
             .chars()
             .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
             .collect();
-        let mut outside = Outside::new(&name, binary, self.way, self.bridged);
+        let mut outside = Outside::new(&name, binary, self.way, self.endpoint);
         let mark = outside.mark();
-        let child = self
-            .command(outside.folder(), &mark)
-            .arg(era)
-            .args(outside.words(binary, self.bridged))
-            .spawn()
-            .unwrap();
+        let mut command = self.command(outside.folder(), &mark);
+        if let Some(description) = self.endpoint.description(outside.folder()) {
+            command.env(DESCRIPTION, description);
+        }
+        let child = command.arg(era).args(outside.words(binary, self.endpoint)).spawn().unwrap();
         let success = wait(child, &mark);
         let left = outside.finish();
         let (stdout, said) = said(outside.folder());

@@ -9,6 +9,7 @@
 
 mod account;
 mod client;
+mod endpoint;
 mod exchange;
 mod listening;
 mod overheard;
@@ -125,11 +126,13 @@ pub fn server(path: &str) -> io::Result<PathBuf> {
 ///
 /// When `/proc` cannot be listed. A process that ends during the search does not count as running.
 pub fn running(mark: &str) -> io::Result<Vec<String>> {
-    let line = |folder: PathBuf| {
-        let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned()
-    };
-    Ok(marked(mark)?.into_iter().map(line).collect())
+    Ok(marked(mark)?.iter().map(|folder| command_line(folder)).collect())
+}
+
+/// The command line of the process with this folder in `/proc`.
+fn command_line(folder: &Path) -> String {
+    let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned()
 }
 
 /// The folders in `/proc` of the processes with this mark.

@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::Way;
+use crate::endpoint::Endpoint;
 use crate::exchange::{Answer, Exchange};
 use crate::relay::Relay;
 use crate::sessions::{SESSION, Session, asks};
@@ -42,15 +43,10 @@ pub(crate) struct Overheard {
 
 impl Overheard {
     /// Starts the server.
-    pub(crate) fn new(name: &str, binary: &OsStr, way: Way, bridged: bool) -> Self {
+    pub(crate) fn new(name: &str, binary: &OsStr, way: Way, endpoint: Endpoint) -> Self {
         let folder = Folder::new(name);
-        let listen = ["--listen", "http://127.0.0.1:0/mcp"].map(OsStr::new);
-        let mut words = witness::server(binary, bridged);
-        // After the verb, because the words after `--` belong to the server.
-        let place = if bridged { 1 } else { words.len() };
-        words.splice(place..place, listen);
         let mut server = Command::new(binary)
-            .args(words)
+            .args(endpoint.listening(binary, folder.path()))
             .env(MARK, mark_of_the_server(folder.path()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -58,8 +54,14 @@ impl Overheard {
             .spawn()
             .unwrap();
         let mut stderr = BufReader::new(server.stderr.take().unwrap());
-        let mut said = String::new();
-        stderr.read_line(&mut said).unwrap();
+        let mut line = || {
+            let mut line = String::new();
+            stderr.read_line(&mut line).unwrap();
+            line
+        };
+        let (before, after) = endpoint.lines_around_the_address();
+        let lines: Vec<_> = (0..=before + after).map(|_| line()).collect();
+        let said = &lines[before];
         let address = said
             .trim_end()
             .strip_prefix("listening on http://")

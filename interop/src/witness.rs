@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::endpoint::Endpoint;
 use crate::{Folder, LEGACY, MARK, MODERN, marked, running};
 
 /// The time in which a server must end after its client. A client that does not wait for it has no fault.
@@ -68,13 +69,6 @@ pub(crate) fn complaints(stderr: &str) -> String {
     stderr.lines().filter(|line| !line.starts_with(slow)).collect::<Vec<_>>().join("\n")
 }
 
-/// The arguments of the binary for the demonstration server, or for a bridge to it.
-pub(crate) fn server(binary: &OsStr, bridged: bool) -> Vec<&OsStr> {
-    let server = ["serve", "demo", "--full"].map(OsStr::new);
-    let bridge = if bridged { vec!["bridge".as_ref(), "--".as_ref(), binary] } else { Vec::new() };
-    [bridge, server.to_vec()].concat()
-}
-
 impl Witness {
     pub(crate) fn new(name: &str) -> Self {
         Self(Folder::new(name))
@@ -90,15 +84,15 @@ impl Witness {
     }
 
     /// The command line that starts a server with this witness.
-    pub(crate) fn words(&self, binary: &OsStr, bridged: bool) -> Vec<OsString> {
+    pub(crate) fn words(&self, binary: &OsStr, endpoint: Endpoint) -> Vec<OsString> {
         // Several clients give a server a reduced environment, so the mark is also passed on the command line.
         let mark = format!("{MARK}={}", self.mark());
         let words = ["env", &mark, "sh", "-c", SCRIPT, "witness", self.mark()];
         words
             .into_iter()
-            .map(OsStr::new)
-            .chain([binary].into_iter().chain(server(binary, bridged)))
-            .map(OsStr::to_owned)
+            .map(OsString::from)
+            .chain([binary.to_owned()])
+            .chain(endpoint.words(binary, self.folder()))
             .collect()
     }
 

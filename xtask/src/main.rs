@@ -44,7 +44,8 @@ cargo xtask CHORE
                      everything that must hold: format, dependencies, clippy, docs, requirements, tests, published
                      servers, and the number of tests per group (xtask/test-counts.toml)
   release-check      what is too long for every change: the oldest Rust, `beside`, `dist`, tests of processes 20 times, `bench`,
-                     `fuzz 600`, `conformance --through-nginx` and `test`; about three hours
+                     `fuzz 600`, `conformance --through-nginx --through-gateway`, the outages of a gateway for five minutes, and
+                     `test`; about three hours
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
                      show it
   bounds             what others can make us hold or do: each bound with its total and its test (xtask/bounds.toml)
@@ -68,10 +69,10 @@ cargo xtask CHORE
   interop install    the published servers and clients that the interop tests run against, into interop/ (needs npm and python3)
   beside             mcpjoin's HTTP client in one process with reqwest, and with rustls on aws-lc-rs (interop/beside);
                      needs crates.io and a C compiler
-  conformance [--scenario NAME] [--through-nginx] [--through-bridge]
+  conformance [--scenario NAME] [--through-nginx] [--through-bridge] [--through-gateway]
                      the official conformance suite, server and client, held against conformance/expected.toml (needs
-                     npm); those of the server once more through a reverse proxy (needs nginx: `tools`), or through our own
-                     bridge
+                     npm); those of the server once more through a reverse proxy (needs nginx: `tools`), through our own
+                     bridge, or through it joined with another server
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions,
                      quic, bridge (bench/README.md)

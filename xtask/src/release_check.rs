@@ -7,10 +7,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::steps::{Steps, cargo, succeed};
-use crate::{bench, beside, conformance, dist, fuzz, test, weight};
+use crate::{bench, beside, conformance, dist, fuzz, interop, test, weight};
 
 /// How long each fuzz target runs, in seconds: more than an hour for all of them on two processors.
 const FUZZ_SECONDS: u64 = 600;
+/// How long the servers behind a gateway are killed one after the other.
+const GATEWAY_SECONDS: &str = "300";
 /// How often the tests that start, kill and restart processes run, one after the other.
 const SOAK_RUNS: u32 = 20;
 /// The groups that a soak repeats: child processes, reconnections, and the gateway's schedules.
@@ -32,8 +34,12 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     steps.step("soak", "cargo test --test child_cycles, and others, 20 times", || soak(root));
     steps.step("peers", "cargo xtask bench", || bench::run(root, &bench::Options::parse(&[])?));
     steps.step("fuzz", &format!("cargo xtask fuzz {FUZZ_SECONDS}"), || fuzz::run(root, FUZZ_SECONDS));
-    steps.step("nginx", "cargo xtask conformance --through-nginx", || {
+    steps.step("between", "cargo xtask conformance --through-nginx --through-gateway", || {
         conformance::build_and_run(root, &conformance::Options::of_a_release())
+    });
+    steps.step("gateway", "MCPJOIN_GATEWAY_SECONDS=300 cargo test -p interop --test gateway", || {
+        interop::install(root)?;
+        gateway(root)
     });
     steps.step("test", "cargo xtask test", || test::run(root, &test::Options::parse(&[])?));
     match steps.summary() {
@@ -53,6 +59,14 @@ fn oldest_rust(root: &Path) -> Result<()> {
     command.env_remove("RUSTUP_TOOLCHAIN").env("CARGO_TARGET_DIR", root.join("target/oldest-rust"));
     succeed(&mut command)
         .with_context(|| format!("if it is missing: rustup toolchain install {version} --profile minimal"))
+}
+
+/// Kills the servers behind a gateway for minutes, and runs its clients that start a process for each request.
+fn gateway(root: &Path) -> Result<()> {
+    let mut outages =
+        cargo(root, &["test", "--quiet", "--package", "interop", "--test", "gateway", "outages"]);
+    succeed(outages.env("MCPJOIN_GATEWAY_SECONDS", GATEWAY_SECONDS))?;
+    succeed(&mut cargo(root, &["test", "--quiet", "--package", "interop", "--test", "gateway_commands"]))
 }
 
 fn soak(root: &Path) -> Result<()> {

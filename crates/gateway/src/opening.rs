@@ -231,14 +231,23 @@ impl First {
 
 /// Reads the parameters of `initialize`.
 fn legacy_hello(params: &Raw) -> Option<ClientHello> {
-    let version: Version = params.member("protocolVersion")?.decode().ok()?;
+    let offered: Version = params.member("protocolVersion")?.decode().ok()?;
+    // Some servers agree to any version. One that is not opened with `initialize` could then not be used.
+    let is_known = Profile::of(&offered).is_some_and(|profile| profile.initialize);
+    let version = if is_known { offered } else { Version::newest(Era::Legacy) };
+    let initialize = match is_known {
+        true => params.clone(),
+        false => Payload::from_raw(params.clone())
+            .with_member("protocolVersion", &Raw::string(version.as_str()))
+            .into_raw(),
+    };
     let declared = params.member("capabilities").map(without_tasks);
     let capabilities: Option<ClientCapabilities> =
         declared.as_ref().map(|raw| raw.decode()).transpose().ok()?;
     let info: Option<Implementation> =
         params.member("clientInfo").map(|raw| raw.decode()).transpose().ok()?;
     let mut presents = Presents::default();
-    presents.initialize = Some(params.clone());
+    presents.initialize = Some(initialize);
     // For a modern server.
     presents.capabilities = declared;
     presents.info = params.member("clientInfo");

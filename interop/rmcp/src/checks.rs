@@ -12,7 +12,7 @@ use crate::{Call, Checked, Desk, Era, Failure, List, Running, Server, Session};
 /// ran one after the other.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// The tools, resources and prompts of the server.
+/// The description of the server, if no file in the variable `MCPJOIN_INTEROP_DEMO` has another one.
 const DEMO: &str = include_str!("../../clients/demo.json");
 const WATCHED: &str = "test://watched-resource";
 const TEMPLATE: &str = "test://template/{id}/data";
@@ -51,9 +51,11 @@ pub(crate) async fn limited(check: Running<'_>) -> Checked {
 async fn open<S: Session>(server: &Server, era: Era) -> Checked {
     let session = S::open(server, era, Arc::default()).await?;
     let opened = session.opened()?;
+    let demo = demo()?;
     equal("the version", &opened["protocolVersion"], &era.version().into())?;
-    equal("the server", &opened["serverInfo"]["name"], &"mcpjoin-demo".into())?;
-    if !opened["instructions"].as_str().is_some_and(|text| text.starts_with("Each tool shows one feature")) {
+    equal("the server", &opened["serverInfo"]["name"], &demo["name"])?;
+    let instructions = demo["instructions"].as_str().unwrap_or_default();
+    if !opened["instructions"].as_str().is_some_and(|text| text.starts_with(instructions)) {
         return Err(Failure::Fault(format!("the instructions: {}", opened["instructions"])));
     }
     for capability in ["completions", "prompts", "resources", "tools"] {
@@ -121,8 +123,10 @@ async fn content<S: Session>(server: &Server, era: Era) -> Checked {
     let why = "This tool intentionally returns an error for testing";
     equal("the error", &result["content"], &json!([{ "type": "text", "text": why }]))?;
     let strange = "\u{1f600} \u{2028} \"'\\ \u{7f}";
-    let result = session.call("echo", json!({ "message": strange })).await?;
-    equal("what is not ASCII", &text(&result)?.into(), &strange.into())?;
+    for name in demo["echoes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let result = session.call(name, json!({ "message": strange })).await?;
+        equal("what is not ASCII", &text(&result)?.into(), &strange.into())?;
+    }
     let (code, _) = refused(session.call("absent", json!({})).await)?;
     equal("what a tool that is not there comes to", &code.into(), &(-32602).into())?;
     session.close().await
@@ -205,7 +209,9 @@ fn filled_in(message: &str) -> Value {
 }
 
 fn elicited(params: &Value) -> Value {
-    match params["message"].as_str() {
+    let demo = demo().unwrap_or_default();
+    let question = |message| str::strip_prefix(message, demo["question"].as_str()?);
+    match params["message"].as_str().and_then(question) {
         Some("No?") | None => json!({ "action": "decline" }),
         Some(message) => json!({ "action": "accept", "content": filled_in(message) }),
     }
@@ -401,7 +407,10 @@ async fn end<S: Session>(server: &Server, era: Era) -> Checked {
 }
 
 fn demo() -> Checked<Value> {
-    serde_json::from_str(DEMO).map_err(Failure::fault)
+    let Some(path) = std::env::var_os("MCPJOIN_INTEROP_DEMO") else {
+        return serde_json::from_str(DEMO).map_err(Failure::fault);
+    };
+    serde_json::from_slice(&std::fs::read(path).map_err(Failure::fault)?).map_err(Failure::fault)
 }
 
 fn equal(what: &str, seen: &Value, expected: &Value) -> Checked {

@@ -35,6 +35,10 @@ const LONGEST: Duration = Duration::from_secs(90);
 /// The number of server scenarios that run concurrently. Client scenarios run one after the other, because the suite
 /// provides their servers and shares a processor with the client.
 const AT_ONCE: usize = 2;
+/// The scenarios of tasks, which the gateway does not offer for several servers (docs/one-endpoint.md).
+const TASKS: &str = "tasks-";
+/// The policy of the gateway: servers may ask what they may ask without it.
+const POLICY: &str = "[target.demo]\nsampling = true\nroots = true\n";
 /// The address on which servers listen.
 const ANY_PORT: &str = "http://127.0.0.1:0/mcp";
 
@@ -47,6 +51,8 @@ pub(crate) struct Options {
     through_nginx: bool,
     /// Also run the server scenarios through our own bridge, with the server as its child.
     through_bridge: bool,
+    /// Also run the server scenarios through our bridge that joins the server with another one.
+    through_gateway: bool,
 }
 
 /// The program between the suite and a server.
@@ -55,16 +61,18 @@ enum Between {
     Nothing,
     Nginx,
     Bridge,
+    Gateway,
 }
 
 impl Between {
-    const ALL: [Self; 3] = [Self::Nothing, Self::Nginx, Self::Bridge];
+    const ALL: [Self; 4] = [Self::Nothing, Self::Nginx, Self::Bridge, Self::Gateway];
 
     const fn said(self) -> &'static str {
         match self {
             Self::Nothing => "",
             Self::Nginx => " via nginx",
             Self::Bridge => " via our bridge",
+            Self::Gateway => " via our gateway",
         }
     }
 }
@@ -72,12 +80,12 @@ impl Between {
 impl Options {
     /// All scenarios, directly and through our bridge: what each change must pass.
     pub(crate) const fn of_each_change() -> Self {
-        Self { scenario: None, through_nginx: false, through_bridge: true }
+        Self { scenario: None, through_nginx: false, through_bridge: true, through_gateway: false }
     }
 
-    /// The server's scenarios through a reverse proxy, and the others: what a release must pass.
+    /// The server's scenarios through a reverse proxy and through our gateway, and the others: what a release must pass.
     pub(crate) const fn of_a_release() -> Self {
-        Self { scenario: None, through_nginx: true, through_bridge: false }
+        Self { scenario: None, through_nginx: true, through_bridge: false, through_gateway: true }
     }
 
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
@@ -91,8 +99,10 @@ impl Options {
                 }
                 "--through-nginx" => options.through_nginx = true,
                 "--through-bridge" => options.through_bridge = true,
+                "--through-gateway" => options.through_gateway = true,
                 other => bail!(
-                    "`conformance` knows no `{other}`: only --scenario NAME, --through-nginx and --through-bridge"
+                    "`conformance` knows no `{other}`: only --scenario NAME, --through-nginx, --through-bridge and \
+                     --through-gateway"
                 ),
             }
         }
@@ -104,6 +114,7 @@ impl Options {
             Between::Nothing => true,
             Between::Nginx => self.through_nginx,
             Between::Bridge => self.through_bridge,
+            Between::Gateway => self.through_gateway,
         }
     }
 }
@@ -160,6 +171,10 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
         }
         false => None,
     };
+    let mut gateway = match options.through_gateway {
+        true => Some(start_gateway(programs.mcpjoin, &results)?),
+        false => None,
+    };
     let mut proxy = match options.through_nginx {
         true => Some(Nginx::start(root, &url, &results.join("nginx"))?),
         false => None,
@@ -173,16 +188,33 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
     let began = Instant::now();
     let proxied = proxy.as_ref().map(|proxy| proxy.url.as_str());
     let bridged = bridge.as_ref().map(|(_, url)| url.as_str());
-    let bench = Bench { suite: &suite, results: &results, url: &url, proxied, bridged, client };
+    let joined = gateway.as_ref().map(|(_, url)| url.as_str());
+    let bench = Bench { suite: &suite, results: &results, url: &url, proxied, bridged, joined, client };
     let done = bench.run_all(jobs)?;
     server.runs()?;
-    if let Some((bridge, _)) = &mut bridge {
-        bridge.runs()?;
+    for (process, _) in bridge.iter_mut().chain(&mut gateway) {
+        process.runs()?;
     }
     if let Some(proxy) = &mut proxy {
         proxy.runs()?;
     }
     report(&scenarios, &done, began.elapsed(), &results)
+}
+
+/// Starts a bridge that joins the server, with its own names, with the smaller demonstration server.
+fn start_gateway(mcpjoin: &Path, results: &Path) -> Result<(Running, String)> {
+    let program = mcpjoin.to_str().context("the path of mcpjoin is not text")?;
+    let entries = serde_json::json!({ "mcpServers": {
+        "demo": { "command": program, "args": ["serve", "demo", "--full"] },
+        "other": { "command": program, "args": ["serve", "demo"] },
+    } });
+    let (config, policy) = (results.join("servers.json"), results.join("policy.toml"));
+    fs::write(&config, entries.to_string()).with_context(|| format!("cannot write {}", config.display()))?;
+    fs::write(&policy, POLICY).with_context(|| format!("cannot write {}", policy.display()))?;
+    let mut command = Command::new(mcpjoin);
+    command.args(["bridge", "--listen", ANY_PORT, "--prefix", "demo=", "--config"]).arg(config);
+    command.arg("--policy").arg(policy);
+    listens(&mut command, "mcpjoin bridge --config", &results.join("gateway.txt"))
 }
 
 /// Starts a server, and waits until it prints its address.
@@ -220,7 +252,8 @@ fn jobs(expected: &Expected, options: &Options) -> Result<Vec<Job>> {
                 continue;
             }
             let wanted = |name: &&String| options.scenario.as_ref().is_none_or(|only| only == *name);
-            for name in scenarios.keys().filter(wanted) {
+            let offered = |name: &&String| between != Between::Gateway || !name.starts_with(TASKS);
+            for name in scenarios.keys().filter(wanted).filter(offered) {
                 let (name, expectation) = (name.clone(), scenarios[name].clone());
                 jobs.push(Job { leg: leg.clone(), between, name, expectation });
             }
@@ -256,6 +289,7 @@ struct Bench<'a> {
     url: &'a str,
     proxied: Option<&'a str>,
     bridged: Option<&'a str>,
+    joined: Option<&'a str>,
     client: &'a str,
 }
 
@@ -297,6 +331,7 @@ impl Bench<'_> {
             Between::Nothing => self.url,
             Between::Nginx => self.proxied.context("there is no proxy")?,
             Between::Bridge => self.bridged.context("there is no bridge")?,
+            Between::Gateway => self.joined.context("there is no gateway")?,
         };
         let folder = self.results.join(job.row().replace(' ', "-")).join(name.replace('/', "-"));
         fs::create_dir_all(&folder)?;
@@ -426,7 +461,10 @@ mod tests {
         assert_eq!(Options::parse(&[]).unwrap(), Options::default());
         assert_eq!(Options::parse(&["--scenario", "ping"]).unwrap().scenario.unwrap(), "ping");
         assert_eq!(Options::parse(&["--through-bridge"]).unwrap(), Options::of_each_change());
-        assert_eq!(Options::parse(&["--through-nginx"]).unwrap(), Options::of_a_release());
+        assert_eq!(
+            Options::parse(&["--through-nginx", "--through-gateway"]).unwrap(),
+            Options::of_a_release()
+        );
         assert!(Options::parse(&["--scenario"]).is_err());
         assert!(Options::parse(&["--all"]).is_err());
     }

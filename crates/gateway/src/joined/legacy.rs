@@ -155,6 +155,10 @@ impl Part for LegacyPart {
         &self.target.gateway.pools.launcher.settings
     }
 
+    fn outage(&self) -> Option<ErrorObject> {
+        (!self.is_ready()).then(|| self.errors.not_available(self.target.health().outage()))
+    }
+
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         let Some(session) = self.session().filter(|session| session.is_ready()) else {
             return Err(self.errors.not_available(self.target.health().outage()));

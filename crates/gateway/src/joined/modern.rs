@@ -123,6 +123,10 @@ impl Part for ModernPart {
         &self.target.gateway.pools.launcher.settings
     }
 
+    fn outage(&self) -> Option<ErrorObject> {
+        self.target.health().outage().map(|why| self.errors.not_available(Some(why)))
+    }
+
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         self.ask(request, cx, None).await
     }

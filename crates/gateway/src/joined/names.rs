@@ -213,6 +213,13 @@ impl Names {
         self.0.lock().catalogue.find(kind, joined).cloned()
     }
 
+    /// Returns whether the joined name of a tool or prompt begins as those of this target do.
+    pub(super) fn may_have(&self, target: usize, joined: &str) -> bool {
+        let state = self.0.lock();
+        let source = state.catalogue.sources().nth(target);
+        source.is_some_and(|source| joined.starts_with(&*source.joined("")))
+    }
+
     /// Returns the target that owns a URI: by the lists, otherwise by a link in a result.
     pub(super) fn owner(&self, uri: &str) -> Option<usize> {
         let state = self.0.lock();

@@ -43,6 +43,9 @@ pub(super) trait Part: Send + Sync + 'static {
     /// The settings of the target.
     fn settings(&self) -> &Settings;
 
+    /// The error for a name that this target may have, if it has no server.
+    fn outage(&self) -> Option<ErrorObject>;
+
     /// Answers a request of the client.
     fn request(
         &self,
@@ -96,7 +99,8 @@ impl<P: Part> Router<P> {
     /// Answers a request of the client.
     ///
     /// # Errors
-    /// The error of the owner, or -32602 if there is none.
+    /// The error of the owner, or -32602 if there is none. If a target without a server may be the owner, the error says
+    /// why it has none.
     pub(super) async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         let params = request.params.as_ref();
         let is_about_task = is_about_task(&request.method) && exists(&request.method, cx);
@@ -113,8 +117,7 @@ impl<P: Part> Router<P> {
                 let name = params.and_then(Payload::name_string);
                 let name = name.ok_or_else(|| ErrorObject::invalid_params("`name` is missing"))?;
                 let claim = self.find(&[kind], &name, &request, cx).await;
-                let claim = claim
-                    .ok_or_else(|| unknown(if kind == Kind::Tool { "tool" } else { "prompt" }, &name))?;
+                let claim = claim.ok_or_else(|| self.missing(kind, &name))?;
                 (claim.source, params.map(|params| params.with_member("name", &Raw::string(&claim.name))))
             }
             Method::ReadResource | Method::Subscribe | Method::Unsubscribe => {
@@ -160,7 +163,8 @@ impl<P: Part> Router<P> {
             let code = cx
                 .profile()
                 .map_or(mcpjoin_proto::code::INVALID_PARAMS, |profile| profile.resource_not_found);
-            ErrorObject { code, ..unknown("resource", uri) }
+            let data = Payload::from_raw(Raw::empty_object()).with_member("uri", &Raw::string(uri));
+            ErrorObject { code, data: Some(data.into_raw()), ..unknown("resource", uri) }
         })
     }
 
@@ -177,7 +181,7 @@ impl<P: Part> Router<P> {
         match decoded.reference {
             Reference::Prompt(prompt) => {
                 let claim = self.find(&[Kind::Prompt], &prompt.name, request, cx).await;
-                let claim = claim.ok_or_else(|| unknown("prompt", &prompt.name))?;
+                let claim = claim.ok_or_else(|| self.missing(Kind::Prompt, &prompt.name))?;
                 let reference = params.raw().member("ref").map(Payload::from_raw);
                 let reference =
                     reference.map(|it| it.with_member("name", &Raw::string(&claim.name)).into_raw());
@@ -201,6 +205,14 @@ impl<P: Part> Router<P> {
         }
         self.read_lists(kinds, request, cx).await;
         find()
+    }
+
+    /// Returns the error for the name of a tool or prompt that no list has: that of a target without a server if the name
+    /// has its prefix.
+    fn missing(&self, kind: Kind, joined: &str) -> ErrorObject {
+        let owners = self.parts.iter().enumerate().filter(|(target, _)| self.names.may_have(*target, joined));
+        let outage = owners.filter_map(|(_, part)| part.outage()).next();
+        outage.unwrap_or_else(|| unknown(if kind == Kind::Tool { "tool" } else { "prompt" }, joined))
     }
 
     // ---- lists ----

@@ -288,8 +288,11 @@ fn a_name_is_found_without_a_list_and_an_unknown_one_is_refused_as_the_client_ty
                 let error = refused(&client, name).await;
                 assert!(error["message"].as_str().unwrap().contains(name), "{error}");
             }
-            let not_found = client.profile().resource_not_found;
-            assert_eq!(read(&client, "c:/all").await, Err(not_found));
+            let error = client.read_resource("c:/all").await.unwrap_err();
+            let error = error.remote().unwrap_or_else(|| panic!("{error}")).clone();
+            assert_eq!(error.code, client.profile().resource_not_found);
+            let data: Value = error.data.unwrap().decode().unwrap();
+            assert_eq!(data, json!({ "uri": "c:/all" }), "{era:?} {version}");
             client.close().await;
         }
     });
@@ -490,6 +493,14 @@ fn a_dead_target_costs_only_its_own_tools_is_named_and_comes_back() {
             assert!(error["message"].as_str().unwrap().starts_with("b: "), "{error}");
             assert_eq!(error["data"]["target"], "b", "{error}");
             assert!(error["data"]["nextAttemptMs"].is_u64(), "{era:?} {version}: {error}");
+            // A client that has never seen its list learns the cause as well.
+            let late = connect(&two.gateway, builder(era)).await;
+            let error = refused(&late, "b__who").await;
+            assert!(error["message"].as_str().unwrap().starts_with("b: "), "{era:?} {version}: {error}");
+            assert!(
+                refused(&late, "a__nothing").await["message"].as_str().unwrap().starts_with("unknown tool")
+            );
+            late.close().await;
             assert_eq!(call(&client, "a__who").await, "a");
             let left = tools(&client).await;
             assert!(left.iter().all(|name| name.starts_with("a__")) && left.len() == 7, "{left:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::pools::Person;
-use super::{DISCOVERED, Servers, client, legacy, modern_request, open_modern, run};
+use super::{DISCOVERED, INITIALIZE, Servers, client, legacy, modern_request, open_modern, run};
 use mcpjoin_gateway::Gateway;
 
 const ODD: &str = r#"{ "n" : [1e400,-0,1e-400,0.10,12345678901234567890123,NINES] ,"é":"\u00e9\/","_meta":{"com.example/k":{"v":-0.0}},"unknown":null}"#;
@@ -47,6 +47,21 @@ fn b41_b52_what_a_legacy_client_asks_and_gets_crosses_to_the_byte() {
         let error = format!(r#"{{"code":-32002,"message":"näh","data":{odd}}}"#);
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":8,"error":{error}}}"#)).await;
         client.hears(&format!(r#"{{"jsonrpc":"2.0","id":-0,"error":{error}}}"#)).await;
+    });
+}
+
+/// rmcp 2 agrees to every version, also to one that has no `initialize`.
+#[test]
+fn a_version_that_cannot_be_opened_with_initialize_is_not_offered_to_a_server() {
+    run(async {
+        for offered in ["2026-07-28", "2099-01-01"] {
+            let (mut servers, start) = Servers::set();
+            let gateway = Gateway::builder(start).build();
+            let (mut client, _served) = client(&gateway);
+            client.say(&INITIALIZE.replace("2025-06-18", offered)).await;
+            let mut server = servers.next().await;
+            assert_eq!(server.value().await["params"]["protocolVersion"], "2025-11-25", "{offered}");
+        }
     });
 }
 

@@ -1,7 +1,8 @@
 //! A server on the newest rmcp, written as its users write one: both eras. Without arguments it uses stdio; with `http` it
 //! uses Streamable HTTP, and with `http-stateless` the same without sessions in the legacy era. With HTTP it prints its
-//! address for the client.
+//! address for the client. With the variable `COUNTED` it has one more tool, which appends its message to that file.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use rmcp::model::{
@@ -16,6 +17,16 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 
 struct Tools;
+
+/// The environment variable with the path of the file for `counted`.
+const COUNTED: &str = "COUNTED";
+
+fn count(message: &str) -> std::io::Result<()> {
+    let path = std::env::var_os(COUNTED).ok_or(std::io::ErrorKind::NotFound)?;
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+    // One write, because several processes of this server may append to one file.
+    file.write_all(format!("{message}\n").as_bytes())
+}
 
 /// A tool that takes one text.
 fn tool(name: &'static str, description: &'static str) -> Tool {
@@ -39,10 +50,11 @@ impl ServerHandler for Tools {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(vec![
-            tool("echo", "Gives it back"),
-            tool("fail", "Fails with it"),
-        ]))
+        let mut tools = vec![tool("echo", "Gives it back"), tool("fail", "Fails with it")];
+        if std::env::var_os(COUNTED).is_some() {
+            tools.push(tool("counted", "Gives it back, and appends it to a file"));
+        }
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(
@@ -58,6 +70,10 @@ impl ServerHandler for Tools {
         match &*call.name {
             "echo" => Ok(CallToolResult::success(content).into()),
             "fail" => Ok(CallToolResult::error(content).into()),
+            "counted" => match count(message) {
+                Ok(()) => Ok(CallToolResult::success(content).into()),
+                Err(error) => Err(ErrorData::internal_error(error.to_string(), None)),
+            },
             _ => Err(ErrorData::invalid_params("there is no such tool", None)),
         }
     }

@@ -1,0 +1,56 @@
+//! Foreign clients at the joined endpoint of the demonstration server and a server on rmcp. Each has the outcomes of
+//! `interop/clients/table.md`: lists, calls, questions, subscriptions and progress are the same as at one server.
+
+use interop::{Client, NODE, Way};
+
+fn script(name: &str, program: &str, script: &str) -> Client {
+    Client::installed(name, program).script(script)
+}
+
+#[test]
+fn typescript_sdk_1() {
+    let client = script("@modelcontextprotocol/sdk", NODE, "sdk-1.mjs");
+    client.by(Way::Http).joined().is_as_the_table_says("legacy");
+}
+
+fn typescript_sdk_2() -> Client {
+    script("@modelcontextprotocol/client", NODE, "sdk-2.mjs").joined()
+}
+
+#[test]
+fn typescript_sdk_2_in_the_legacy_era_on_standard_input_and_output() {
+    typescript_sdk_2().is_as_the_table_says("legacy");
+}
+
+#[test]
+fn typescript_sdk_2_in_the_modern_era() {
+    typescript_sdk_2().by(Way::Http).is_as_the_table_says("modern");
+}
+
+fn python_sdk() -> Client {
+    script("mcp", "venv/bin/python", "python-sdk.py").by(Way::Http).joined()
+}
+
+#[test]
+fn python_sdk_in_the_legacy_era() {
+    python_sdk().is_as_the_table_says("legacy");
+}
+
+#[test]
+fn python_sdk_in_the_modern_era() {
+    python_sdk().is_as_the_table_says("modern");
+}
+
+fn rmcp() -> Client {
+    Client::installed("rmcp", "rmcp/target/debug/client-current").by(Way::Http).joined()
+}
+
+#[test]
+fn rmcp_in_the_legacy_era() {
+    rmcp().is_as_the_table_says("legacy");
+}
+
+#[test]
+fn rmcp_in_the_modern_era() {
+    rmcp().is_as_the_table_says("modern");
+}
