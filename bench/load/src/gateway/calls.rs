@@ -17,9 +17,8 @@ pub(super) fn calls(options: Options, words: &[&str], command: &[String]) -> Res
     };
     let plan = Plan::parse(words, "--connections", 16)?;
     let gateway = Gateway::start(options, command)?;
-    let (first, _) = gateway.complete()?;
-    // A session opened before a server was ready may lack its tools.
-    drop(first);
+    // A session that was opened before a server was ready may lack its tools.
+    gateway.complete()?.0.close()?;
     let mut streams = Vec::new();
     let mut connections: Vec<Connection> = Vec::new();
     for _ in 0..plan.at_once {

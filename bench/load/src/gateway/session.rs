@@ -48,6 +48,11 @@ impl Session {
         Ok(session)
     }
 
+    /// Ends the session. A gateway may refuse that, or end nothing.
+    pub(super) fn close(mut self) -> Result<(), String> {
+        if self.mode == Mode::Stateful { self.connection.close_session() } else { Ok(()) }
+    }
+
     /// The names of all tools.
     pub(super) fn list(&mut self, gateway: &Gateway) -> Result<Vec<String>, String> {
         if self.mode == Mode::OpenApi {

@@ -124,7 +124,7 @@ impl Connection {
     }
 
     /// Ends the session, like a client that does not need it any more.
-    pub(super) fn close_session(&mut self) -> Result<(), String> {
+    pub(crate) fn close_session(&mut self) -> Result<(), String> {
         let Endpoint { address, path, .. } = &self.endpoint;
         let head = format!("DELETE {path} HTTP/1.1\r\nHost: {address}\r\n{}\r\n", self.headers());
         self.exchange(head.as_bytes(), "")
