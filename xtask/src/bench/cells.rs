@@ -157,13 +157,15 @@ impl Cell {
             }
             ["stateless"] => return format!("{} B, {} connections, 2026-07-28", self.size, self.depth),
             ["first", count, servers @ ..] => {
-                let servers = if servers.is_empty() { "" } else { ", published servers" };
-                return format!("from the start to the list with all tools, {count} server(s){servers}");
+                let published = if servers.is_empty() { "" } else { "published " };
+                let servers = if *count == "one" { "server" } else { "servers" };
+                return format!("from the start to the list with all tools, {count} {published}{servers}");
             }
             ["dead"] => return "one of five servers is dead".to_owned(),
             ["calls", sessions] => {
+                let calls = Self { words: &[], ..self.clone() };
                 let sessions = if *sessions == "shared" { "one session" } else { "a session for each" };
-                return format!("{} B, {} call(s) at once, {sessions}", self.size, self.depth);
+                return format!("{}, {sessions}", calls.title());
             }
             ["left", count] => return format!("the processes for {count} sessions"),
             _ if self.words == FROM_HTTP || self.words == FROM_STDIO => {

@@ -24,18 +24,17 @@ pub(super) fn print(cell: &Cell, rows: &[Row]) {
     };
     let to_ours = |row: &Row, figure| ratio(spread(row, figure), middle(rows, OURS, figure));
     match cell.words {
-        ["first", ..] => {
+        ["first", _, servers @ ..] => {
+            let is_apart = servers.is_empty();
+            // Published servers are scripts, whose processes are not told apart from those of the gateway.
             println!("| | ms | / ours | lists until then | CPU ms | MiB | processes of servers |");
             println!("|---|--:|--:|--:|--:|--:|--:|");
             lines(rows, |row| {
-                vec![
-                    shown(row, "ms"),
-                    to_ours(row, "ms"),
-                    count(row, "lists"),
-                    count(row, "cpu_ms"),
-                    mib(row),
-                    count(row, "backends"),
-                ]
+                let mut cells = vec![shown(row, "ms"), to_ours(row, "ms"), count(row, "lists")];
+                if is_apart {
+                    cells.extend([count(row, "cpu_ms"), mib(row), count(row, "backends")]);
+                }
+                cells
             });
         }
         ["calls", ..] => {
@@ -131,6 +130,7 @@ impl Summary {
             }
             ["calls", sessions] => {
                 line(format!("calls per s: {title}"), true, &|row| median(row, "per_second"));
+                line(format!("CPU us per call: {title}"), false, &|row| median(row, "cpu_us"));
                 for figure in ["p50_us", "p99_us"] {
                     if let Some(without) = middle(rows, NONE, figure) {
                         let title = format!("{} added: {title}", figure.replace("_us", " us"));
@@ -164,7 +164,7 @@ impl Summary {
             let ours = figure(OURS);
             let shown = names.iter().map(|name| match (figure(name), ours) {
                 (None, _) => "none".to_owned(),
-                (Some(value), Some(ours)) if *name != OURS => {
+                (Some(value), Some(ours)) if *name != OURS && value > 0.0 && ours > 0.0 => {
                     format!("{} ({:.2})", number(value), value / ours)
                 }
                 (Some(value), _) => number(value),

@@ -48,7 +48,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Ends the session. A gateway may refuse that, or end nothing.
+    /// Ends the session. The gateway may refuse that.
     pub(super) fn close(mut self) -> Result<(), String> {
         if self.mode == Mode::Stateful { self.connection.close_session() } else { Ok(()) }
     }

@@ -221,6 +221,7 @@ impl Connection {
     pub(crate) fn message(&self) -> Result<&[u8], String> {
         match (self.reply.status, &self.event) {
             (200 | 202, Some(event)) => Ok(event),
+            (200, None) if self.endpoint.mode == Mode::OpenApi => Ok(&self.reply.body),
             (200, None) => Ok(self.reply.message()),
             (status, _) => {
                 let body = &self.reply.body[..self.reply.body.len().min(300)];
