@@ -73,9 +73,9 @@ cargo xtask CHORE
                      the official conformance suite, server and client, held against conformance/expected.toml (needs
                      npm); those of the server once more through a reverse proxy (needs nginx: `tools`), through our own
                      bridge, or through it joined with another server
-  bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
+  bench [PART...] [--repetitions N] [--seconds S] [--peers A,B] [--mcpjoin BINARY]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions,
-                     quic, bridge (bench/README.md)
+                     quic, bridge, gateway (bench/README.md)
   mutants --sample N --seed S [--area NAME]
                      changes the sources in N places of each area, one at a time, and tells which changes its tests do
                      not notice: gateway, http-server, http-client, connection, auth, process, session. Installs

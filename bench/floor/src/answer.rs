@@ -7,7 +7,8 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-const INITIALIZE: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"floor","version":"0.0.0"}}"#;
+/// The version, unless the client asks for another: an older client cannot use this one.
+const VERSION: &str = "2025-11-25";
 const TOOLS: &str = r#"{"tools":[{"name":"echo","description":"Says what it is told","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}]}"#;
 
 #[derive(Deserialize)]
@@ -27,6 +28,12 @@ struct Call<'a> {
 }
 
 #[derive(Deserialize)]
+struct Initialize<'a> {
+    #[serde(borrow, rename = "protocolVersion")]
+    version: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
 struct Arguments<'a> {
     #[serde(borrow)]
     message: &'a RawValue,
@@ -41,6 +48,9 @@ pub fn borrowed(line: &[u8], out: &mut Vec<u8>) -> bool {
         let params = request.params.expect("a call has params").get();
         let call: Call<'_> = serde_json::from_str(params).expect("a call of echo");
         echo(out, call.arguments.message.get().as_bytes());
+    } else if request.method == "initialize" {
+        let params = request.params.map_or("", RawValue::get);
+        initialize(out, serde_json::from_str(params).map_or(VERSION.into(), |it: Initialize<'_>| it.version));
     } else {
         result(out, &request.method);
     }
@@ -84,9 +94,16 @@ fn echo(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(b"}]}}");
 }
 
+fn initialize(out: &mut Vec<u8>, version: Cow<'_, str>) {
+    let about = r#"","capabilities":{"tools":{}},"serverInfo":{"name":"floor","version":"0.0.0"}}}"#;
+    for part in [r#","result":{"protocolVersion":""#, &version, about] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
 fn result(out: &mut Vec<u8>, method: &str) {
     let result = match method {
-        "initialize" => INITIALIZE,
+        "initialize" => return initialize(out, VERSION.into()),
         "tools/list" => TOOLS,
         "ping" => "{}",
         _ => {

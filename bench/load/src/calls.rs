@@ -153,7 +153,7 @@ impl Sender {
     fn new(stdin: ChildStdin, plan: &Plan) -> Self {
         Self {
             stdin,
-            tail: tail(&plan.text),
+            tail: tail("echo", &plan.text),
             to_send: plan.at_once,
             next: 1,
             sent: vec![Instant::now(); (plan.at_once * 4).next_power_of_two()],

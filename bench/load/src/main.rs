@@ -7,6 +7,11 @@
 //! load http stateful|stateless [--connections N] [--seconds S] [--warm S] PAYLOAD -- COMMAND...
 //! load sessions COUNT [streams] -- COMMAND...                              the memory of idle sessions
 //! load left COUNT -- COMMAND...                                            the processes of a bridge, and those that remain
+//! load gateway [--mode stateful|stateless|events|openapi] [--path PATH] [--tool NAME] [--config FILE] [--folder FOLDER]
+//!              [--backends N] MEASUREMENT -- COMMAND...                    a gateway before N servers; MEASUREMENT is one of
+//!     first                                                                from the start to the list with all tools
+//!     calls shared|apart [--connections N] [--seconds S] [--warm S] PAYLOAD  calls, in one session or in one for each
+//!     dead                                                                 what a client sees when one server is dead
 //! load payload BYTES ascii|other > PAYLOAD                                 a text for echo
 //! ```
 //!
@@ -17,6 +22,7 @@
 //! processes that PROCESS has started. Memory is the server's peak (VmHWM), without its children.
 
 mod calls;
+mod gateway;
 mod http;
 mod latency;
 mod messages;
@@ -39,12 +45,15 @@ fn main() -> ExitCode {
             .and_then(|plan| server::Server::start(command)?.load(&plan)),
         ["http", words @ ..] => http::load(words, command),
         ["sessions", words @ ..] => http::sessions(words, command),
+        ["gateway", words @ ..] => gateway::measure(words, command),
         ["left", words @ ..] => http::left(words, command),
         ["startup"] => server::startup(command),
         ["wall"] => server::wall(command),
         ["payload", size, kind] => return payload(size, kind),
-        _ => Err("load stdio|http|sessions|left|startup|wall|payload: see the first lines of its source"
-            .to_owned()),
+        _ => Err(
+            "load stdio|http|sessions|left|gateway|startup|wall|payload: see the first lines of its source"
+                .to_owned(),
+        ),
     };
     let (printed, code): (Value, _) = match outcome {
         Ok(figures) => (figures, ExitCode::SUCCESS),

@@ -31,20 +31,25 @@ pub(crate) fn text(size: usize, ascii: bool) -> String {
 }
 
 /// The part of a call after its id, with its line feed.
-pub(crate) fn tail(text: &str) -> Vec<u8> {
+pub(crate) fn tail(tool: &str, text: &str) -> Vec<u8> {
     let text = Value::from(text);
     let tail =
-        format!(r#","method":"tools/call","params":{{"name":"echo","arguments":{{"message":{text}}}}}}}"#);
+        format!(r#","method":"tools/call","params":{{"name":"{tool}","arguments":{{"message":{text}}}}}}}"#);
     (tail + "\n").into_bytes()
 }
 
 /// The same in 2026-07-28, with the required data about the client, and without a line feed.
-pub(crate) fn modern_tail(text: &str) -> Vec<u8> {
+pub(crate) fn modern_tail(tool: &str, text: &str) -> Vec<u8> {
     let text = Value::from(text);
     format!(
-        r#","method":"tools/call","params":{{"name":"echo","arguments":{{"message":{text}}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"load","version":"0.0.0"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+        r#","method":"tools/call","params":{{"name":"{tool}","arguments":{{"message":{text}}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"load","version":"0.0.0"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
     )
     .into_bytes()
+}
+
+/// The arguments of a call alone, for a server whose tools are paths.
+pub(crate) fn plain_tail(text: &str) -> Vec<u8> {
+    serde_json::json!({ "message": text }).to_string().into_bytes()
 }
 
 /// Checks a reply in full: it is JSON, not an error, and contains the text that was sent.
@@ -52,7 +57,8 @@ pub(crate) fn check(reply: &[u8], text: &str) -> Result<(), String> {
     let shown = || String::from_utf8_lossy(&reply[..reply.len().min(400)]).into_owned();
     let value: Value = serde_json::from_slice(reply)
         .map_err(|error| format!("a reply is not JSON: {error}: {}", shown()))?;
-    match value["result"]["content"][0]["text"].as_str() {
+    // A server whose tools are paths answers with the text alone.
+    match value["result"]["content"][0]["text"].as_str().or_else(|| value.as_str()) {
         Some(echoed) if echoed == text => Ok(()),
         Some(_) => Err("the echoed text is another one".into()),
         None => Err(format!("a reply without a text: {}", shown())),

@@ -132,12 +132,16 @@ pub(crate) fn cpu(pid: u32) -> Duration {
 
 /// CPU time of a process and of its descendants that still run.
 pub(crate) fn cpu_of_tree(process: u32) -> Duration {
+    cpu(process) + children(process).into_iter().map(cpu_of_tree).sum::<Duration>()
+}
+
+/// The processes that a process has started and that still run.
+pub(crate) fn children(process: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    let children: Vec<u32> = children
+    children
         .flat_map(|line| line.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
-        .collect();
-    cpu(process) + children.into_iter().map(cpu_of_tree).sum::<Duration>()
+        .collect()
 }
 
 /// CPU time of this process.

@@ -31,7 +31,7 @@ impl Bridges {
     /// Installs the bridges and starts the server.
     pub(crate) fn start(peers: &Path, mcpjoin: &Path, programs: &Path) -> Result<Self> {
         let folder = peers.join("bridges");
-        install_scripts(&folder, "", "")?;
+        install_scripts(&folder, &[""], &[""])?;
         let port = Port::claim()?;
         // A connection attempt before the server listens is not part of a measurement.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));

@@ -4,6 +4,12 @@
 pub(crate) const FROM_HTTP: &[&str] = &["from HTTP to standard input and output"];
 /// Clients over stdio, a server over HTTP.
 pub(crate) const FROM_STDIO: &[&str] = &["from standard input and output to HTTP"];
+/// Calls through a gateway in one session, after the words of the generator that name the gateway.
+const SHARED: &[&str] = &["calls", "shared"];
+/// The same with a session for each connection.
+const APART: &[&str] = &["calls", "apart"];
+/// What a client of a gateway sees when a server is dead.
+pub(crate) const DEAD: &[&str] = &["dead"];
 /// The load generator's words for the memory that remains after sessions have ended.
 pub(crate) const LEFT: &[&str] = &["left", "20"];
 
@@ -26,10 +32,12 @@ pub(crate) enum Part {
     Quic,
     /// Bridges between stdio and HTTP, with the floor server behind them.
     Bridge,
+    /// Several servers behind one endpoint.
+    Gateway,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Servers,
         Self::Clients,
         Self::Startup,
@@ -38,6 +46,7 @@ impl Part {
         Self::Sessions,
         Self::Quic,
         Self::Bridge,
+        Self::Gateway,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -50,6 +59,7 @@ impl Part {
             Self::Sessions => "sessions",
             Self::Quic => "quic",
             Self::Bridge => "bridge",
+            Self::Gateway => "gateway",
         }
     }
 
@@ -57,9 +67,13 @@ impl Part {
     /// varies more than one that is repeated for a second, so it gets more samples.
     pub(crate) const fn turns(self, repetitions: usize) -> usize {
         match self {
-            Self::Servers | Self::Clients | Self::Http | Self::Sessions | Self::Quic | Self::Bridge => {
-                repetitions
-            }
+            Self::Servers
+            | Self::Clients
+            | Self::Http
+            | Self::Sessions
+            | Self::Quic
+            | Self::Bridge
+            | Self::Gateway => repetitions,
             Self::Startup | Self::CommandLines => 4 * repetitions,
         }
     }
@@ -78,6 +92,19 @@ impl Part {
                     .into_iter()
                     .flat_map(|words| sizes.map(|(size, depth)| Cell { words, ..Cell::new(size, depth) }));
                 return cells.chain([Cell { words: LEFT, ..Cell::new(0, 0) }]).collect();
+            }
+            Self::Gateway => {
+                let first: [&'static [&'static str]; 4] = [
+                    &["first", "one"],
+                    &["first", "five"],
+                    &["first", "one", "everything"],
+                    &["first", "five", "everything"],
+                ];
+                let first = first.map(|words| Cell { words, ..Cell::new(0, 0) });
+                let shared = [1, 16, 256].map(|depth| Cell { words: SHARED, ..Cell::new(64, depth) });
+                let apart = Cell { words: APART, ..Cell::new(64, 16) };
+                let dead = Cell { words: DEAD, ..Cell::new(0, 0) };
+                return first.into_iter().chain(shared).chain([apart, dead]).collect();
             }
             Self::Startup | Self::CommandLines => return vec![Cell::new(0, 0)],
             Self::Http => {
@@ -129,6 +156,17 @@ impl Cell {
                 return format!("{} B, {} connections, 2025-11-25 with sessions", self.size, self.depth);
             }
             ["stateless"] => return format!("{} B, {} connections, 2026-07-28", self.size, self.depth),
+            ["first", count, servers @ ..] => {
+                let published = if servers.is_empty() { "" } else { "published " };
+                let servers = if *count == "one" { "server" } else { "servers" };
+                return format!("from the start to the list with all tools, {count} {published}{servers}");
+            }
+            ["dead"] => return "one of five servers is dead".to_owned(),
+            ["calls", sessions] => {
+                let calls = Self { words: &[], ..self.clone() };
+                let sessions = if *sessions == "shared" { "one session" } else { "a session for each" };
+                return format!("{}, {sessions}", calls.title());
+            }
             ["left", count] => return format!("the processes for {count} sessions"),
             _ if self.words == FROM_HTTP || self.words == FROM_STDIO => {
                 let calls = Self { words: &[], ..self.clone() };

@@ -7,6 +7,8 @@ mod before;
 mod bridges;
 mod cells;
 mod far;
+mod gateway_table;
+mod gateways;
 mod peers;
 mod sample;
 mod table;
@@ -18,6 +20,7 @@ use anyhow::{Context, Result, bail};
 
 use before::Before;
 use cells::Part;
+use gateway_table::Summary;
 use peers::{Candidate, Peers};
 use sample::Samples;
 
@@ -33,25 +36,35 @@ pub(crate) struct Options {
     peers: Vec<String>,
     /// Another checkout of this repository: its programs are measured in the same turns as ours.
     before: Option<PathBuf>,
+    /// A binary to measure as ours instead of one that is built.
+    mcpjoin: Option<PathBuf>,
 }
 
 impl Options {
     /// Reads the words after `bench`.
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
-        let mut options =
-            Self { parts: Vec::new(), repetitions: 5, seconds: 1.0, peers: Vec::new(), before: None };
+        let mut options = Self {
+            parts: Vec::new(),
+            repetitions: 5,
+            seconds: 1.0,
+            peers: Vec::new(),
+            before: None,
+            mcpjoin: None,
+        };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} needs a value"));
             match *word {
                 "--repetitions" => options.repetitions = value()?.parse().context("--repetitions")?,
                 "--seconds" => options.seconds = value()?.parse().context("--seconds")?,
+                "--mcpjoin" => options.mcpjoin = Some(value()?.into()),
                 "--before" => options.before = Some(value()?.into()),
                 "--peers" => options.peers = value()?.split(',').map(str::to_owned).collect(),
                 name => match Part::ALL.into_iter().find(|part| part.name() == name) {
                     Some(part) => options.parts.push(part),
                     None => bail!(
-                        "`bench` knows no `{name}`: only {}, --repetitions N, --seconds S, --peers A,B, --before CHECKOUT",
+                        "`bench` knows no `{name}`: only {}, --repetitions N, --seconds S, --peers A,B, --before CHECKOUT, \
+                         --mcpjoin BINARY",
                         Part::ALL.map(Part::name).join(", ")
                     ),
                 },
@@ -69,7 +82,8 @@ impl Options {
 
 /// Installs the peers, measures, and prints.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
-    let peers = Peers::install(root)?;
+    let sdks = options.parts != [Part::Gateway];
+    let peers = Peers::install(root, options.mcpjoin.as_deref(), sdks)?;
     let before = options.before.as_deref().map(|checkout| Before::build(checkout, &peers)).transpose()?;
     let results = root.join("bench/results");
     fs::create_dir_all(&results)?;
@@ -81,14 +95,18 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         options.seconds,
         Part::Startup.turns(options.repetitions),
     );
+    let mut behind = Vec::new();
     for part in &options.parts {
         let mut samples = Samples::create(&results, part.name())?;
         let far = if *part == Part::Quic { Some(peers.far_side(&results)?) } else { None };
         let bridges = if *part == Part::Bridge { Some(peers.bridges()?) } else { None };
+        let gateways = if *part == Part::Gateway { Some(peers.gateways(root, &results)?) } else { None };
+        let mut summary = Summary::default();
         for cell in part.cells() {
-            let candidates = match &bridges {
-                Some(bridges) => bridges.of(&cell),
-                None => peers.of(*part, &cell, far.as_ref()),
+            let candidates = match (&bridges, &gateways) {
+                (Some(bridges), _) => bridges.of(&cell),
+                (None, Some(gateways)) => gateways.of(&cell),
+                (None, None) => peers.of(*part, &cell, far.as_ref()),
             };
             let mut candidates = asked_for(candidates, &options.peers);
             if let Some(before) = &before {
@@ -99,15 +117,23 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             }
             let rows = samples.take(&peers, &cell, &candidates, options)?;
             table::print(*part, &cell, &rows);
+            summary.add(&cell, &rows);
         }
+        behind.extend(summary.print());
         println!("\nSamples: {}", samples.path().display());
+    }
+    if !behind.is_empty() {
+        bail!("ours is behind, and no reason is known: {}", behind.join("; "));
     }
     Ok(())
 }
 
-/// Keeps the requested candidates, and always the floor to compare them with.
+/// Keeps the requested candidates, and always the floor to compare them with, or what stands for it.
 fn asked_for(mut candidates: Vec<Candidate>, wanted: &[String]) -> Vec<Candidate> {
-    let asked = |name: &str| name == "floor" || wanted.iter().any(|part| name.contains(part.as_str()));
+    let asked = |name: &str| {
+        ["floor", gateways::NONE, gateways::OURS].contains(&name)
+            || wanted.iter().any(|part| name.contains(part.as_str()))
+    };
     candidates.retain(|candidate| wanted.is_empty() || asked(&candidate.name));
     candidates
 }

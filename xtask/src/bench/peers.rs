@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use super::bridges::Bridges;
 use super::cells::{Cell, Part};
 use super::far::FarSide;
+use super::gateways::Gateways;
 use crate::steps::{self, cargo, succeed};
 use crate::{dist, interop};
 
@@ -37,14 +38,27 @@ pub(crate) struct Candidate {
     pub(crate) client: bool,
     /// A process that works for the candidate. Its CPU time is added to the candidate's.
     pub(crate) beside: Option<u32>,
+    /// Why it cannot be measured.
+    pub(crate) fault: Option<String>,
 }
 
 impl Peers {
-    /// Builds the Rust programs with optimisation, and installs the pinned packages from npm and PyPI.
-    pub(crate) fn install(root: &Path) -> Result<Self> {
-        let (mcpjoin, programs) = build(root)?;
+    /// Builds the Rust programs with optimisation, and installs the pinned packages from npm and PyPI. `mcpjoin` is a
+    /// binary to measure instead of one that is built. Without `sdks`, only what the part `gateway` needs is built, and
+    /// its peers are installed later.
+    pub(crate) fn install(root: &Path, mcpjoin: Option<&Path>, sdks: bool) -> Result<Self> {
+        let mcpjoin = match mcpjoin {
+            Some(binary) => {
+                binary.canonicalize().with_context(|| format!("there is no {}", binary.display()))?
+            }
+            None => build_mcpjoin(root)?,
+        };
+        let packages: &[&str] = if sdks { &["--workspace"] } else { &["--bin", "load", "--bin", "floor"] };
+        let programs = build_programs(root, packages)?;
         let folder = root.join("bench/peers");
-        install_scripts(&folder, "node", "python")?;
+        if sdks {
+            install_scripts(&folder, &["node"], &["python"])?;
+        }
         Ok(Self { mcpjoin, programs, folder })
     }
 
@@ -72,7 +86,8 @@ impl Peers {
         Ok(format!(
             "{}, {} processors, load {}; {}, node {}, {}; rmcp 3.9.0, TypeScript SDK 2.4.0 and 1.32.2, Python SDK \
              2.3.0, fastmcp 4.1.2, Inspector 0.15.0; supergateway 4.0.0, mcp-proxy 6.7.19 (npm) and 0.13.0 (PyPI), \
-             mcp-remote 0.15.1",
+             mcp-remote 0.15.1; mcp-proxy 0.6.0 (crates.io), mcp-hub 4.2.1, fastmcp 4.1.6, mcpo 0.0.20 with mcp 1.30.0, \
+             server-everything 2026.8.31",
             model.trim_start_matches([' ', '\t', ':']),
             std::thread::available_parallelism()?,
             load.split_whitespace().next().unwrap_or_default(),
@@ -93,7 +108,7 @@ impl Peers {
             Part::Sessions => self.http("stateful"),
             Part::Quic => far.map_or_else(Vec::new, |far| self.over_quic(far)),
             // These parts have lists of their own.
-            Part::Bridge => Vec::new(),
+            Part::Bridge | Part::Gateway => Vec::new(),
         };
         // Where handlers run is measured only where the cost of a call shows; the pending tool only with several calls.
         let small = part == Part::Servers && cell.size == 64;
@@ -170,6 +185,11 @@ impl Peers {
         Bridges::start(&self.folder, &self.mcpjoin, &self.programs)
     }
 
+    /// Installs the gateways.
+    pub(crate) fn gateways(&self, root: &Path, results: &Path) -> Result<Gateways> {
+        Gateways::install(root, &self.folder, &self.mcpjoin, &self.programs, results)
+    }
+
     pub(crate) fn ours_client(&self) -> PathBuf {
         self.programs.join("ours-client")
     }
@@ -241,7 +261,7 @@ impl Peers {
 }
 
 pub(crate) fn candidate(name: &'static str, command: Vec<String>) -> Candidate {
-    Candidate { name: name.into(), command, generator: false, client: false, beside: None }
+    Candidate { name: name.into(), command, generator: false, client: false, beside: None, fault: None }
 }
 
 fn client(name: &'static str, command: Vec<String>) -> Candidate {
@@ -254,11 +274,17 @@ pub(crate) fn command(program: String, words: &[&str]) -> Vec<String> {
 
 /// Builds our binary as people are given it, and the programs of `bench/`; returns the binary and the programs' folder.
 pub(super) fn build(root: &Path) -> Result<(PathBuf, PathBuf)> {
-    let mcpjoin =
-        built(root, &["build", "--profile", dist::PROFILE, "--package", "mcpjoin-cli", "--bin", "mcpjoin"])?;
-    let load = built(root, &["build", "--release", "--manifest-path", "bench/Cargo.toml", "--workspace"])?;
-    let programs = load.parent().context("a program lies in a folder")?.to_path_buf();
-    Ok((mcpjoin, programs))
+    Ok((build_mcpjoin(root)?, build_programs(root, &["--workspace"])?))
+}
+
+fn build_mcpjoin(root: &Path) -> Result<PathBuf> {
+    built(root, &["build", "--profile", dist::PROFILE, "--package", "mcpjoin-cli", "--bin", "mcpjoin"])
+}
+
+fn build_programs(root: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let words = ["build", "--release", "--manifest-path", "bench/Cargo.toml"];
+    let load = built(root, &[&words[..], packages].concat())?;
+    Ok(load.parent().context("a program lies in a folder")?.to_path_buf())
 }
 
 /// Builds with cargo, and returns the path of the last executable.
@@ -273,9 +299,10 @@ fn built(root: &Path, words: &[&str]) -> Result<PathBuf> {
 }
 
 /// Installs the packages that the pins in these subfolders name, unless exactly those are installed already.
-pub(crate) fn install_scripts(folder: &Path, node: &str, python: &str) -> Result<()> {
+pub(crate) fn install_scripts(folder: &Path, node: &[&str], python: &[&str]) -> Result<()> {
     let mut pins = String::new();
-    for (place, file) in [(node, "package.json"), (node, "package-lock.json"), (python, "requirements.txt")] {
+    let of_node = node.iter().flat_map(|place| [(place, "package.json"), (place, "package-lock.json")]);
+    for (place, file) in of_node.chain(python.iter().map(|place| (place, "requirements.txt"))) {
         let path = folder.join(place).join(file);
         pins += &fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     }
@@ -291,8 +318,9 @@ pub(crate) fn install_scripts(folder: &Path, node: &str, python: &str) -> Result
         succeed(Command::new(program).args(words).current_dir(folder.join(place)).stdin(Stdio::null()))
     };
     let npm = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
-    run(Path::new("npm"), node, &npm)?;
-    run(Path::new("python3"), python, &["-m", "venv", "--clear", "venv"])?;
+    for place in node {
+        run(Path::new("npm"), place, &npm)?;
+    }
     let pip = [
         "install",
         "--quiet",
@@ -301,6 +329,9 @@ pub(crate) fn install_scripts(folder: &Path, node: &str, python: &str) -> Result
         "--requirement",
         "requirements.txt",
     ];
-    run(&folder.join(python).join("venv/bin/pip"), python, &pip)?;
+    for place in python {
+        run(Path::new("python3"), place, &["-m", "venv", "--clear", "venv"])?;
+        run(&folder.join(place).join("venv/bin/pip"), place, &pip)?;
+    }
     fs::write(&stamp, pins).with_context(|| format!("cannot write {}", stamp.display()))
 }

@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json, json};
 
 use super::Options;
-use super::cells::{Cell, FROM_HTTP, FROM_STDIO, Part};
+use super::cells::{Cell, DEAD, FROM_HTTP, FROM_STDIO, Part};
+use super::gateways;
 use super::peers::{Candidate, Peers};
 
 /// The samples of one candidate, or the reason why it could not be measured.
@@ -59,9 +60,15 @@ impl Samples {
         }
         let mut rows: Vec<Row> = candidates
             .iter()
-            .map(|candidate| Row { name: candidate.name.to_string(), samples: Vec::new(), fault: None })
+            .map(|candidate| Row {
+                name: candidate.name.to_string(),
+                samples: Vec::new(),
+                fault: candidate.fault.clone(),
+            })
             .collect();
-        for repetition in 0..self.part.turns(options.repetitions) {
+        // What is not a duration is the same each time.
+        let turns = if cell.words == DEAD { 1 } else { self.part.turns(options.repetitions) };
+        for repetition in 0..turns {
             for (candidate, row) in candidates.iter().zip(&mut rows) {
                 if row.fault.is_some() {
                     continue;
@@ -124,6 +131,20 @@ impl Samples {
                     .collect()
             }
             Part::Servers | Part::Quic => under_load(&candidate.command),
+            Part::Gateway if candidate.name == gateways::NONE => under_load(&candidate.command),
+            Part::Gateway => {
+                let at = candidate.command.iter().position(|word| word == "--").unwrap_or_default();
+                let (about, command) = candidate.command.split_at(at);
+                let measurement: Vec<&str> = match cell.words {
+                    ["calls", sessions] => {
+                        vec!["calls", sessions, "--connections", &depth, "--seconds", &seconds, &payload]
+                    }
+                    words => words[..1].to_vec(),
+                };
+                let words = [load, "gateway".to_owned()].into_iter().chain(about.iter().cloned());
+                let measurement = measurement.into_iter().map(str::to_owned);
+                words.chain(measurement).chain(command.iter().cloned()).collect()
+            }
             Part::Bridge if cell.words == FROM_STDIO => under_load(&candidate.command),
             Part::Bridge if cell.words != FROM_HTTP => {
                 let words = [&[load.as_str()], cell.words, &["--"]].concat();

@@ -1,6 +1,7 @@
 //! The tables: medians with their spread, and ratios that can be compared between machines.
 
 use super::cells::{Cell, Part};
+use super::gateway_table;
 use super::sample::Row;
 
 /// The candidate that all others are compared with.
@@ -10,9 +11,9 @@ const RMCP: &str = "rmcp, one thread";
 
 /// The median of some samples, and their minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Spread {
+pub(super) struct Spread {
     least: f64,
-    median: f64,
+    pub(super) median: f64,
     most: f64,
 }
 
@@ -23,13 +24,13 @@ impl Spread {
         Some(Self { least, median: values[values.len() / 2], most })
     }
 
-    fn shown(self) -> String {
+    pub(super) fn shown(self) -> String {
         format!("{} ({} to {})", number(self.median), number(self.least), number(self.most))
     }
 }
 
 /// Formats a number with three significant figures, and from 10 000 on in thousands (`k`).
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     if value >= 10_000.0 {
         format!("{:.1} k", value / 1000.0)
     } else if value >= 100.0 {
@@ -130,6 +131,7 @@ pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
                 ]
             });
         }
+        Part::Gateway => gateway_table::print(cell, rows),
         Part::Startup | Part::CommandLines => {
             println!("\n### {}\n", part.name());
             println!("| | ms | / floor | ms more than it | CPU ms | / floor | peak MiB |");
@@ -150,7 +152,7 @@ pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
     }
 }
 
-fn lines(rows: &[Row], cells: impl Fn(&Row) -> Vec<String>) {
+pub(super) fn lines(rows: &[Row], cells: impl Fn(&Row) -> Vec<String>) {
     for row in rows {
         match &row.fault {
             Some(fault) => println!("| {} | not measured: {} |", row.name, fault.replace('|', "/")),
@@ -159,20 +161,20 @@ fn lines(rows: &[Row], cells: impl Fn(&Row) -> Vec<String>) {
     }
 }
 
-fn spread(row: &Row, figure: &str) -> Option<Spread> {
+pub(super) fn spread(row: &Row, figure: &str) -> Option<Spread> {
     Spread::of(row.samples.iter().filter_map(|sample| sample.get(figure)?.as_f64()).collect())
 }
 
-fn middle(rows: &[Row], name: &str, figure: &str) -> Option<f64> {
+pub(super) fn middle(rows: &[Row], name: &str, figure: &str) -> Option<f64> {
     let row = rows.iter().find(|row| row.name == name)?;
     spread(row, figure).map(|spread| spread.median)
 }
 
-fn ratio(value: Option<Spread>, to: Option<f64>) -> String {
+pub(super) fn ratio(value: Option<Spread>, to: Option<f64>) -> String {
     value.zip(to).map_or_else(String::new, |(value, to)| format!("{:.2}", value.median / to))
 }
 
-fn more(value: Option<Spread>, than: Option<f64>) -> String {
+pub(super) fn more(value: Option<Spread>, than: Option<f64>) -> String {
     value.zip(than).map_or_else(String::new, |(value, than)| format!("{:.2}", value.median - than))
 }
 

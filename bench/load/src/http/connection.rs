@@ -1,26 +1,29 @@
 //! One connection to a server, with its session if the mode has sessions.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use serde_json::Value;
 
-use super::Mode;
 use super::reply::Reply;
-use crate::messages::{HEAD, INITIALIZE, INITIALIZED, modern_tail, tail};
+use super::{Endpoint, Mode};
+use crate::messages::{HEAD, INITIALIZE, INITIALIZED, modern_tail, plain_tail, tail};
 
 /// The number of digits of every id, so that the length of a call never changes.
 const DIGITS: usize = 10;
+/// The version that the generator asks for.
+const VERSION: &str = "2025-11-25";
 /// The time limit of a response in the handshake: more than any response may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     socket: TcpStream,
-    address: SocketAddr,
-    mode: Mode,
+    pub(super) endpoint: Endpoint,
     pub(super) session: Option<String>,
+    /// The version that the server chose.
+    version: String,
     /// The parts of a call before and after its id.
     head: Vec<u8>,
     tail: Vec<u8>,
@@ -30,19 +33,30 @@ pub(super) struct Connection {
     pub(super) id: u64,
     pub(super) sent: Instant,
     reply: Reply,
+    /// The answer to the call, when it comes on a stream of events.
+    event: Option<Vec<u8>>,
 }
 
 impl Connection {
-    /// Connects, and opens a session if the mode has sessions.
-    pub(super) fn open(address: SocketAddr, mode: Mode) -> Result<Self, String> {
-        let socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
+    /// Connects, and opens a session of 2025-11-25 if the mode has sessions.
+    pub(super) fn open(endpoint: &Endpoint) -> Result<Self, String> {
+        let mut connection = Self::connect(endpoint)?;
+        if endpoint.mode == Mode::Stateful {
+            connection.open_session()?;
+        }
+        Ok(connection)
+    }
+
+    /// Connects, and sends nothing.
+    pub(crate) fn connect(endpoint: &Endpoint) -> Result<Self, String> {
+        let socket = TcpStream::connect(endpoint.address).map_err(|error| error.to_string())?;
         let options = socket.set_nodelay(true).and_then(|()| socket.set_read_timeout(Some(PATIENCE)));
         options.map_err(|error| error.to_string())?;
-        let mut connection = Self {
+        Ok(Self {
             socket,
-            address,
-            mode,
+            endpoint: endpoint.clone(),
             session: None,
+            version: VERSION.to_owned(),
             head: Vec::new(),
             tail: Vec::new(),
             out: Vec::new(),
@@ -50,57 +64,103 @@ impl Connection {
             id: 0,
             sent: Instant::now(),
             reply: Reply::default(),
-        };
-        if mode == Mode::Stateful {
-            connection.open_session()?;
-        }
-        Ok(connection)
+            event: None,
+        })
+    }
+
+    /// Another connection in the same session.
+    pub(crate) fn beside(&self) -> Result<Self, String> {
+        let mut other = Self::connect(&self.endpoint)?;
+        other.session.clone_from(&self.session);
+        other.version.clone_from(&self.version);
+        Ok(other)
+    }
+
+    /// How long a response may take from now on.
+    pub(crate) fn wait_at_most(&self, limit: Duration) -> Result<(), String> {
+        self.socket.set_read_timeout(Some(limit)).map_err(|error| error.to_string())
     }
 
     /// Does the handshake of 2025-11-25.
     pub(super) fn open_session(&mut self) -> Result<(), String> {
+        self.negotiate()?;
+        if self.version != VERSION {
+            return Err(format!("initialize: {}", self.version));
+        }
+        Ok(())
+    }
+
+    /// Does the handshake of 2025-11-25, or of the version that the server chooses.
+    pub(crate) fn negotiate(&mut self) -> Result<(), String> {
         self.session = None;
         self.reply.session = None;
-        self.exchange(&request(self.address, INITIALIZE.len(), ""), INITIALIZE)?;
+        VERSION.clone_into(&mut self.version);
+        self.exchange(&self.post(INITIALIZE.len(), ""), INITIALIZE)?;
         let answer: Value = serde_json::from_slice(self.message()?).map_err(|error| error.to_string())?;
-        if answer["result"]["protocolVersion"] != "2025-11-25" {
-            return Err(format!("initialize: {answer}"));
-        }
+        let version = answer["result"]["protocolVersion"].as_str();
+        version.ok_or_else(|| format!("initialize: {answer}"))?.clone_into(&mut self.version);
         self.session = self.reply.session.take();
-        let headers = self.headers();
-        self.exchange(&request(self.address, INITIALIZED.len(), &headers), INITIALIZED)?;
+        self.exchange(&self.post(INITIALIZED.len(), &self.headers()), INITIALIZED)?;
         if self.reply.status >= 300 {
             return Err(format!("initialized: HTTP {}", self.reply.status));
         }
         Ok(())
     }
 
+    /// Sends a body and reads the response, while the socket is still blocking.
+    pub(crate) fn post_body(&mut self, body: &str) -> Result<(), String> {
+        self.exchange(&self.post(body.len(), &self.headers()), body)
+    }
+
+    /// The same with a request of 2026-07-28, whose headers repeat the method and the name of the tool.
+    pub(crate) fn post_modern(&mut self, method: &str, tool: &str, body: &str) -> Result<(), String> {
+        self.exchange(&self.post(body.len(), &modern_headers(method, tool)), body)
+    }
+
+    /// Reads a page, while the socket is still blocking.
+    pub(crate) fn page(&mut self, path: &str) -> Result<(), String> {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.endpoint.address);
+        self.exchange(head.as_bytes(), "")
+    }
+
     /// Ends the session, like a client that does not need it any more.
-    pub(super) fn close_session(&mut self) -> Result<(), String> {
-        let head = format!("DELETE /mcp HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.address, self.headers());
+    pub(crate) fn close_session(&mut self) -> Result<(), String> {
+        let Endpoint { address, path, .. } = &self.endpoint;
+        let head = format!("DELETE {path} HTTP/1.1\r\nHost: {address}\r\n{}\r\n", self.headers());
         self.exchange(head.as_bytes(), "")
     }
 
     /// The headers of all requests after the handshake.
     pub(super) fn headers(&self) -> String {
-        match (self.mode, &self.session) {
+        match (self.endpoint.mode, &self.session) {
             (Mode::Stateful, Some(session)) => {
-                format!("MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {session}\r\n")
+                format!("MCP-Protocol-Version: {}\r\nMcp-Session-Id: {session}\r\n", self.version)
             }
-            (Mode::Stateful, None) => "MCP-Protocol-Version: 2025-11-25\r\n".into(),
-            (Mode::Stateless, _) => {
-                "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n".into()
-            }
+            (Mode::Stateful, None) => format!("MCP-Protocol-Version: {}\r\n", self.version),
+            (Mode::Stateless, _) => modern_headers("tools/call", &self.endpoint.tool),
+            (Mode::Events | Mode::OpenApi, _) => String::new(),
         }
     }
 
     /// Prepares the constant parts of the calls.
-    pub(super) fn prepare(&mut self, text: &str) -> Result<(), String> {
-        self.tail = if self.mode == Mode::Stateful { tail(text) } else { modern_tail(text) };
-        let length = HEAD.len() + DIGITS + self.tail.len();
-        self.head = request(self.address, length, &self.headers());
-        self.head.extend_from_slice(HEAD);
+    pub(crate) fn prepare(&mut self, text: &str) -> Result<(), String> {
+        let tool = &self.endpoint.tool;
+        self.tail = match self.endpoint.mode {
+            Mode::Stateful | Mode::Events => tail(tool, text),
+            Mode::Stateless => modern_tail(tool, text),
+            Mode::OpenApi => plain_tail(text),
+        };
+        let before = if self.has_ids() { HEAD.len() + DIGITS } else { 0 };
+        self.head = self.post(before + self.tail.len(), &self.headers());
+        if self.has_ids() {
+            self.head.extend_from_slice(HEAD);
+        }
         self.socket.set_nonblocking(true).map_err(|error| error.to_string())
+    }
+
+    /// Whether calls and replies have ids.
+    pub(super) fn has_ids(&self) -> bool {
+        self.endpoint.mode != Mode::OpenApi
     }
 
     /// The events to poll for.
@@ -114,8 +174,11 @@ impl Connection {
         self.id = number + 10_u64.pow(DIGITS as u32 - 1);
         self.out.clear();
         self.out.extend_from_slice(&self.head);
-        self.out.extend_from_slice(self.id.to_string().as_bytes());
+        if self.has_ids() {
+            self.out.extend_from_slice(self.id.to_string().as_bytes());
+        }
         self.written = 0;
+        self.event = None;
         self.reply.clear();
         self.sent = Instant::now();
         self.write()
@@ -138,28 +201,38 @@ impl Connection {
     pub(super) fn turn(&mut self) -> Result<bool, String> {
         self.write()?;
         let mut piece = [0; 64 * 1024];
-        loop {
+        while !self.reply.advance()? {
             match self.socket.read(&mut piece) {
                 Ok(0) => return Err("the server has closed a connection".into()),
                 Ok(count) => self.reply.buffer.extend_from_slice(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error.to_string()),
             }
-            if self.reply.advance()? {
-                return Ok(true);
-            }
         }
+        Ok(self.endpoint.mode != Mode::Events || self.event.is_some())
+    }
+
+    /// Takes the answer to the call from a stream of events.
+    pub(super) fn deliver(&mut self, event: Vec<u8>) {
+        self.event = Some(event);
     }
 
     /// The message in the complete reply.
-    pub(super) fn message(&self) -> Result<&[u8], String> {
-        match self.reply.status {
-            200 => Ok(self.reply.message()),
-            status => {
+    pub(crate) fn message(&self) -> Result<&[u8], String> {
+        match (self.reply.status, &self.event) {
+            (200 | 202, Some(event)) => Ok(event),
+            (200, None) if self.endpoint.mode == Mode::OpenApi => Ok(&self.reply.body),
+            (200, None) => Ok(self.reply.message()),
+            (status, _) => {
                 let body = &self.reply.body[..self.reply.body.len().min(300)];
                 Err(format!("HTTP {status}: {}", String::from_utf8_lossy(body)))
             }
         }
+    }
+
+    /// The status and the body of the complete reply.
+    pub(crate) fn reply(&self) -> (u16, &[u8]) {
+        (self.reply.status, &self.reply.body)
     }
 
     /// One request and its response, while the socket is still blocking.
@@ -177,12 +250,19 @@ impl Connection {
         }
         Ok(())
     }
+
+    /// The head of a request with a body of this length.
+    fn post(&self, length: usize, headers: &str) -> Vec<u8> {
+        let Endpoint { address, path, .. } = &self.endpoint;
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n{headers}\r\n"
+        )
+        .into_bytes()
+    }
 }
 
-fn request(address: SocketAddr, length: usize, headers: &str) -> Vec<u8> {
-    format!(
-        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-         Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n{headers}\r\n"
-    )
-    .into_bytes()
+fn modern_headers(method: &str, tool: &str) -> String {
+    let name = if tool.is_empty() { String::new() } else { format!("Mcp-Name: {tool}\r\n") };
+    format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}")
 }

@@ -23,7 +23,7 @@ pub(crate) fn left(words: &[&str], command: &[String]) -> Result<Value, String> 
     let began = Instant::now();
     let mut sessions = Vec::new();
     for _ in 0..count {
-        sessions.push(Connection::open(server.address, Mode::Stateful)?);
+        sessions.push(Connection::open(&server.endpoint(Mode::Stateful))?);
     }
     let took = began.elapsed().as_secs_f64() * 1e3 / count as f64;
     let open = processes(&mark, own);

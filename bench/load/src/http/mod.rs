@@ -1,6 +1,7 @@
 //! Calls of the tool echo over HTTP, on the given number of connections, one call after the other on each.
 
 mod connection;
+mod events;
 mod left;
 mod reply;
 mod sessions;
@@ -14,7 +15,8 @@ use interop::Port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
-use self::connection::Connection;
+pub(crate) use self::connection::Connection;
+pub(crate) use self::events::Events;
 pub(crate) use self::left::left;
 pub(crate) use self::sessions::sessions;
 use crate::latency::Latencies;
@@ -40,14 +42,28 @@ pub(crate) enum Mode {
     Stateful,
     /// 2026-07-28, where calls are independent.
     Stateless,
+    /// The transport of 2024-11-05: one stream of events for a session, and answers come on it.
+    Events,
+    /// Each tool is a path, without MCP.
+    OpenApi,
+}
+
+/// Where a server is called, how, and by what name.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(crate) address: SocketAddr,
+    pub(crate) path: String,
+    pub(crate) mode: Mode,
+    /// The tool to call.
+    pub(crate) tool: String,
 }
 
 /// A server that listens on its own port.
-struct Listening {
+pub(crate) struct Listening {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// Its start time.
-    began: Instant,
+    pub(crate) began: Instant,
     /// Reserved until the process has ended.
     _port: Port,
 }
@@ -58,9 +74,18 @@ impl Listening {
         Self::start_marked(command, "")
     }
 
+    /// The endpoint of an echo server.
+    fn endpoint(&self, mode: Mode) -> Endpoint {
+        Endpoint { address: self.address, path: "/mcp".to_owned(), mode, tool: "echo".to_owned() }
+    }
+
     /// The same with a mark that its children inherit.
     fn start_marked(command: &[String], mark: &str) -> Result<Self, String> {
-        let port = Port::claim().map_err(|error| error.to_string())?;
+        Self::start_at(Port::claim().map_err(|error| error.to_string())?, command, mark)
+    }
+
+    /// The same with a port that the caller has chosen.
+    pub(crate) fn start_at(port: Port, command: &[String], mark: &str) -> Result<Self, String> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
         let words: Vec<String> =
             command.iter().map(|word| word.replace(PORT, &address.port().to_string())).collect();
@@ -87,15 +112,20 @@ impl Listening {
         Ok(server)
     }
 
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Ends the process.
+    pub(crate) fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
@@ -109,18 +139,32 @@ pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> 
     let plan = Plan::parse(words, "--connections", 16)?;
     let server = Listening::start(command)?;
     let mut opened = None;
-    let mut connections = (0..plan.at_once)
+    let connections = (0..plan.at_once)
         .map(|_| {
-            let mut connection = Connection::open(server.address, mode)?;
+            let connection = Connection::open(&server.endpoint(mode))?;
             opened.get_or_insert_with(|| server.began.elapsed());
-            connection.prepare(&plan.text)?;
             Ok(connection)
         })
         .collect::<Result<Vec<_>, String>>()?;
     // Without sessions there was no response yet.
     let opened = opened.filter(|_| mode == Mode::Stateful).map(|opened| opened.as_secs_f64() * 1e3);
+    let mut figures = measure(connections, Vec::new(), &plan, || cpu(server.pid()))?;
+    figures["peak_kib"] = json!(peak(server.pid()));
+    figures["opened_ms"] = json!(opened);
+    Ok(figures)
+}
+
+/// Calls on all connections, one call after the other on each, and returns the rate, the latencies and the CPU time.
+/// `streams` are the streams of events on which the answers to calls come.
+pub(crate) fn measure(
+    mut connections: Vec<Connection>,
+    mut streams: Vec<Events>,
+    plan: &Plan,
+    cpu: impl Fn() -> Duration,
+) -> Result<Value, String> {
     let mut run = Run { text: &plan.text, replies: 0, length: 0, next: 1, latencies: Latencies::default() };
     for connection in &mut connections {
+        connection.prepare(&plan.text)?;
         run.call(connection)?;
     }
     let began = Instant::now();
@@ -131,7 +175,7 @@ pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> 
         match &window {
             None if elapsed >= plan.warm && run.replies > 0 => {
                 run.latencies.clear();
-                window = Some((Instant::now(), cpu(server.pid()), own_cpu(), run.replies));
+                window = Some((Instant::now(), cpu(), own_cpu(), run.replies));
             }
             Some((since, spent, own, before))
                 if elapsed >= plan.warm + plan.measured && run.replies > *before =>
@@ -143,21 +187,30 @@ pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> 
                     "per_second": calls / wall,
                     "p50_us": run.latencies.below(0.5),
                     "p99_us": run.latencies.below(0.99),
-                    "cpu_us": (cpu(server.pid()) - *spent).as_secs_f64() * 1e6 / calls,
+                    "cpu_us": cpu().saturating_sub(*spent).as_secs_f64() * 1e6 / calls,
                     "generator_cpu_us": (own_cpu() - *own).as_secs_f64() * 1e6 / calls,
-                    "peak_kib": peak(server.pid()),
-                    "opened_ms": opened,
                 }));
             }
             _ if elapsed > limit => return Err(format!("no progress after {} replies", run.replies)),
             _ => {}
         }
-        let ready: Vec<bool> = {
-            let mut sockets: Vec<PollFd<'_>> = connections.iter().map(Connection::interest).collect();
+        let mut ready: Vec<bool> = {
+            let calls = connections.iter().map(Connection::interest);
+            let mut sockets: Vec<PollFd<'_>> = calls.chain(streams.iter().map(Events::interest)).collect();
             let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
             poll(&mut sockets, Some(&patience)).map_err(|error| error.to_string())?;
             sockets.iter().map(|socket| socket.revents() != PollFlags::empty()).collect()
         };
+        let of_streams = ready.split_off(connections.len());
+        for (stream, _) in streams.iter_mut().zip(of_streams).filter(|(_, ready)| *ready) {
+            while let Some(event) = stream.next()? {
+                let id = id(&event);
+                if let Some(at) = connections.iter().position(|connection| Some(connection.id) == id) {
+                    connections[at].deliver(event);
+                    ready[at] = true;
+                }
+            }
+        }
         for (connection, _) in connections.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
             if connection.turn()? {
                 run.reply(connection)?;
@@ -190,7 +243,7 @@ impl Run<'_> {
             check(message, self.text)?;
             self.length = message.len();
         }
-        if id(message) != Some(connection.id) {
+        if connection.has_ids() && id(message) != Some(connection.id) {
             let shown = String::from_utf8_lossy(&message[..message.len().min(200)]);
             return Err(format!("a reply to another call: {shown}"));
         }

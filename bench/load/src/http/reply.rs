@@ -98,6 +98,15 @@ impl Reply {
         Ok(())
     }
 
+    /// Takes the next whole event from the body: its bytes before the empty line.
+    pub(super) fn take_event(&mut self) -> Option<Vec<u8>> {
+        let end = memmem::find(&self.body, b"\n\n")?;
+        let event = self.body.drain(..end + 2).take(end).collect();
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        Some(event)
+    }
+
     /// The message in the body: the whole body, or the data of the last event that has data.
     pub(super) fn message(&self) -> &[u8] {
         if self.body.first() == Some(&b'{') {

@@ -21,7 +21,7 @@ pub(crate) fn sessions(words: &[&str], command: &[String]) -> Result<Value, Stri
     let streams = words.contains(&"streams");
     let count: usize = words.iter().find_map(|word| word.parse().ok()).ok_or("sessions COUNT [streams]")?;
     let server = Listening::start(command)?;
-    let mut connection = Connection::open(server.address, Mode::Stateful)?;
+    let mut connection = Connection::open(&server.endpoint(Mode::Stateful))?;
     for _ in 0..WARM {
         connection.open_session()?;
     }
