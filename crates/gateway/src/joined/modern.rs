@@ -117,8 +117,11 @@ impl Part for ModernPart {
         self.target.health().cooling_down().is_none()
     }
 
-    fn outage(&self) -> Option<ErrorObject> {
-        self.target.health().outage().map(|why| self.errors.not_available(Some(why)))
+    fn outage(&self, is_late: bool) -> Option<ErrorObject> {
+        match self.target.health().outage() {
+            Some(why) => Some(self.errors.not_available(Some(why))),
+            None => is_late.then(|| self.errors.late()),
+        }
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {

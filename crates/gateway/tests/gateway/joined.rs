@@ -495,6 +495,8 @@ fn a_target_that_is_late_delays_the_others_by_five_seconds_at_most_and_joins_lat
             assert_eq!(tools(&client).await.len(), 7, "{era:?} {version}");
             // Five seconds for the opening, and five for the list.
             assert!(began.elapsed() <= Duration::from_secs(11), "{era:?} {version}: {:?}", began.elapsed());
+            let error = refused(&client, "b__who").await;
+            assert!(error["message"].as_str().unwrap().starts_with("b: "), "{era:?} {version}: {error}");
             assert_eq!(call(&client, "a__who").await, "a");
             let filter = SubscriptionFilter::default().with_tools_list_changed(true);
             let mut stream = client.listen(filter).await.unwrap();
