@@ -263,7 +263,7 @@ impl ModernClient {
         let instructions = join_all(instructions).await;
         let named = self.parts.iter().zip(&instructions);
         let named = named.filter_map(|(part, text)| Some((&*part.target.name, text.as_deref()?)));
-        let versions = vec![Version::newest(Era::Modern)];
+        let versions = Version::ALL.to_vec();
         let result = DiscoverResult::new(versions, self.joined.capabilities())
             .with_instructions(join_instructions(named));
         let result = Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
@@ -395,6 +395,10 @@ impl Handler for FromClient {
         match request.method {
             Method::Discover => self.0.discover(&request, &cx).await,
             Method::Listen => self.0.listen(request, &cx).await,
+            // Of the legacy era, in which the router answers them.
+            Method::Ping | Method::Subscribe | Method::Unsubscribe => {
+                Err(ErrorObject::method_not_found(request.method.as_str()))
+            }
             Method::ListTools => {
                 let reply = self.0.router(&cx).request(request, &cx).await?;
                 if self.0.own_names.is_none() {

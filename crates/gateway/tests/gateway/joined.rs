@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::run;
+use super::{Raw as Peer, modern_request, run};
 
 /// What each pair of eras is tested with: the era of the client, and the version of the targets.
 const PAIRS: [(Era, Version); 4] = [
@@ -284,6 +284,23 @@ fn a_name_is_found_without_a_list_and_an_unknown_one_is_refused_as_the_client_ty
             let data: Value = error.data.unwrap().decode().unwrap();
             assert_eq!(data, json!({ "uri": "c:/all" }), "{era:?} {version}");
             client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_modern_client_learns_all_versions_and_methods_of_the_legacy_era_are_not_found() {
+    run(async {
+        let two = Two::new(&Version::V2026_07_28);
+        let (link, mut client) = Peer::pair();
+        let gateway = two.gateway.clone();
+        tokio::spawn(async move { gateway.serve(link).await });
+        client.say(&modern_request("1", "server/discover", "", "")).await;
+        let versions = client.value().await["result"]["supportedVersions"].take();
+        assert_eq!(versions, json!(Version::ALL.map(|version| version.as_str().to_owned())));
+        for method in ["ping", "resources/subscribe", "resources/unsubscribe"] {
+            client.say(&modern_request("2", method, r#""uri":"a:/all","#, "")).await;
+            assert_eq!(client.value().await["error"]["code"], code::METHOD_NOT_FOUND, "{method}");
         }
     });
 }
