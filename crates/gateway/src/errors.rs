@@ -69,6 +69,11 @@ impl ErrorTexts {
         self.failure("notAvailable", &text, &[("nextAttemptMs", millis(next_attempt))])
     }
 
+    /// The error for a name of a target that has not sent its list in time.
+    pub(super) fn late(&self) -> ErrorObject {
+        self.failure("notAvailable", "the server has not sent its list in time; try again in a moment", &[])
+    }
+
     /// The end of a connection as this client may see it.
     fn cause(&self, cause: &CloseCause) -> CloseCause {
         let mut cause = cause.clone();

@@ -155,8 +155,11 @@ impl Part for LegacyPart {
         &self.target.gateway.pools.launcher.settings
     }
 
-    fn outage(&self) -> Option<ErrorObject> {
-        (!self.is_ready()).then(|| self.errors.not_available(self.target.health().outage()))
+    fn outage(&self, is_late: bool) -> Option<ErrorObject> {
+        if self.is_ready() {
+            return is_late.then(|| self.errors.late());
+        }
+        Some(self.errors.not_available(self.target.health().outage()))
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {

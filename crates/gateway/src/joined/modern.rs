@@ -123,8 +123,11 @@ impl Part for ModernPart {
         &self.target.gateway.pools.launcher.settings
     }
 
-    fn outage(&self) -> Option<ErrorObject> {
-        self.target.health().outage().map(|why| self.errors.not_available(Some(why)))
+    fn outage(&self, is_late: bool) -> Option<ErrorObject> {
+        match self.target.health().outage() {
+            Some(why) => Some(self.errors.not_available(Some(why))),
+            None => is_late.then(|| self.errors.late()),
+        }
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
@@ -283,12 +286,12 @@ impl ModernClient {
         self.joined.opened.send_replace(true);
         let named = self.parts.iter().zip(&instructions);
         let named = named.filter_map(|(part, text)| Some((&*part.target.name, text.as_deref()?)));
-        let versions = vec![Version::newest(Era::Modern)];
         let mut capabilities = self.joined.capabilities();
         if has_tasks.contains(&true) {
             capabilities = capabilities.with_extensions([(EXTENSION.to_owned(), Raw::empty_object())]);
         }
-        let result = DiscoverResult::new(versions, capabilities).with_instructions(join_instructions(named));
+        let result = DiscoverResult::new(Version::ALL.to_vec(), capabilities)
+            .with_instructions(join_instructions(named));
         let result = Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
         Ok(Reply::Complete(result))
     }
@@ -433,6 +436,10 @@ impl Handler for FromClient {
         match request.method {
             Method::Discover => self.0.discover(&request, &cx).await,
             Method::Listen => self.0.listen(request, &cx).await,
+            // Of the legacy era, in which the router answers them.
+            Method::Ping | Method::Subscribe | Method::Unsubscribe => {
+                Err(ErrorObject::method_not_found(request.method.as_str()))
+            }
             ref method if Kind::of_list(method).is_some() => {
                 let (is_of_tools, router) = (*method == Method::ListTools, self.0.router(&cx));
                 let reply = router.request(request, &cx).await?;

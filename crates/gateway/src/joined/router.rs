@@ -43,8 +43,8 @@ pub(super) trait Part: Send + Sync + 'static {
     /// The settings of the target.
     fn settings(&self) -> &Settings;
 
-    /// The error for a name that this target may have, if it has no server.
-    fn outage(&self) -> Option<ErrorObject>;
+    /// The error for a name that this target may have, if it has no server. `is_late`: its list took too long.
+    fn outage(&self, is_late: bool) -> Option<ErrorObject>;
 
     /// Answers a request of the client.
     fn request(
@@ -117,7 +117,7 @@ impl<P: Part> Router<P> {
                 let name = params.and_then(Payload::name_string);
                 let name = name.ok_or_else(|| ErrorObject::invalid_params("`name` is missing"))?;
                 let claim = self.find(&[kind], &name, &request, cx).await;
-                let claim = claim.ok_or_else(|| self.missing(kind, &name))?;
+                let claim = claim.map_err(|late| self.missing(kind, &name, &late))?;
                 (claim.source, params.map(|params| params.with_member("name", &Raw::string(&claim.name))))
             }
             Method::ReadResource | Method::Subscribe | Method::Unsubscribe => {
@@ -181,7 +181,7 @@ impl<P: Part> Router<P> {
         match decoded.reference {
             Reference::Prompt(prompt) => {
                 let claim = self.find(&[Kind::Prompt], &prompt.name, request, cx).await;
-                let claim = claim.ok_or_else(|| self.missing(Kind::Prompt, &prompt.name))?;
+                let claim = claim.map_err(|late| self.missing(Kind::Prompt, &prompt.name, &late))?;
                 let reference = params.raw().member("ref").map(Payload::from_raw);
                 let reference =
                     reference.map(|it| it.with_member("name", &Raw::string(&claim.name)).into_raw());
@@ -190,7 +190,7 @@ impl<P: Part> Router<P> {
             Reference::Resource(template) => {
                 let kinds = [Kind::ResourceTemplate, Kind::Resource];
                 let claim = self.find(&kinds, &template.uri, request, cx).await;
-                let claim = claim.ok_or_else(|| unknown("resource template", &template.uri))?;
+                let claim = claim.map_err(|_| unknown("resource template", &template.uri))?;
                 Ok((claim.source, Some(params.clone())))
             }
             _ => Err(ErrorObject::invalid_params("`ref` is of an unknown kind")),
@@ -198,37 +198,49 @@ impl<P: Part> Router<P> {
     }
 
     /// Returns the owner of a name, and its own name for it. Lists that do not have the name are read again.
-    async fn find(&self, kinds: &[Kind], joined: &str, request: &Request, cx: &Context) -> Option<Claim> {
+    ///
+    /// # Errors
+    /// No list has the name. The targets whose lists took too long are given.
+    async fn find(
+        &self,
+        kinds: &[Kind],
+        joined: &str,
+        request: &Request,
+        cx: &Context,
+    ) -> Result<Claim, Vec<usize>> {
         let find = || kinds.iter().find_map(|kind| self.names.find(*kind, joined));
         if let Some(claim) = find() {
-            return Some(claim);
+            return Ok(claim);
         }
-        self.read_lists(kinds, request, cx).await;
-        find()
+        let late = self.read_lists(kinds, request, cx).await;
+        find().ok_or(late)
     }
 
     /// Returns the error for the name of a tool or prompt that no list has: that of a target without a server if the name
-    /// has its prefix.
-    fn missing(&self, kind: Kind, joined: &str) -> ErrorObject {
+    /// has its prefix. `late`: the targets whose lists took too long.
+    fn missing(&self, kind: Kind, joined: &str, late: &[usize]) -> ErrorObject {
         let owners = self.parts.iter().enumerate().filter(|(target, _)| self.names.may_have(*target, joined));
-        let outage = owners.filter_map(|(_, part)| part.outage()).next();
-        outage.unwrap_or_else(|| unknown(if kind == Kind::Tool { "tool" } else { "prompt" }, joined))
+        let mut why = owners.filter_map(|(target, part)| part.outage(late.contains(&target)));
+        why.next().unwrap_or_else(|| unknown(if kind == Kind::Tool { "tool" } else { "prompt" }, joined))
     }
 
     // ---- lists ----
 
-    /// Reads the lists of these kinds of all targets, unless they were read just now.
-    async fn read_lists(&self, kinds: &[Kind], request: &Request, cx: &Context) {
+    /// Reads the lists of these kinds of all targets, unless they were read just now. Returns the targets that took too
+    /// long.
+    async fn read_lists(&self, kinds: &[Kind], request: &Request, cx: &Context) -> Vec<usize> {
         let all = self.parts.iter().enumerate().flat_map(|(target, part)| {
             kinds.iter().map(move |kind| async move {
                 let is_fresh =
                     self.names.complete(target, *kind).is_some_and(|read| read.elapsed() < LIST_MAX_AGE);
-                if part.is_ready() && !is_fresh {
-                    drop(timeout(LIST_TIMEOUT, self.read_list(target, *kind, request, cx)).await);
+                if !part.is_ready() || is_fresh {
+                    return None;
                 }
+                let read = timeout(LIST_TIMEOUT, self.read_list(target, *kind, request, cx)).await;
+                read.is_err().then_some(target)
             })
         });
-        join_all(all).await;
+        join_all(all).await.into_iter().flatten().collect()
     }
 
     /// Reads the whole list of a target.

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, advance, timeout};
 
-use super::{pass, run};
+use super::{Raw as Peer, modern_request, pass, run};
 
 /// What each pair of eras is tested with: the era of the client, and the version of the targets.
 pub(super) const PAIRS: [(Era, Version); 4] = [
@@ -299,6 +299,23 @@ fn a_name_is_found_without_a_list_and_an_unknown_one_is_refused_as_the_client_ty
 }
 
 #[test]
+fn a_modern_client_learns_all_versions_and_methods_of_the_legacy_era_are_not_found() {
+    run(async {
+        let two = Two::new(&Version::V2026_07_28);
+        let (link, mut client) = Peer::pair();
+        let gateway = two.gateway.clone();
+        tokio::spawn(async move { gateway.serve(link).await });
+        client.say(&modern_request("1", "server/discover", "", "")).await;
+        let versions = client.value().await["result"]["supportedVersions"].take();
+        assert_eq!(versions, json!(Version::ALL.map(|version| version.as_str().to_owned())));
+        for method in ["ping", "resources/subscribe", "resources/unsubscribe"] {
+            client.say(&modern_request("2", method, r#""uri":"a:/all","#, "")).await;
+            assert_eq!(client.value().await["error"]["code"], code::METHOD_NOT_FOUND, "{method}");
+        }
+    });
+}
+
+#[test]
 fn the_first_target_owns_a_name_that_two_have_and_the_other_is_reported() {
     run(async {
         for (era, version) in PAIRS {
@@ -533,6 +550,8 @@ fn a_target_that_is_late_delays_the_others_by_five_seconds_at_most_and_joins_lat
             assert_eq!(tools(&client).await.len(), 7, "{era:?} {version}");
             // Five seconds for the opening, and five for the list.
             assert!(began.elapsed() <= Duration::from_secs(11), "{era:?} {version}: {:?}", began.elapsed());
+            let error = refused(&client, "b__who").await;
+            assert!(error["message"].as_str().unwrap().starts_with("b: "), "{era:?} {version}: {error}");
             assert_eq!(call(&client, "a__who").await, "a");
             let filter = SubscriptionFilter::default().with_tools_list_changed(true);
             let mut stream = client.listen(filter).await.unwrap();
