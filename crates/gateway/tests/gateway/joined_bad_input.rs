@@ -353,7 +353,7 @@ fn a_target_that_never_opens_delays_a_client_by_five_seconds_and_its_start_ends_
             pass(Duration::from_secs(31)).await;
             assert_eq!(ends.lock().unwrap().len(), 1, "{era:?} {of:?}: {ends:?}");
             let error = refused(&client, "bad__any").await;
-            assert!(error["message"].as_str().unwrap().contains("bad__any"), "{error}");
+            assert!(error["message"].as_str().unwrap().starts_with("bad: "), "{error}");
             // It is started again and again, and costs each list nothing while it is known to fail.
             let began = Instant::now();
             for _ in 0..20 {
