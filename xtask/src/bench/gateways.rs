@@ -71,7 +71,7 @@ impl Gateways {
             let _ = fs::remove_file(&program);
             match servers {
                 Servers::Simple => {
-                    fs::hard_link(simple, &program).or_else(|_| fs::copy(simple, &program).map(drop))?
+                    fs::hard_link(simple, &program).or_else(|_| fs::copy(simple, &program).map(drop))?;
                 }
                 Servers::Everything => {
                     let script =

@@ -21,7 +21,10 @@ impl Spread {
     fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
-        Some(Self { least, median: values[values.len() / 2], most })
+        let middle = values.len() / 2;
+        // Of an even number there are two values in the middle.
+        let median = f64::midpoint(values[middle], values[(values.len() - 1) / 2]);
+        Some(Self { least, median, most })
     }
 
     pub(super) fn shown(self) -> String {
@@ -200,6 +203,7 @@ mod tests {
         let spread = Spread::of(vec![3.0, 1.0, 2.0]).unwrap();
         assert_eq!(spread, Spread { least: 1.0, median: 2.0, most: 3.0 });
         assert_eq!(spread.shown(), "2.00 (1.00 to 3.00)");
+        assert_eq!(Spread::of(vec![4.0, 1.0]).map(|two| two.median), Some(2.5));
         assert_eq!(
             (ratio(Some(spread), Some(4.0)), inverse(Some(spread), Some(4.0))),
             ("0.50".into(), "2.0".into())
