@@ -1,6 +1,7 @@
 #!/usr/bin/env node
-// A server on the TypeScript SDK 1.x, as its users write one: SCRIPT sessions|json|stateless|resumes. `json` answers
-// with one JSON body and no stream, `resumes` keeps events for those who come back.
+// A server on the TypeScript SDK 1.x, as its users write one: SCRIPT sessions|json|stateless|resumes|restarts. `json`
+// answers with one JSON body and no stream, `resumes` keeps events for those who come back, `restarts` answers 404 for the
+// sessions of another process of this server.
 
 import { randomUUID } from 'node:crypto';
 
@@ -49,8 +50,8 @@ async function transport(request) {
 
 listen(async (request, response) => {
     const session = request.headers['mcp-session-id'];
-    if (request.url !== '/mcp' || (session !== undefined && !transports.has(session))) {
-        // Also a session that has ended, or that another process of this server had.
+    const isUnknown = mode === 'restarts' && session !== undefined && !transports.has(session);
+    if (request.url !== '/mcp' || isUnknown) {
         response.writeHead(404).end();
         return;
     }

@@ -23,7 +23,7 @@ struct Kind {
 }
 
 const KINDS: [Kind; 5] = [
-    Kind { name: "typescript1", command: &[NODE, "servers/sdk-1.mjs", "sessions"], is_child: false },
+    Kind { name: "typescript1", command: &[NODE, "servers/sdk-1.mjs", "restarts"], is_child: false },
     Kind { name: "typescript2", command: &[NODE, "servers/sdk-2.mjs", "modern"], is_child: false },
     Kind { name: "python", command: &["venv/bin/python", "servers/python-sdk.py", "both"], is_child: false },
     Kind { name: "fastmcp", command: &["venv/bin/python", "servers/fastmcp-server.py"], is_child: false },

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, advance, timeout};
 
-use super::{Raw as Peer, modern_request, pass, run};
+use super::{Raw as Peer, modern_request, passes, run};
 
 /// What each pair of eras is tested with: the era of the client, and the version of the targets.
 pub(super) const PAIRS: [(Era, Version); 4] = [
@@ -451,17 +451,17 @@ fn a_client_is_subscribed_again_at_a_target_that_was_given_up_and_opened_again()
             client.unsubscribe("b:/by/7").await.unwrap();
             for round in 0..3 {
                 two.b.dies();
-                pass(Duration::from_secs(60)).await;
+                passes(Duration::from_secs(60)).await;
                 assert_eq!(tools(&client).await.len(), 7, "{version}");
                 two.b.comes_back();
-                pass(Duration::from_secs(60)).await;
+                passes(Duration::from_secs(60)).await;
                 assert_eq!(tools(&client).await.len(), 14, "{version}");
                 while heard.try_recv().is_ok() {}
                 for uri in ["b:/all", "shared:/one", "b:/by/7"] {
                     // What the other target owns is not subscribed to here.
                     two.b.handle.notify_resource_updated(uri);
                 }
-                pass(Duration::from_secs(1)).await;
+                passes(Duration::from_secs(1)).await;
                 let told = std::iter::from_fn(|| heard.try_recv().ok());
                 let updates = told.filter(|method| method == "notifications/resources/updated").count();
                 assert_eq!(updates, 1, "{version} {round}");

@@ -43,7 +43,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
 }
 
 /// Lets virtual time pass: everything that is due in it happens in its order.
-pub(crate) async fn pass(time: Duration) {
+pub(crate) async fn passes(time: Duration) {
     tokio::time::timeout(time, std::future::pending::<()>()).await.unwrap_err();
 }
 
