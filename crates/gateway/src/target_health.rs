@@ -201,7 +201,7 @@ mod tests {
         health.note(&GatewayEvent::Ended { upstream: 1, end: &end, next: Some(Duration::from_secs(9)) });
         let began = Instant::now();
         let started = async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::advance(Duration::from_secs(1)).await;
             health.note(&GatewayEvent::Started { upstream: 1, run: 2 });
         };
         tokio::join!(health.ready_to_start(), started);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::pools::Person;
-use super::{Raw, run};
+use super::{Raw, passes, run};
 
 /// Starts of one account at once or delayed: 8, and 4 a second for 10 s.
 const STARTS: usize = 48;
@@ -80,11 +80,6 @@ fn modern(method: &str, name: &str, capabilities: &str) -> String {
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-
-async fn passes(time: Duration) {
-    let nothing = std::future::pending::<()>();
-    assert!(tokio::time::timeout(time, nothing).await.is_err());
-}
 
 /// The next message is a result.
 async fn is_served(person: &mut Person) {

@@ -23,9 +23,9 @@ use mcpjoin_gateway::{Gateway, GatewayBuilder, JoinedBuilder, JoinedGateway, Tar
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
-use super::run;
+use super::{passes, run};
 
 /// What each pair of eras is tested with: the era of the client, and the version of the targets.
 pub(super) const PAIRS: [(Era, Version); 4] = [
@@ -66,7 +66,7 @@ impl Target {
             let target = target.clone();
             async move {
                 let delay = *target.delay.lock().unwrap();
-                sleep(delay).await;
+                passes(delay).await;
                 if !*target.is_up.borrow() {
                     return Err(std::io::Error::new(std::io::ErrorKind::NotFound, "it is switched off"));
                 }
@@ -415,17 +415,17 @@ fn a_client_is_subscribed_again_at_a_target_that_was_given_up_and_opened_again()
             client.unsubscribe("b:/by/7").await.unwrap();
             for round in 0..3 {
                 two.b.dies();
-                sleep(Duration::from_secs(60)).await;
+                passes(Duration::from_secs(60)).await;
                 assert_eq!(tools(&client).await.len(), 7, "{version}");
                 two.b.comes_back();
-                sleep(Duration::from_secs(60)).await;
+                passes(Duration::from_secs(60)).await;
                 assert_eq!(tools(&client).await.len(), 14, "{version}");
                 while heard.try_recv().is_ok() {}
                 for uri in ["b:/all", "shared:/one", "b:/by/7"] {
                     // What the other target owns is not subscribed to here.
                     two.b.handle.notify_resource_updated(uri);
                 }
-                sleep(Duration::from_secs(1)).await;
+                passes(Duration::from_secs(1)).await;
                 let told = std::iter::from_fn(|| heard.try_recv().ok());
                 let updates = told.filter(|method| method == "notifications/resources/updated").count();
                 assert_eq!(updates, 1, "{version} {round}");
@@ -443,7 +443,7 @@ fn changes_of_several_lists_are_told_once() {
             let client = connect(&two.gateway, builder(era)).await;
             let filter = SubscriptionFilter::default().with_tools_list_changed(true);
             let mut stream = client.listen(filter).await.unwrap();
-            sleep(Duration::from_secs(10)).await;
+            passes(Duration::from_secs(10)).await;
             while timeout(Duration::from_millis(1), stream.next()).await.is_ok() {}
             for target in [&two.a, &two.b] {
                 target.handle.add_tool(tool("new"), |_: NoArguments, _| async { "new" }).unwrap();
@@ -468,7 +468,7 @@ fn a_dead_target_costs_only_its_own_tools_is_named_and_comes_back() {
             let mut stream = client.listen(filter).await.unwrap();
             assert_eq!(tools(&client).await.len(), 14, "{era:?} {version}");
             two.b.dies();
-            sleep(Duration::from_secs(1)).await;
+            passes(Duration::from_secs(1)).await;
             let began = Instant::now();
             let error = refused(&client, "b__who").await;
             assert!(began.elapsed() < Duration::from_millis(100), "{era:?} {version}: {error}");
@@ -572,7 +572,7 @@ fn a_client_that_wants_log_messages_is_told_which_target_has_no_server() {
                 client.set_level(level).await.unwrap();
                 let filter = SubscriptionFilter::default().with_tools_list_changed(true);
                 let _stream = client.listen(filter).await.unwrap();
-                sleep(Duration::from_secs(1)).await;
+                passes(Duration::from_secs(1)).await;
                 two.b.dies();
                 let message = timeout(Duration::from_secs(30), messages.recv()).await;
                 assert_eq!(message.is_ok(), is_told, "{era:?} {version}: {message:?}");

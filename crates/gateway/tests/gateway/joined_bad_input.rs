@@ -25,11 +25,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines};
 use tokio::io::{ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tower_service::Service as _;
 
 use super::joined::{Target, builder, call, connect, one_of_everything, refused, tools};
-use super::run;
+use super::{passes, run};
 
 /// The eras of the client and of the scripted target.
 const ERAS: [(Era, Era); 4] = [
@@ -241,7 +241,7 @@ fn changes_of_lists_without_end_reach_a_client_five_times_a_second_at_most() {
                     for _ in 0..2_000 {
                         server.tools_changed().await;
                     }
-                    sleep(Duration::from_millis(100)).await;
+                    passes(Duration::from_millis(100)).await;
                 }
                 while server.next_call(&["floods"]).await.is_some() {}
             };
@@ -350,7 +350,7 @@ fn a_target_that_never_opens_delays_a_client_by_five_seconds_and_its_start_ends_
             assert_eq!(tools(&client).await.len(), 7, "{era:?} {of:?}");
             assert!(began.elapsed() <= Duration::from_secs(5), "{era:?} {of:?}");
             assert_eq!(call(&client, "b__who").await, "b");
-            sleep(Duration::from_secs(31)).await;
+            passes(Duration::from_secs(31)).await;
             assert_eq!(ends.lock().unwrap().len(), 1, "{era:?} {of:?}: {ends:?}");
             let error = refused(&client, "bad__any").await;
             assert!(error["message"].as_str().unwrap().contains("bad__any"), "{error}");
@@ -383,7 +383,7 @@ fn a_target_that_dies_in_the_handshake_is_reported_each_time_and_costs_the_other
                 assert_eq!(tools(&client).await.len(), 7, "{era:?} {of:?}");
                 assert_eq!(call(&client, "b__who").await, "b");
                 assert_eq!(began.elapsed(), Duration::ZERO);
-                sleep(Duration::from_secs(1)).await;
+                passes(Duration::from_secs(1)).await;
             }
             // After 0.5, 1, 2, 4, 8, 16 and 30 seconds.
             let starts = starts.load(Ordering::Relaxed);
@@ -580,7 +580,7 @@ fn a_target_that_renames_a_tool_in_mid_call_answers_that_call_and_takes_none_of_
                 let client = client.clone();
                 tokio::spawn(async move { client.call_tool("old", ()).await.map(|result| result.to_text()) })
             };
-            sleep(Duration::from_secs(1)).await;
+            passes(Duration::from_secs(1)).await;
             assert!(!stays.is_finished() && !old.is_finished(), "{era:?} {of:?}");
             let listed = tools(&client).await;
             assert_eq!(
@@ -627,7 +627,7 @@ fn a_response_with_the_id_of_another_request_answers_nothing_of_the_other_target
                     async move { client.call_tool("b__stays", ()).await.map(|result| result.to_text()) },
                 )
             };
-            sleep(Duration::from_millis(1)).await;
+            passes(Duration::from_millis(1)).await;
             for _ in 0..3 {
                 assert_eq!(call(&client, "bad__steals").await, "own", "{era:?} {of:?}");
                 assert_eq!(call(&client, "b__who").await, "b");
@@ -758,7 +758,7 @@ fn of_ten_thousand_sessions_of_one_client_a_hundred_are_open_and_another_client_
         assert_eq!((served.len(), starts), (48, 52), "{:?}", reasons.last());
         assert!(gateway.running_servers() <= 200, "{}", gateway.running_servers());
         // Whoever was served has servers, at the latest after the delay for its starts.
-        sleep(Duration::from_secs(20)).await;
+        passes(Duration::from_secs(20)).await;
         for reply in &served {
             let (status, text) =
                 call_in(&service, "mallory", reply.session.as_ref().unwrap(), "b__who").await;
@@ -903,7 +903,7 @@ fn little_is_held_for_a_client_that_does_not_read_and_it_gets_its_result_when_it
                 for _ in 0..10 {
                     assert_eq!(call(&client, "b__who").await, "b", "{of:?}");
                 }
-                sleep(Duration::from_secs(10)).await;
+                passes(Duration::from_secs(10)).await;
                 // Either it is not taken from the target, or it is dropped.
                 let (taken, mut received) = (taken.load(Ordering::Relaxed), 0);
                 while !reader.line().await.contains("the end") {
@@ -925,7 +925,7 @@ fn a_client_that_never_reads_is_disconnected_after_thirty_seconds_and_named() {
             let (_reader, _served) = calls_and_reads_nothing(&gateway).await;
             let client = connect(&gateway, builder(Era::Legacy)).await;
             assert_eq!(gateway.sessions(), 2);
-            sleep(Duration::from_secs(40)).await;
+            passes(Duration::from_secs(40)).await;
             assert_eq!(gateway.sessions(), 1, "{of:?}: it stays");
             assert_eq!(call(&client, "b__who").await, "b", "{of:?}");
             client.close().await;

@@ -41,6 +41,12 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
+/// Virtual time passes.
+pub(crate) async fn passes(time: Duration) {
+    let nothing = std::future::pending::<()>();
+    assert!(tokio::time::timeout(time, nothing).await.is_err());
+}
+
 /// The servers that a gateway starts, in order, and the number of starts.
 pub(crate) struct Servers {
     started: UnboundedReceiver<Raw>,
