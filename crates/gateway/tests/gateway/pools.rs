@@ -14,7 +14,7 @@ use mcpjoin_gateway::{Gateway, GatewayBuilder};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Raw, client, modern_request, run};
+use super::{Raw, client, modern_request, passes, run};
 
 const HOME: &str = "192.0.2.1:7";
 const ASKABLE: &str = r#"{"elicitation":{},"roots":{}}"#;
@@ -149,12 +149,6 @@ impl Person {
         let silence = tokio::time::timeout(Duration::from_secs(5), self.next()).await;
         assert!(silence.is_err(), "{silence:?}");
     }
-}
-
-/// Lets this much time pass.
-async fn passes(time: Duration) {
-    let nothing = std::future::pending::<()>();
-    assert!(tokio::time::timeout(time, nothing).await.is_err());
 }
 
 /// The servers that a gateway starts, by number. Each answers `initialize` without the test.
