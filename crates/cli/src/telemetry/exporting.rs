@@ -62,7 +62,8 @@ impl Wish {
         if is_disabled || exporter.as_deref().is_some_and(|exporter| exporter != "otlp") {
             return Self::Off;
         }
-        let of_all = || variable("OTEL_EXPORTER_OTLP_ENDPOINT").or(exporter.map(|_| DEFAULT_ENDPOINT.into()));
+        let of_all =
+            || variable("OTEL_EXPORTER_OTLP_ENDPOINT").or_else(|| exporter.map(|_| DEFAULT_ENDPOINT.into()));
         let endpoint = variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
             .or_else(|| Some(format!("{}/v1/traces", of_all()?.trim_end_matches('/'))));
         let Some(endpoint) = endpoint else { return Self::Off };
@@ -174,6 +175,10 @@ impl<E: SpanExporter> SpanExporter for WithoutSecrets<E> {
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
         self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn shutdown(&self) -> OTelSdkResult {
+        self.exporter.shutdown()
     }
 
     fn force_flush(&self) -> OTelSdkResult {

@@ -28,6 +28,7 @@ use super::metrics::Metrics;
 use crate::args::Bridge;
 use crate::commands::listening::Listening;
 use crate::failure::Failure;
+use crate::telemetry::Telemetry;
 use crate::ui::Ui;
 
 /// Connections at once. A monitor needs one.
@@ -89,16 +90,17 @@ impl Monitored for JoinedGateway {
 pub(super) struct Monitoring {
     pub(super) audit: Option<Audit>,
     pub(super) metrics: Option<Arc<Metrics>>,
+    pub(super) telemetry: Telemetry,
 }
 
 impl Monitoring {
     /// Opens the file of the audit.
-    pub(super) fn of(args: &Bridge, ui: &Ui) -> Result<Self, Failure> {
+    pub(super) fn of(args: &Bridge, ui: &Ui, telemetry: &Telemetry) -> Result<Self, Failure> {
         let audit =
             args.audit.as_deref().map(|file| Audit::to(file, args.audit_arguments, ui)).transpose()?;
         let left_out = audit.as_ref().map(Audit::left_out).unwrap_or_default();
         let metrics = args.admin.is_some().then(|| Arc::new(Metrics::new(left_out)));
-        Ok(Self { audit, metrics })
+        Ok(Self { audit, metrics, telemetry: telemetry.clone() })
     }
 
     /// Listens at the address of the admin pages before the addresses of clients are open.

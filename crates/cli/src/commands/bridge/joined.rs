@@ -67,12 +67,11 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
             Ok(policy) => policy,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let monitoring = match Monitoring::of(&args, ui) {
+        let monitoring = match Monitoring::of(&args, ui, &telemetry) {
             Ok(monitoring) => monitoring,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge =
-            Joined::new(ui, &names, sources, plans, &args, policy.as_ref(), monitoring.clone(), &telemetry);
+        let bridge = Joined::new(ui, &names, sources, plans, &args, policy.as_ref(), monitoring.clone());
         let serving = async {
             match places.addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -181,9 +180,8 @@ impl Joined {
         args: &Bridge,
         policy: Option<&PolicyFile>,
         monitoring: Monitoring,
-        telemetry: &Telemetry,
     ) -> Self {
-        let mut joined = telemetry.joined(Gateway::joined(NAME, env!("CARGO_PKG_VERSION")));
+        let mut joined = monitoring.telemetry.joined(Gateway::joined(NAME, env!("CARGO_PKG_VERSION")));
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
         for ((name, source), plan) in names.iter().zip(&sources).zip(plans) {

@@ -67,11 +67,11 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             Ok(policy) => policy,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let monitoring = match Monitoring::of(&args, ui) {
+        let monitoring = match Monitoring::of(&args, ui, &telemetry) {
             Ok(monitoring) => monitoring,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref(), monitoring.clone(), &telemetry);
+        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref(), monitoring.clone());
         let serving = async {
             match addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -222,7 +222,7 @@ impl TargetGateway {
         // On standard input and output the refusal of the only client ends the bridge, and is reported there. A server
         // among several ends nothing.
         let listens = !args.listen.is_empty() || joined.is_some();
-        let Monitoring { audit, metrics } = monitoring.clone();
+        let Monitoring { audit, metrics, .. } = monitoring.clone();
         if metrics.is_some() || audit.is_some() {
             gateway = gateway.record_calls();
         }
@@ -260,11 +260,10 @@ impl Relay {
         name: String,
         policy: Option<&PolicyFile>,
         monitoring: Monitoring,
-        telemetry: &Telemetry,
     ) -> Self {
         let TargetGateway { shown, upstream, program, builder } =
             TargetGateway::new(ui, plan, args, name, policy, None, &monitoring);
-        let gateway = telemetry.gateway(builder).build();
+        let gateway = monitoring.telemetry.gateway(builder).build();
         Self { ui: ui.clone(), shown, upstream, program, gateway, monitoring, began: Instant::now() }
     }
 
