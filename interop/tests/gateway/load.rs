@@ -102,8 +102,7 @@ impl Load {
     pub(crate) async fn end(self) -> Vec<Ended> {
         self.shared.is_over.store(true, Ordering::Relaxed);
         self.clients.join_all().await;
-        let ended = std::mem::take(&mut *self.shared.ended.lock().unwrap());
-        ended
+        std::mem::take(&mut *self.shared.ended.lock().unwrap())
     }
 }
 

@@ -145,7 +145,7 @@ fn a_killed_server_costs_only_its_own_calls() {
     for outage in &outages {
         eprintln!("{} was not reached by all for {:?}", names()[outage.server], outage.to - outage.from);
     }
-    eprintln!("healthy: {} calls, p50 {:?}, p99 {p99:?}", healthy.len(), percentile(healthy.clone(), 0.5));
+    eprintln!("healthy: {} calls, p50 {:?}, p99 {p99:?}", healthy.len(), percentile(healthy, 0.5));
     if is_long {
         let reference = percentile(beside.clone(), 0.99);
         eprintln!("beside: {} calls, p50 {:?}, p99 {reference:?}", beside.len(), percentile(beside, 0.5));
