@@ -10,14 +10,16 @@ use mcpjoin::proto::session::EraChoice;
 use mcpjoin::{Client, Link};
 
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// The time limit of a call. A call that reaches it has not ended.
 const LIMIT: Duration = Duration::from_secs(40);
 /// The time limit of a server to be reached again. On a busy machine one in Python starts in half a minute.
 const REACHED: Duration = Duration::from_secs(120);
-/// The pause of a client between two calls.
-const PAUSE: Duration = Duration::from_millis(150);
+/// The time from a call of a client to its next one, or longer if the call takes longer.
+const PACE: Duration = Duration::from_millis(150);
 
 /// A call that has ended.
 #[derive(Clone, Debug)]
@@ -50,6 +52,8 @@ struct Shared {
     numbers: AtomicU64,
     is_over: AtomicBool,
     ended: Mutex<Vec<Ended>>,
+    /// A call has ended.
+    news: Notify,
 }
 
 impl Load {
@@ -60,6 +64,7 @@ impl Load {
             numbers: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             ended: Mutex::default(),
+            news: Notify::new(),
         });
         let mut connecting = JoinSet::new();
         for client in 0..count {
@@ -80,7 +85,8 @@ impl Load {
         let mut reached = vec![false; self.count];
         let mut read = 0;
         while reached.contains(&false) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            let news = self.shared.news.notified();
+            drop(timeout(REACHED.saturating_sub(since.elapsed()), news).await);
             let ended = self.shared.ended.lock().unwrap();
             for call in &ended[read..] {
                 reached[call.client] |= call.server == server && call.begun >= since && call.is_right();
@@ -107,6 +113,9 @@ impl Load {
 }
 
 async fn call(shared: Arc<Shared>, number: usize, client: Client) {
+    let mut pace = interval(PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace.tick().await;
     for server in (0..shared.names.len()).cycle().skip(number) {
         if shared.is_over.load(Ordering::Relaxed) {
             break;
@@ -123,7 +132,8 @@ async fn call(shared: Arc<Shared>, number: usize, client: Client) {
         };
         let ended = Ended { server, client: number, number: message, begun, ended: Instant::now(), outcome };
         shared.ended.lock().unwrap().push(ended);
-        tokio::time::sleep(PAUSE).await;
+        shared.news.notify_one();
+        pace.tick().await;
     }
     client.close().await;
 }

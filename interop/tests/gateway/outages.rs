@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use interop::Way;
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::backends::{Backends, names};
 use super::load::{Ended, Load};
@@ -50,6 +50,9 @@ fn is_healthy(call: &Ended, outages: &[Outage]) -> bool {
 
 /// Kills the servers one after the other.
 async fn kill(backends: &mut Backends, load: &Load, scale: &Scale, outages: &mut Vec<Outage>) {
+    let mut pace = interval(scale.interval);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace.tick().await;
     for kill in 0..scale.kills {
         let server = kill % names().len();
         let from = Instant::now();
@@ -57,15 +60,17 @@ async fn kill(backends: &mut Backends, load: &Load, scale: &Scale, outages: &mut
         backends.start_again(server);
         load.reaches(server, Instant::now()).await;
         outages.push(Outage { server, from, to: Instant::now() });
-        sleep(scale.interval.saturating_sub(from.elapsed())).await;
+        pace.tick().await;
     }
 }
 
 /// Starts the same programs at the same times, but not as servers of the gateway.
 async fn start_beside(backends: &Backends, scale: &Scale) {
+    let mut pace = interval(scale.interval);
+    pace.tick().await;
     for start in 0..scale.kills {
         let servers = backends.start_beside(start % names().len());
-        sleep(scale.interval).await;
+        pace.tick().await;
         drop(servers);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use interop::Way;
 use mcpjoin::{Client, Link};
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, timeout};
 
 use super::backends::{Backends, names};
 use super::load::Load;
@@ -31,8 +31,9 @@ fn policy(reload: usize) -> (String, bool) {
 
 /// Waits until the policy of the bridge allows the tool, or does not. The probe is at the path of the one server.
 async fn is_applied(probe: &Client, is_denied: bool) {
-    let begun = Instant::now();
+    let (begun, mut pace) = (Instant::now(), interval(Duration::from_millis(10)));
     loop {
+        pace.tick().await;
         let tools = probe.list_tools().all().await.unwrap();
         let has = |name: &str| tools.iter().any(|listed| listed.name == name);
         assert!(has("echo"), "the other tools of the server stay");
@@ -40,7 +41,6 @@ async fn is_applied(probe: &Client, is_denied: bool) {
             return;
         }
         assert!(begun.elapsed() < Duration::from_secs(30), "the policy was not read again");
-        sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -151,10 +151,7 @@ const B17: &[Row] = &[
     // The spellings of other programs.
     (&["call", "demo:", "add", "a:1", "b:2"], Says("write a=1")),
     (&["call", "demo:", "echo", "hi"], Says("write hi=VALUE")),
-    (
-        &["call", "demo:", "add", "--a", "1", "--b", "2"],
-        Says("an argument is written without dashes: a=VALUE"),
-    ),
+    (&["call", "demo:", "add", "--a", "1", "--b", "2"], Says("arguments have no dashes: a=VALUE")),
     (&["call", "demo:", "add(a: 1, b: 2)"], Says("arguments are words behind the tool: add a=VALUE")),
     // A result that is a resource.
     (&["call", "demo:full", "test_embedded_resource"], Prints("This is an embedded resource content.")),
