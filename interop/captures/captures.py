@@ -41,7 +41,7 @@ NOTHING, TEXT, PICTURE = range(3)
 # What a command that serves prints last. At this text it is interrupted.
 UNTIL = {
     "listening": "listening on http://127.0.0.1:",
-    "joined": "at the path followed by /NAME",
+    "joined": "/NAME",
     "serving": "listening on http://127.0.0.1:",
 }
 CAPTURES = [
