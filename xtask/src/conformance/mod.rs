@@ -35,8 +35,6 @@ const LONGEST: Duration = Duration::from_secs(90);
 /// The number of server scenarios that run concurrently. Client scenarios run one after the other, because the suite
 /// provides their servers and shares a processor with the client.
 const AT_ONCE: usize = 2;
-/// The scenarios of tasks, which the gateway does not offer for several servers (docs/one-endpoint.md).
-const TASKS: &str = "tasks-";
 /// The policy of the gateway: servers may ask what they may ask without it.
 const POLICY: &str = "[target.demo]\nsampling = true\nroots = true\n";
 /// The address on which servers listen.
@@ -252,8 +250,7 @@ fn jobs(expected: &Expected, options: &Options) -> Result<Vec<Job>> {
                 continue;
             }
             let wanted = |name: &&String| options.scenario.as_ref().is_none_or(|only| only == *name);
-            let offered = |name: &&String| between != Between::Gateway || !name.starts_with(TASKS);
-            for name in scenarios.keys().filter(wanted).filter(offered) {
+            for name in scenarios.keys().filter(wanted) {
                 let (name, expectation) = (name.clone(), scenarios[name].clone());
                 jobs.push(Job { leg: leg.clone(), between, name, expectation });
             }
