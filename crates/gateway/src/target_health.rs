@@ -2,7 +2,7 @@
 //! the next one may be started.
 //!
 //! Fed by the events of the target's own gateway. Read before a server is started for a client, so that one dead target
-//! does not cost each client a start, and by whoever shows the state of the targets. It never starts or ends a server.
+//! does not cost each client a start, and by programs that show the state of the targets. It never starts or ends a server.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Measures a gateway: a process that starts several servers and offers them over HTTP.
 //!
-//! The servers are the programs `b1`, `b2` ... in one folder, so that their processes are told apart from those of the
+//! The servers are the programs `b1`, `b2` ... in one folder, which distinguishes their processes from those of the
 //! gateway by the name they were started with. Called by `cargo xtask bench gateway`.
 
 mod calls;

@@ -24,7 +24,7 @@ pub(super) const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a response: it has a number and a message.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
-/// The collector is not reached, or refuses. That is told once.
+/// The collector cannot be reached, or refuses the spans. The first such failure is a warning.
 pub(super) struct Outage {
     ui: Ui,
     /// The URL of the collector without its query.

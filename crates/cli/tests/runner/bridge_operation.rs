@@ -212,7 +212,7 @@ fn of_joined_servers_one_that_does_not_start_is_named_and_the_bridge_is_ready() 
     bridge.ends("TERM", 143);
 }
 
-/// The lines of an audit, once there are so many.
+/// Waits until an audit has this many lines, and returns them.
 fn lines(path: &Path, number: usize) -> Vec<Value> {
     until(|| {
         let text = fs::read_to_string(path).unwrap_or_default();

@@ -174,7 +174,7 @@ impl Names {
             learned.left_out |= replaced.left_out > 0;
             learned.collisions = replaced.collisions;
         }
-        // What follows a full list is not read, and neither is what follows so many pages.
+        // Pages after a full list, or after `MAX_PAGES`, are not read.
         if listed.pages.len() < MAX_PAGES {
             listed.pages.insert(page);
         }

@@ -189,7 +189,7 @@ fn the_state_of_a_target_follows_its_servers_and_its_cause_has_no_secret() {
         let TargetState::CoolingDown { cause, .. } = state() else { panic!("{:?}", state()) };
         assert_eq!(&*cause, "no such program: ***");
         assert!(!state().is_ready());
-        // Only a client starts the next server, so clients must be let in again.
+        // The next server is started for a client, so clients must be accepted again.
         tokio::time::advance(Duration::from_secs(6)).await;
         assert_eq!(state(), TargetState::Idle);
         *servers.failing.lock().unwrap() = None;

@@ -48,7 +48,7 @@ fn warned(test: impl Future<Output = ()>) -> Vec<String> {
     std::iter::from_fn(|| told.try_recv().ok()).collect()
 }
 
-/// Fails unless there are warnings about the target, and no more than so many.
+/// Fails unless there are between one and `most` warnings about the target.
 #[track_caller]
 fn assert_named(warnings: &[String], target: &str, about: &str, most: usize) {
     let named = format!("server: \"{target}\"");

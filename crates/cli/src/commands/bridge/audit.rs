@@ -308,7 +308,7 @@ mod tests {
     use super::{Audit, CLOSE_TIMEOUT, MAX_ARGUMENT_BYTES, MAX_BUFFERED_BYTES, MAX_TEXT_BYTES, bounded};
     use crate::ui::Ui;
 
-    /// Says that it is to write, and then writes or fails as it is told. The text is kept.
+    /// A file that reports each write, then waits for the test to let it succeed or fail. It keeps the text.
     struct Slow {
         begins: mpsc::Sender<()>,
         told: mpsc::Receiver<bool>,
