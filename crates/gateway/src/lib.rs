@@ -178,13 +178,14 @@ impl Gateway {
     /// Returns the state of each target: of this gateway the only one.
     #[must_use]
     pub fn targets(&self) -> Vec<TargetStatus> {
-        let name = self.pools.launcher.settings.name.clone();
-        vec![TargetStatus { name, state: self.state(), collisions: Vec::new() }]
+        vec![self.status(self.pools.launcher.settings.name.clone())]
     }
 
-    fn state(&self) -> TargetState {
-        let settings = &self.pools.launcher.settings;
-        settings.health.state(settings.redact.as_ref())
+    /// The state of the target, under this name.
+    fn status(&self, name: Box<str>) -> TargetStatus {
+        let Settings { health, redact, .. } = &*self.pools.launcher.settings;
+        let (state, cause) = (health.state(), health.cause(redact.as_ref()));
+        TargetStatus { name, state, cause, collisions: Vec::new() }
     }
 
     /// Returns the number of servers that run or start.

@@ -13,6 +13,9 @@ pub struct TargetStatus {
     pub name: Box<str>,
     /// What it does at the moment.
     pub state: TargetState,
+    /// Why no server of it runs: how the last one ended, or why it did not start. `None` while one runs, and before any
+    /// has ended.
+    pub cause: Option<Box<str>>,
     /// Names and URIs of this target that another target owns, one text for each.
     pub collisions: Vec<Box<str>>,
 }
@@ -21,7 +24,7 @@ pub struct TargetStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TargetState {
-    /// No client has needed it yet, or its last server was ended because it was unused.
+    /// No server of it runs. The next client that needs it starts one.
     Idle,
     /// Its first server starts.
     Starting,
@@ -29,16 +32,11 @@ pub enum TargetState {
     Connected,
     /// Its last start failed or its last server exited. It is started again after a delay.
     CoolingDown {
-        /// Why the last server ended or did not start.
-        cause: Box<str>,
         /// The time until the next start.
         next_attempt: Duration,
     },
     /// Many starts in a row have failed. It is still started again after a delay, and comes back if it can.
-    Dead {
-        /// Why the last server ended or did not start.
-        cause: Box<str>,
-    },
+    Dead,
 }
 
 impl TargetState {
@@ -56,7 +54,7 @@ impl TargetState {
             Self::Starting => "starting",
             Self::Connected => "connected",
             Self::CoolingDown { .. } => "cooling down",
-            Self::Dead { .. } => "dead",
+            Self::Dead => "dead",
         }
     }
 }

@@ -90,14 +90,16 @@ impl TargetHealth {
         self.changes.subscribe()
     }
 
-    /// Returns the state. Its texts have passed `redact`.
-    pub(super) fn state(&self, redact: Option<&Redact>) -> TargetState {
+    /// Returns why no server runs. The text has passed `redact`. `None` while one runs, and before any has ended.
+    pub(super) fn cause(&self, redact: Option<&Redact>) -> Option<Box<str>> {
+        let last = self.outage()?.last?.to_string();
+        Some(redact.map_or_else(|| last.clone(), |redact| redact(&last)).into())
+    }
+
+    /// Returns the state.
+    pub(super) fn state(&self) -> TargetState {
         let known = self.known.lock();
         let next_attempt = remaining(known.next);
-        let cause = || {
-            let cause = known.last.as_ref().map(ToString::to_string).unwrap_or_default();
-            redact.map_or_else(|| cause.clone(), |redact| redact(&cause)).into()
-        };
         if !known.running.is_empty() {
             TargetState::Connected
         } else if !known.starting.is_empty() {
@@ -106,9 +108,9 @@ impl TargetHealth {
             // A readiness check must let clients come again: only they start its next server.
             TargetState::Idle
         } else if known.failures >= DEAD_AFTER {
-            TargetState::Dead { cause: cause() }
+            TargetState::Dead
         } else {
-            TargetState::CoolingDown { cause: cause(), next_attempt }
+            TargetState::CoolingDown { next_attempt }
         }
     }
 
@@ -169,29 +171,34 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_target_whose_starts_fail_cools_down_for_longer_and_longer_and_then_is_dead() {
         let health = TargetHealth::default();
-        assert_eq!(health.state(None), TargetState::Idle);
+        assert_eq!(health.state(), TargetState::Idle);
         let end = RunExit::Ended(CloseCause::Local);
         let mut delays = Vec::new();
         for upstream in 1..=u64::from(DEAD_AFTER) {
             health.note(&GatewayEvent::Starting { upstream });
-            assert_eq!(health.state(None), TargetState::Starting);
+            assert_eq!(health.state(), TargetState::Starting);
             health.note(&GatewayEvent::Ended { upstream, end: &end, next: None });
             delays.push(health.cooling_down().expect("no server runs").next_attempt);
             if upstream < u64::from(DEAD_AFTER) {
-                assert!(matches!(health.state(None), TargetState::CoolingDown { .. }), "{upstream}");
+                assert!(matches!(health.state(), TargetState::CoolingDown { .. }), "{upstream}");
             }
             if upstream == u64::from(DEAD_AFTER) {
-                assert!(matches!(health.state(None), TargetState::Dead { .. }));
+                assert!(matches!(health.state(), TargetState::Dead));
             }
             health.ready_to_start().await;
             assert!(health.cooling_down().is_none());
-            assert_eq!(health.state(None), TargetState::Idle);
+            assert_eq!(health.state(), TargetState::Idle);
+            assert_eq!(
+                health.cause(None).as_deref(),
+                Some("the connection was closed by this side"),
+                "also when it may be started"
+            );
         }
         assert_eq!((delays[0], delays[1], delays[11]), (FIRST_DELAY, FIRST_DELAY * 2, MAX_DELAY));
         health.note(&GatewayEvent::Started { upstream: 13, run: 1 });
-        assert_eq!(health.state(None), TargetState::Connected);
+        assert_eq!((health.state(), health.cause(None)), (TargetState::Connected, None));
         health.note(&GatewayEvent::Over { upstream: 13 });
-        assert_eq!(health.state(None), TargetState::Idle);
+        assert_eq!(health.state(), TargetState::Idle);
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ mod orchestra_host;
 mod orchestrator;
 mod policy;
 mod relay;
+mod serving;
 mod upstream;
 
 pub(super) use go_flags::{Typed, read as read_go_flags};

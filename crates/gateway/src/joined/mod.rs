@@ -282,9 +282,8 @@ impl JoinedGateway {
             format!("{kind}: `{name}` is that of `{owner}`").into()
         };
         let status = |(index, target): (usize, &Arc<Target>)| TargetStatus {
-            name: target.name.clone(),
-            state: target.gateway.state(),
             collisions: names.iter().flat_map(|names| names.collisions(index)).map(text).collect(),
+            ..target.gateway.status(target.name.clone())
         };
         self.0.targets.iter().enumerate().map(status).collect()
     }

@@ -1,6 +1,6 @@
 //! `bridge --admin`: pages for monitoring, at an address of their own: `/healthz`, `/readyz`, `/metrics`.
 //!
-//! Opened by `relay` and `joined` before the clients' listeners. It reads the state of the gateway and changes nothing. A connection
+//! Opened by `serving` before the clients' listeners. It reads the state of the gateway and changes nothing. A connection
 //! carries one request, and its number, head and time are limited.
 
 use std::convert::Infallible;
@@ -228,13 +228,11 @@ fn shown(target: &TargetStatus) -> Value {
         "ready": target.state.is_ready(),
         "collisions": target.collisions,
     });
-    match &target.state {
-        TargetState::CoolingDown { cause, next_attempt } => {
-            shown["cause"] = json!(cause);
-            shown["nextAttemptSeconds"] = json!(next_attempt.as_secs_f64());
-        }
-        TargetState::Dead { cause } => shown["cause"] = json!(cause),
-        _ => {}
+    if let Some(cause) = &target.cause {
+        shown["cause"] = json!(cause);
+    }
+    if let TargetState::CoolingDown { next_attempt } = &target.state {
+        shown["nextAttemptSeconds"] = json!(next_attempt.as_secs_f64());
     }
     shown
 }

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::future::Future;
 
-use mcpjoin::Link;
 use mcpjoin::proto::session::Limits;
 use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
@@ -19,13 +18,13 @@ use super::admin::Monitoring;
 use super::misplaced;
 use super::policy::PolicyFile;
 use super::relay::{Places, TargetGateway};
+use super::serving::{self, Bridged};
 use crate::args::Bridge;
-use crate::commands::listening::{Address, Listening, ServeEnd, Serves};
+use crate::commands::listening::{Address, Listening, Serves};
 use crate::commands::serve::client_failure;
 use crate::commands::{exit_of, named_by, note_terminal, refuse_trace};
 use crate::config;
-use crate::connect::{Plan, Signals, with_plans};
-use crate::events;
+use crate::connect::{Plan, with_plans};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{Target, shown};
@@ -62,30 +61,10 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
     let (names, targets): (Vec<String>, Vec<Target>) = joined.into_iter().unzip();
     let telemetry = Telemetry::start(ui, LevelFilter::WARN);
     let exit = with_plans(ui, &targets, &args.connect, async |plans, mut signals| {
-        let policy = args.policy.as_deref().map(|file| PolicyFile::open(file, &names)).transpose();
-        let policy = match policy {
-            Ok(policy) => policy,
-            Err(failure) => return exit_of(ui, Err(failure)),
+        let make = |policy: Option<&PolicyFile>, monitoring: &Monitoring| {
+            Joined::new(ui, &names, sources, plans, &args, policy, monitoring)
         };
-        let monitoring = match Monitoring::of(&args, ui, &telemetry) {
-            Ok(monitoring) => monitoring,
-            Err(failure) => return exit_of(ui, Err(failure)),
-        };
-        let bridge = Joined::new(ui, &names, sources, plans, &args, policy.as_ref(), monitoring.clone());
-        let serving = async {
-            match places.addresses.is_empty() {
-                true => bridge.on_stdio(&mut signals).await,
-                false => bridge.at(&places, &args, &mut signals).await,
-            }
-        };
-        let outcome = match policy {
-            Some(policy) => policy.during(ui, serving).await,
-            None => serving.await,
-        };
-        if let Some(audit) = monitoring.audit {
-            audit.close();
-        }
-        exit_of(ui, outcome)
+        exit_of(ui, serving::run(ui, &args, &places, &names, &telemetry, &mut signals, make).await)
     });
     telemetry.end();
     Ok(exit)
@@ -168,7 +147,6 @@ struct Joined {
     names: Vec<String>,
     sources: Vec<Source>,
     gateway: JoinedGateway,
-    monitoring: Monitoring,
 }
 
 impl Joined {
@@ -179,13 +157,13 @@ impl Joined {
         plans: Vec<Plan>,
         args: &Bridge,
         policy: Option<&PolicyFile>,
-        monitoring: Monitoring,
+        monitoring: &Monitoring,
     ) -> Self {
         let mut joined = monitoring.telemetry.joined(Gateway::joined(NAME, env!("CARGO_PKG_VERSION")));
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
         for ((name, source), plan) in names.iter().zip(&sources).zip(plans) {
-            let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), &monitoring);
+            let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), monitoring);
             if let Some(Err(error)) = target.program.as_ref().map(|program| program.resolve()) {
                 // The others are served without it, and it is tried again when a client needs it.
                 let why = visible::line(&Failure::spawn(&error).message).into_owned();
@@ -195,17 +173,30 @@ impl Joined {
             joined = joined.target_with(name.as_str(), options, target.builder);
         }
         let gateway = joined.limits(limits).build();
-        Self { ui: ui.clone(), names: names.to_vec(), sources, gateway, monitoring }
+        Self { ui: ui.clone(), names: names.to_vec(), sources, gateway }
+    }
+}
+
+impl Bridged for Joined {
+    type Gateway = JoinedGateway;
+
+    fn gateway(&self) -> &JoinedGateway {
+        &self.gateway
+    }
+
+    /// A server that cannot be started is one of several, and was reported as the gateway was made.
+    fn check(&self) -> Result<(), Failure> {
+        Ok(())
     }
 
     /// Reports the state of each server as the first client is opened: none is started before.
-    fn report_states(&self) {
+    fn opens(&self) {
         let (ui, gateway, sources) = (self.ui.clone(), self.gateway.clone(), self.sources.clone());
         tokio::spawn(async move {
             gateway.opened().await;
             for (target, source) in gateway.targets().iter().zip(&sources) {
                 let line = state_line(target, source);
-                if matches!(target.state, TargetState::CoolingDown { .. } | TargetState::Dead { .. }) {
+                if target.cause.is_some() {
                     ui.warning(&line);
                 } else {
                     ui.note(&line);
@@ -214,35 +205,7 @@ impl Joined {
         });
     }
 
-    /// Serves the client that has started us until it closes its side, or a signal comes.
-    async fn on_stdio(self, signals: &mut Signals) -> Result<Exit, Failure> {
-        events::show_warnings(&self.ui);
-        self.report_states();
-        let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
-        let end = signals.until(self.gateway.serve(link)).await;
-        let exit = end.map_or_else(Exit::Signal, |end| self.ended(&end));
-        Ok(self.close(exit, signals).await)
-    }
-
-    /// The exit code. A failure is printed at once: closing the servers may take some time.
-    fn ended(&self, end: &GatewayEnd) -> Exit {
-        let failure = match end {
-            GatewayEnd::Client(cause) => client_failure(cause),
-            end => Some(Failure::new("E_CLOSED", Exit::Connection, Phase::Serve, end.to_string())),
-        };
-        let Some(failure) = failure else { return Exit::Done };
-        self.ui.failure(&failure);
-        failure.exit
-    }
-
-    /// Serves all clients that connect to the addresses, until a signal comes.
-    async fn at(self, places: &Places, args: &Bridge, signals: &mut Signals) -> Result<Exit, Failure> {
-        // Warnings about refused clients and about names that two servers have are printed without `-v`.
-        events::show_warnings(&self.ui);
-        let admin = self.monitoring.admin(args, &self.ui).await?;
-        let listening = Listening::at(&places.addresses, &places.quic, &args.authorization, &self.ui).await?;
-        let (listening, monitoring) = self.monitoring.serve(admin, listening, self.gateway.clone());
-        self.report_states();
+    fn announce(&self, listening: &Listening, places: &Places) {
         self.ui.note(&format!("joins {}", self.names.join(", ")));
         listening.announce(&self.ui);
         if places.addresses.iter().any(Address::is_http) {
@@ -250,31 +213,25 @@ impl Joined {
                 "over HTTP each server is also alone, with its own names, at the path followed by /NAME",
             );
         }
-        let ServeEnd { exit, hurried } =
-            listening.serve(&self.gateway, &places.options, signals, &self.ui).await;
-        let exit = if hurried { exit } else { self.close(exit, signals).await };
-        if let Some(monitoring) = monitoring {
-            monitoring.abort();
-        }
-        Ok(exit)
     }
 
-    /// Ends all servers. Another signal ends the wait: the runtime then kills what is left.
-    async fn close(&self, exit: Exit, signals: &mut Signals) -> Exit {
-        signals.until(self.gateway.close()).await.map_or_else(Exit::Signal, |()| exit)
+    fn failure(&self, end: &GatewayEnd) -> Option<Failure> {
+        match end {
+            GatewayEnd::Client(cause) => client_failure(cause),
+            end => Some(Failure::new("E_CLOSED", Exit::Connection, Phase::Serve, end.to_string())),
+        }
     }
 }
 
 /// The state of a server, and how its tools and prompts are called.
 fn state_line(target: &TargetStatus, source: &Source) -> String {
-    let state = match &target.state {
-        TargetState::CoolingDown { cause, next_attempt } => {
-            let seconds = next_attempt.as_secs_f64().ceil();
-            format!("cooling down: {}; the next start is in {seconds} s", visible::line(cause))
-        }
-        TargetState::Dead { cause } => format!("dead: {}", visible::line(cause)),
-        state => state.word().to_owned(),
-    };
+    let mut state = target.state.word().to_owned();
+    if let Some(cause) = &target.cause {
+        state += &format!(": {}", visible::line(cause));
+    }
+    if let TargetState::CoolingDown { next_attempt } = &target.state {
+        state += &format!("; the next start is in {} s", next_attempt.as_secs_f64().ceil());
+    }
     let names = match source.prefix() {
         "" => "its tools and prompts keep their names".to_owned(),
         _ => format!("its tools and prompts are called {}", visible::line(&source.joined("NAME"))),

@@ -1,6 +1,6 @@
 //! The policy of a bridge: reads its file, checks it, and reads it again when it changes or at SIGHUP.
 //!
-//! `mcpjoin_gateway` parses and applies it. Used by `relay`, and by `bridge --check-config`, which starts nothing.
+//! `mcpjoin_gateway` parses and applies it. Used by `serving`, and by `bridge --check-config`, which starts nothing.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcpjoin::Link;
 use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
@@ -14,15 +13,15 @@ use tracing::level_filters::LevelFilter;
 
 use super::admin::Monitoring;
 use super::policy::PolicyFile;
+use super::serving::{self, Bridged};
 use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::Bridge;
 use crate::commands::diff::{Detail, details, sentence};
-use crate::commands::listening::{Address, Listening, QuicOptions, ServeEnd, Serves};
+use crate::commands::listening::{Address, Listening, QuicOptions, Serves};
 use crate::commands::serve::client_failure;
 use crate::commands::{exit_of, note_terminal, target_of};
-use crate::connect::{Plan, Signals, with_plan};
-use crate::events;
+use crate::connect::{Plan, with_plan};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{Target, shown, words_shown};
@@ -41,15 +40,14 @@ const TARGET_NAME: &str = "server";
 /// Runs the bridge until the client, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
     let places = Places::of(&mut args)?;
-    let Places { addresses, quic, options } = &places;
     let words = std::mem::take(&mut args.words);
     let typed = match args.connect.server() {
         Some(name) => format!("--server {}", shown(name.as_ref())),
         None => words_shown(&words),
     };
-    let verb = if addresses.is_empty() { "bridge" } else { "bridge --listen ADDRESS" };
+    let verb = if places.addresses.is_empty() { "bridge" } else { "bridge --listen ADDRESS" };
     let target = target_of(ui, verb, &args.connect, words, escaped)?;
-    if addresses.is_empty() {
+    if places.addresses.is_empty() {
         note_terminal(ui, &format!("mcpjoin bridge --listen http://localhost:8080/mcp {typed}"));
     }
     let telemetry = Telemetry::start(ui, LevelFilter::WARN);
@@ -58,34 +56,12 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             Target::Entry(named) if plan.place.is_some() => named.name.clone(),
             _ => TARGET_NAME.to_owned(),
         };
-        let policy = match args
-            .policy
-            .as_deref()
-            .map(|file| PolicyFile::open(file, std::slice::from_ref(&name)))
-            .transpose()
-        {
-            Ok(policy) => policy,
-            Err(failure) => return exit_of(ui, Err(failure)),
+        let names = [name];
+        let make = |policy: Option<&PolicyFile>, monitoring: &Monitoring| {
+            let [name] = names.clone();
+            Relay::new(ui, plan, &args, name, policy, monitoring)
         };
-        let monitoring = match Monitoring::of(&args, ui, &telemetry) {
-            Ok(monitoring) => monitoring,
-            Err(failure) => return exit_of(ui, Err(failure)),
-        };
-        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref(), monitoring.clone());
-        let serving = async {
-            match addresses.is_empty() {
-                true => bridge.on_stdio(&mut signals).await,
-                false => bridge.at(addresses, quic, &args, options, &mut signals).await,
-            }
-        };
-        let outcome = match policy {
-            Some(policy) => policy.during(ui, serving).await,
-            None => serving.await,
-        };
-        if let Some(audit) = monitoring.audit {
-            audit.close();
-        }
-        exit_of(ui, outcome)
+        exit_of(ui, serving::run(ui, &args, &places, &names, &telemetry, &mut signals, make).await)
     });
     telemetry.end();
     Ok(exit)
@@ -248,7 +224,6 @@ struct Relay {
     /// The program of the server, if it is one.
     program: Option<ChildCommand>,
     gateway: Gateway,
-    monitoring: Monitoring,
     began: Instant,
 }
 
@@ -259,70 +234,43 @@ impl Relay {
         args: &Bridge,
         name: String,
         policy: Option<&PolicyFile>,
-        monitoring: Monitoring,
+        monitoring: &Monitoring,
     ) -> Self {
         let TargetGateway { shown, upstream, program, builder } =
-            TargetGateway::new(ui, plan, args, name, policy, None, &monitoring);
+            TargetGateway::new(ui, plan, args, name, policy, None, monitoring);
         let gateway = monitoring.telemetry.gateway(builder).build();
-        Self { ui: ui.clone(), shown, upstream, program, gateway, monitoring, began: Instant::now() }
+        Self { ui: ui.clone(), shown, upstream, program, gateway, began: Instant::now() }
+    }
+}
+
+impl Bridged for Relay {
+    type Gateway = Gateway;
+
+    fn gateway(&self) -> &Gateway {
+        &self.gateway
     }
 
-    /// Serves the client that has started us until it closes its side, or a signal comes.
-    async fn on_stdio(self, signals: &mut Signals) -> Result<Exit, Failure> {
-        events::show_warnings(&self.ui);
-        let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
-        let end = signals.until(self.gateway.serve(link)).await;
-        let exit = end.map_or_else(Exit::Signal, |end| self.ended(&end));
-        Ok(self.close(exit, signals).await)
+    /// A missing program is reported at the start, and not to the first client.
+    fn check(&self) -> Result<(), Failure> {
+        let Some(program) = &self.program else { return Ok(()) };
+        let missing = |error| Failure::spawn(&error).with(&self.shown, self.began.elapsed());
+        program.resolve().map(drop).map_err(missing)
     }
 
-    /// The exit code. A failure is printed at once: closing the servers may take some time.
-    fn ended(&self, end: &GatewayEnd) -> Exit {
-        let failure = match end {
-            GatewayEnd::Client(cause) => match client_failure(cause) {
-                None => return Exit::Done,
-                Some(failure) => failure,
-            },
-            GatewayEnd::NoServer(refusal) => {
-                refused(&self.upstream, refusal).with(&self.shown, self.began.elapsed())
-            }
-            end => Failure::new("E_CLOSED", Exit::Connection, Phase::Serve, end.to_string()),
-        };
-        self.ui.failure(&failure);
-        failure.exit
-    }
+    fn opens(&self) {}
 
-    /// Serves all clients that connect to the addresses, until a signal comes.
-    async fn at(
-        self,
-        addresses: &[Address],
-        quic: &QuicOptions,
-        args: &Bridge,
-        options: &HttpOptions,
-        signals: &mut Signals,
-    ) -> Result<Exit, Failure> {
-        // Warnings about refused clients are printed without `-v`.
-        events::show_warnings(&self.ui);
-        if let Some(program) = &self.program {
-            // A missing program is reported at the start, and not to the first client.
-            let missing = |error| Failure::spawn(&error).with(&self.shown, self.began.elapsed());
-            program.resolve().map_err(missing)?;
-        }
-        let admin = self.monitoring.admin(args, &self.ui).await?;
-        let listening = Listening::at(addresses, quic, &args.authorization, &self.ui).await?;
-        let (listening, monitoring) = self.monitoring.serve(admin, listening, self.gateway.clone());
+    fn announce(&self, listening: &Listening, _: &Places) {
         listening.announce(&self.ui);
-        let ServeEnd { exit, hurried } = listening.serve(&self.gateway, options, signals, &self.ui).await;
-        let exit = if hurried { exit } else { self.close(exit, signals).await };
-        if let Some(monitoring) = monitoring {
-            monitoring.abort();
-        }
-        Ok(exit)
     }
 
-    /// Ends all servers. Another signal ends the wait: the runtime then kills what is left.
-    async fn close(&self, exit: Exit, signals: &mut Signals) -> Exit {
-        signals.until(self.gateway.close()).await.map_or_else(Exit::Signal, |()| exit)
+    fn failure(&self, end: &GatewayEnd) -> Option<Failure> {
+        match end {
+            GatewayEnd::Client(cause) => client_failure(cause),
+            GatewayEnd::NoServer(refusal) => {
+                Some(refused(&self.upstream, refusal).with(&self.shown, self.began.elapsed()))
+            }
+            end => Some(Failure::new("E_CLOSED", Exit::Connection, Phase::Serve, end.to_string())),
+        }
     }
 }
 
