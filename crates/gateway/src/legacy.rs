@@ -20,7 +20,7 @@ use super::joined::TargetTasks;
 use super::legacy_to_modern::{self, LegacyToModern};
 use super::opening::{First, HasListener, Opening};
 use super::pair::{FromServer, OnListChanged, Pair};
-use super::policy::ClientPolicy;
+use super::policy::{ClientPolicy, Counting};
 use super::pools::Pools;
 use super::settings::Settings;
 use super::upstream::{ClientHello, Upstream};
@@ -71,12 +71,14 @@ pub(super) struct ClientLink {
     pub(super) on_list_changed: Option<OnListChanged>,
     /// The ids of the server's tasks, where the client has others for them.
     pub(super) tasks: Option<TargetTasks>,
+    pub(super) counting: Counting,
 }
 
 impl ClientLink {
     pub(super) fn of(opening: &Opening, handle: &ClientHandle) -> Self {
         let (exchanges, has_listener) = (opening.caps().exchanges, opening.has_listener());
-        Self { exchanges, has_listener, handle: handle.clone(), on_list_changed: None, tasks: None }
+        let (handle, counting) = (handle.clone(), Counting::Here);
+        Self { exchanges, has_listener, handle, on_list_changed: None, tasks: None, counting }
     }
 }
 
@@ -140,7 +142,7 @@ impl TargetSession {
             role.versions.first().and_then(Profile::of).filter(|_| is_modern).map(|profile| {
                 LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server)
             });
-        let policy = Arc::new(ClientPolicy::new(settings));
+        let policy = Arc::new(ClientPolicy::new(settings, client.counting));
         Ok(Self { pair, session, upstream, role, translation, policy, settings: settings.clone(), errors })
     }
 

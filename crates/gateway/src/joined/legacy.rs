@@ -29,6 +29,7 @@ use crate::errors::ErrorTexts;
 use crate::legacy::{ClientLink, TargetSession};
 use crate::opening::{First, Opening};
 use crate::pair::Subscriptions;
+use crate::policy::Counting;
 use crate::settings::Settings;
 use crate::upstream::ClientHello;
 
@@ -61,6 +62,7 @@ pub(super) async fn serve(
         joined: joined.clone(),
     });
     let mut link = ClientLink::of(&opening, handle);
+    link.counting = Counting::Before;
     let mut tasks = JoinSet::new();
     for index in 0..joined.targets.len() {
         link.on_list_changed = Some(client.on_list_changed(index));
@@ -152,14 +154,15 @@ impl Part for LegacyPart {
     }
 
     fn settings(&self) -> &Settings {
-        &self.target.gateway.pools.launcher.settings
+        self.target.settings()
     }
 
-    fn outage(&self, is_late: bool) -> Option<ErrorObject> {
-        if self.is_ready() {
-            return is_late.then(|| self.errors.late());
-        }
-        Some(self.errors.not_available(self.target.health().outage()))
+    fn outage(&self) -> Option<ErrorObject> {
+        (!self.is_ready()).then(|| self.errors.not_available(self.target.health().outage()))
+    }
+
+    fn late(&self) -> ErrorObject {
+        self.errors.late()
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
@@ -368,6 +371,10 @@ struct FromClient(Arc<LegacyClient>);
 
 impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
+        let _counted = match self.0.joined.client_limits.admit(&request, &cx) {
+            Ok(counted) => counted,
+            Err(error) => return Err(self.0.router.refused(request, &cx, error).await),
+        };
         match request.method {
             Method::SetLevel => self.0.set_level(request.params).await,
             ref method => {

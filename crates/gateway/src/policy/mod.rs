@@ -31,7 +31,7 @@ use self::limiter::Limiter;
 use self::rules::Rules;
 use super::capacity::Caller;
 
-pub(super) use self::admission::ClientPolicy;
+pub(super) use self::admission::{ClientLimits, ClientPolicy, Counting};
 pub use self::file::PolicyError;
 pub(super) use self::questions::{Allowed, Questions};
 
@@ -126,6 +126,11 @@ impl SharedPolicy {
 
     fn current(&self) -> Arc<Policy> {
         self.0.current.borrow().clone()
+    }
+
+    /// Whether the two share one policy and its counts.
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     fn clients(&self) -> &Arc<Limiter<Caller>> {
