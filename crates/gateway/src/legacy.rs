@@ -94,6 +94,8 @@ pub(super) struct TargetSession {
     policy: Arc<ClientPolicy>,
     settings: Arc<Settings>,
     errors: ErrorTexts,
+    /// The number of the server.
+    number: u64,
 }
 
 impl TargetSession {
@@ -125,6 +127,7 @@ impl TargetSession {
         let asked_for = hello.version.clone();
         let slot = pools.slot(&caller.into_account(), None).await?;
         slot.set_session(session.clone());
+        let number = slot.number;
         let upstream =
             Arc::new(pools.launcher.start(slot, questions.declare(hello), FromServer(pair.clone())).await?);
         let Some(server) = upstream.current() else {
@@ -143,7 +146,17 @@ impl TargetSession {
                 LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server)
             });
         let policy = Arc::new(ClientPolicy::new(settings, client.counting));
-        Ok(Self { pair, session, upstream, role, translation, policy, settings: settings.clone(), errors })
+        Ok(Self {
+            pair,
+            session,
+            upstream,
+            role,
+            translation,
+            policy,
+            settings: settings.clone(),
+            errors,
+            number,
+        })
     }
 
     /// The role that the gateway takes towards the client: that of the server.
@@ -164,6 +177,11 @@ impl TargetSession {
     /// Whether the server runs.
     pub(super) fn is_ready(&self) -> bool {
         self.upstream.current().is_some()
+    }
+
+    /// Waits while the server is started again for the first time after it has exited, for a moment at most.
+    pub(super) async fn restarted(&self) {
+        self.settings.health.restarted(Some(self.number)).await;
     }
 
     /// Waits until the server was given up or ended.

@@ -166,6 +166,9 @@ impl Part for LegacyPart {
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        if let Some(session) = self.session() {
+            session.restarted().await;
+        }
         let Some(session) = self.session().filter(|session| session.is_ready()) else {
             return Err(self.errors.not_available(self.target.health().outage()));
         };

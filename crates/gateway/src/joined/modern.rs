@@ -96,6 +96,7 @@ impl ModernPart {
         cx: &Context,
         sink: Option<StreamSink>,
     ) -> Result<Reply, ErrorObject> {
+        self.target.health().restarted(None).await;
         if let Some(why) = self.target.health().cooling_down() {
             return Err(self.errors.not_available(Some(why)));
         }

@@ -256,12 +256,7 @@ impl<P: Part> Router<P> {
 
     /// Reads the lists of these kinds of all targets, unless they were read just now. Returns the targets whose lists the
     /// gateway has not read, because they took too long or a limit was exceeded.
-    async fn read_lists(
-        &self,
-        kinds: &[Kind],
-        request: &Request,
-        cx: &Context,
-    ) -> Vec<(usize, ErrorObject)> {
+    async fn read_lists(&self, kinds: &[Kind], request: &Request, cx: &Context) -> Vec<(usize, ErrorObject)> {
         let all = self.parts.iter().enumerate().flat_map(|(target, part)| {
             kinds.iter().map(move |kind| async move {
                 let is_fresh =

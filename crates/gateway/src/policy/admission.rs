@@ -86,7 +86,8 @@ impl ClientLimits {
     /// The error to answer the client with: a limit is exceeded.
     pub(crate) fn admit(&self, request: &Request, cx: &Context) -> Result<Counted, ErrorObject> {
         let origin = cx.origin().map(|origin| &**origin);
-        let held = self.0.iter().filter_map(|shared| count(shared, &shared.current(), request, origin).transpose());
+        let held =
+            self.0.iter().filter_map(|shared| count(shared, &shared.current(), request, origin).transpose());
         Ok(Counted { _held: held.collect::<Result<_, _>>()? })
     }
 }
