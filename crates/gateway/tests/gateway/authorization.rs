@@ -13,7 +13,7 @@ use mcpjoin::server::{Context, NoArguments, tool};
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService};
 use mcpjoin::{Client, Link, Server};
 use mcpjoin_auth::resource::{Principal, Rejected, ResourceServer, TokenVerifier, Verified};
-use mcpjoin_gateway::Gateway;
+use mcpjoin_gateway::{Gateway, NotAuthorized, TargetState};
 use tower_service::Service as _;
 
 const RESOURCE: &str = "http://127.0.0.1:1/mcp";
@@ -93,6 +93,16 @@ fn g145_a_token_that_was_shown_to_us_goes_no_further() {
 }
 
 async fn list(service: &HttpService, token: &str) -> (u16, String) {
+    ask(service, token, r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#.to_owned()).await
+}
+
+async fn call(service: &HttpService, token: &str, tool: &str) -> (u16, String) {
+    let params = format!(r#"{{"name":"{tool}","arguments":{{}}}}"#);
+    let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}"#);
+    ask(service, token, text).await
+}
+
+async fn ask(service: &HttpService, token: &str, message: String) -> (u16, String) {
     let request = Request::builder()
         .method(Method::POST)
         .uri("/mcp")
@@ -101,8 +111,8 @@ async fn list(service: &HttpService, token: &str) -> (u16, String) {
         .header("accept", "application/json, text/event-stream")
         .header("mcp-protocol-version", "2025-06-18")
         .header("authorization", format!("Bearer {token}"));
-    let body = Bytes::from_static(br#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#);
-    let response = service.clone().call(request.body(Full::new(body)).unwrap()).await.unwrap();
+    let request = request.body(Full::new(Bytes::from(message))).unwrap();
+    let response = service.clone().call(request).await.unwrap();
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -129,6 +139,71 @@ fn without_sessions_nobody_gets_the_server_of_another_principal() {
         }
         assert_eq!(list(&service, "mallory").await.0, 401);
         assert_eq!(started.load(Ordering::Relaxed), 2);
+        gateway.close().await;
+    });
+}
+
+/// A gateway of which each server knows for whom it is. Who is called `mallory` has no access.
+fn by_principal(gateway_for: &Arc<Mutex<Vec<Option<String>>>>) -> mcpjoin_gateway::GatewayBuilder {
+    let (asked, far) = (gateway_for.clone(), server());
+    Gateway::builder_by_principal(move |principal| {
+        asked.lock().unwrap().push(principal.map(ToOwned::to_owned));
+        let outcome = match principal {
+            Some(principal) if principal.contains("mallory") => {
+                Err(NotAuthorized("mallory has no access".to_owned()))
+            }
+            _ => {
+                let (near, theirs) = Link::memory();
+                far.connect(theirs);
+                Ok(near)
+            }
+        };
+        std::future::ready(outcome)
+    })
+}
+
+#[test]
+fn a_link_is_made_for_the_principal_that_uses_it() {
+    super::run(async {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let gateway = by_principal(&asked).build();
+        // Clients with a session have a server each, the others one for each principal.
+        for (stateless, expected) in [(true, 2), (false, 2)] {
+            let service = gateway.http(options().stateless(stateless));
+            for token in ["alice", "bob", "alice"] {
+                let (status, body) = list(&service, &format!("{token}-s3cr3t")).await;
+                assert_eq!(status, if stateless { 200 } else { 400 }, "{body}");
+            }
+            assert_eq!(asked.lock().unwrap().len(), expected);
+        }
+        let of = |name: &str| Some(Principal::new("https://as.example", Some(name), None).to_string());
+        assert_eq!(*asked.lock().unwrap(), [of("alice"), of("bob")]);
+        // A client that is not authenticated has no principal.
+        let (link, theirs) = Link::memory();
+        let serving = gateway.clone();
+        let near = tokio::spawn(async move { serving.serve(theirs).await });
+        let client = Client::builder("near", "1").connect(link).await.unwrap();
+        client.close().await;
+        near.await.unwrap();
+        assert_eq!(asked.lock().unwrap().pop(), Some(None));
+        gateway.close().await;
+    });
+}
+
+#[test]
+fn a_principal_without_access_does_not_take_the_server_from_the_others() {
+    super::run(async {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let gateway = Gateway::joined("both", "1").target("far", by_principal(&asked)).build();
+        let service = gateway.http(options().stateless(true));
+        for _ in 0..3 {
+            let (status, body) = call(&service, "mallory-s3cr3t", "far__who").await;
+            assert_eq!(status, 200, "{body}");
+            assert!(body.contains("far: ") && body.contains("mallory has no access"), "{body}");
+            assert_eq!(gateway.targets()[0].state, TargetState::Idle);
+        }
+        let (_, body) = call(&service, "alice-s3cr3t", "far__who").await;
+        assert!(body.contains("\"result\""), "{body}");
         gateway.close().await;
     });
 }

@@ -12,6 +12,7 @@ use mcpjoin::Link;
 use mcpjoin::proto::session::Limits;
 use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
+use mcpjoin_auth::SubjectTokens;
 use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions, TargetState, TargetStatus};
 use tracing::level_filters::LevelFilter;
 
@@ -71,7 +72,11 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
             Ok(monitoring) => monitoring,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Joined::new(ui, &names, sources, plans, &args, policy.as_ref(), monitoring.clone());
+        let bridge = match Joined::new(ui, &names, sources, plans, &args, policy.as_ref(), monitoring.clone())
+        {
+            Ok(bridge) => bridge,
+            Err(failure) => return exit_of(ui, Err(failure)),
+        };
         let serving = async {
             match places.addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -168,6 +173,8 @@ struct Joined {
     names: Vec<String>,
     sources: Vec<Source>,
     gateway: JoinedGateway,
+    /// The tokens of clients, if they are exchanged for some target.
+    subjects: Option<SubjectTokens>,
     monitoring: Monitoring,
 }
 
@@ -180,12 +187,12 @@ impl Joined {
         args: &Bridge,
         policy: Option<&PolicyFile>,
         monitoring: Monitoring,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let mut joined = monitoring.telemetry.joined(Gateway::joined(NAME, env!("CARGO_PKG_VERSION")));
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
         for ((name, source), plan) in names.iter().zip(&sources).zip(plans) {
-            let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), &monitoring);
+            let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), &monitoring)?;
             if let Some(Err(error)) = target.program.as_ref().map(|program| program.resolve()) {
                 // The others are served without it, and it is tried again when a client needs it.
                 let why = visible::line(&Failure::spawn(&error).message).into_owned();
@@ -195,7 +202,8 @@ impl Joined {
             joined = joined.target_with(name.as_str(), options, target.builder);
         }
         let gateway = joined.limits(limits).build();
-        Self { ui: ui.clone(), names: names.to_vec(), sources, gateway, monitoring }
+        let subjects = policy.and_then(PolicyFile::subjects).cloned();
+        Ok(Self { ui: ui.clone(), names: names.to_vec(), sources, gateway, subjects, monitoring })
     }
 
     /// Reports the state of each server as the first client is opened: none is started before.
@@ -240,7 +248,9 @@ impl Joined {
         // Warnings about refused clients and about names that two servers have are printed without `-v`.
         events::show_warnings(&self.ui);
         let admin = self.monitoring.admin(args, &self.ui).await?;
-        let listening = Listening::at(&places.addresses, &places.quic, &args.authorization, &self.ui).await?;
+        let subjects = self.subjects.as_ref();
+        let listening =
+            Listening::at(&places.addresses, &places.quic, &args.authorization, subjects, &self.ui).await?;
         let (listening, monitoring) = self.monitoring.serve(admin, listening, self.gateway.clone());
         self.report_states();
         self.ui.note(&format!("joins {}", self.names.join(", ")));

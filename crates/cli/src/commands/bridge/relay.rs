@@ -9,6 +9,7 @@ use mcpjoin::Link;
 use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
+use mcpjoin_auth::SubjectTokens;
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal};
 use tracing::level_filters::LevelFilter;
 
@@ -71,7 +72,10 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
             Ok(monitoring) => monitoring,
             Err(failure) => return exit_of(ui, Err(failure)),
         };
-        let bridge = Relay::new(ui, plan, &args, name, policy.as_ref(), monitoring.clone());
+        let bridge = match Relay::new(ui, plan, &args, name, policy.as_ref(), monitoring.clone()) {
+            Ok(bridge) => bridge,
+            Err(failure) => return exit_of(ui, Err(failure)),
+        };
         let serving = async {
             match addresses.is_empty() {
                 true => bridge.on_stdio(&mut signals).await,
@@ -181,17 +185,24 @@ impl TargetGateway {
         policy: Option<&PolicyFile>,
         joined: Option<&str>,
         monitoring: &Monitoring,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let Plan { endpoint, shown, first, tools, limits, timeout, .. } = plan;
         let program = endpoint.command().cloned();
         // A client of the legacy era makes the gateway send `initialize` first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
-        let upstream = Upstream::new(ui, endpoint, first);
+        let access = policy.map(|policy| policy.access(ui, &name, &endpoint, &args.authorization));
+        let upstream = Upstream::new(ui, endpoint, access.transpose()?.flatten(), first);
         let start = upstream.clone();
+        let gateway = match upstream.is_by_principal() {
+            true => {
+                Gateway::builder_by_principal(move |principal| start.clone().link(principal.map(Into::into)))
+            }
+            false => Gateway::builder(move || start.clone().link(None)),
+        };
         // Only the size of messages is limited for connections to clients.
         let mut downstream = Limits::default();
         downstream.message = limits.message;
-        let mut gateway = Gateway::builder(move || start.clone().link())
+        let mut gateway = gateway
             .name(name)
             .limits(downstream)
             .upstream_limits(limits)
@@ -235,7 +246,7 @@ impl TargetGateway {
             }
             report.event(event, listens);
         });
-        Self { shown, upstream, program, builder }
+        Ok(Self { shown, upstream, program, builder })
     }
 }
 
@@ -248,6 +259,8 @@ struct Relay {
     /// The program of the server, if it is one.
     program: Option<ChildCommand>,
     gateway: Gateway,
+    /// The tokens of clients, if they are exchanged.
+    subjects: Option<SubjectTokens>,
     monitoring: Monitoring,
     began: Instant,
 }
@@ -260,11 +273,13 @@ impl Relay {
         name: String,
         policy: Option<&PolicyFile>,
         monitoring: Monitoring,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let TargetGateway { shown, upstream, program, builder } =
-            TargetGateway::new(ui, plan, args, name, policy, None, &monitoring);
+            TargetGateway::new(ui, plan, args, name, policy, None, &monitoring)?;
         let gateway = monitoring.telemetry.gateway(builder).build();
-        Self { ui: ui.clone(), shown, upstream, program, gateway, monitoring, began: Instant::now() }
+        let subjects = policy.and_then(PolicyFile::subjects).cloned();
+        let (ui, began) = (ui.clone(), Instant::now());
+        Ok(Self { ui, shown, upstream, program, gateway, subjects, monitoring, began })
     }
 
     /// Serves the client that has started us until it closes its side, or a signal comes.
@@ -309,7 +324,8 @@ impl Relay {
             program.resolve().map_err(missing)?;
         }
         let admin = self.monitoring.admin(args, &self.ui).await?;
-        let listening = Listening::at(addresses, quic, &args.authorization, &self.ui).await?;
+        let listening =
+            Listening::at(addresses, quic, &args.authorization, self.subjects.as_ref(), &self.ui).await?;
         let (listening, monitoring) = self.monitoring.serve(admin, listening, self.gateway.clone());
         listening.announce(&self.ui);
         let ServeEnd { exit, hurried } = listening.serve(&self.gateway, options, signals, &self.ui).await;
