@@ -16,7 +16,7 @@ use super::policy::{Allowed, SharedPolicy};
 use super::target_health::TargetHealth;
 use super::telemetry::Telemetry;
 use super::warnings::{Problem, Warnings};
-use mcpjoin::client::Restart;
+use mcpjoin::client::{Restart, RunExit};
 use mcpjoin::transport::Link;
 
 /// A link to the server that is being made.
@@ -64,7 +64,7 @@ impl Settings {
         tracing::debug!(target: "mcpjoin", ?event, "a gateway");
         match event {
             // The end of one client's server must not take the target from the others.
-            GatewayEvent::Ended { upstream, end, .. } if self.is_by_principal && is_not_authorized(end) => {
+            GatewayEvent::Ended { upstream, end, .. } if self.is_of_client(end) => {
                 self.health.note(&GatewayEvent::Over { upstream: *upstream });
             }
             event => self.health.note(event),
@@ -72,6 +72,11 @@ impl Settings {
         if let Some(on_event) = &self.on_event {
             on_event(event);
         }
+    }
+
+    /// Whether a server has ended because its client has no access to the target, which others may have.
+    pub(super) fn is_of_client(&self, end: &RunExit) -> bool {
+        self.is_by_principal && is_not_authorized(end)
     }
 
     /// Logs a problem of the target, each kind once a minute at most.

@@ -86,6 +86,18 @@ impl Listed {
     }
 }
 
+/// A list that could not be read.
+struct Unread {
+    target: usize,
+    /// `None`: it took too long.
+    error: Option<ErrorObject>,
+}
+
+/// Whether the gateway itself has made this error, and not a target.
+fn is_of_gateway(error: &ErrorObject) -> bool {
+    error.data.as_ref().is_some_and(|data| data.member("gateway").is_some())
+}
+
 /// A page of the list of one target.
 struct Page {
     items: Vec<Raw>,
@@ -117,7 +129,7 @@ impl<P: Part> Router<P> {
                 let name = params.and_then(Payload::name_string);
                 let name = name.ok_or_else(|| ErrorObject::invalid_params("`name` is missing"))?;
                 let claim = self.find(&[kind], &name, &request, cx).await;
-                let claim = claim.map_err(|late| self.missing(kind, &name, &late))?;
+                let claim = claim.map_err(|unread| self.missing(kind, &name, &unread))?;
                 (claim.source, params.map(|params| params.with_member("name", &Raw::string(&claim.name))))
             }
             Method::ReadResource | Method::Subscribe | Method::Unsubscribe => {
@@ -181,7 +193,7 @@ impl<P: Part> Router<P> {
         match decoded.reference {
             Reference::Prompt(prompt) => {
                 let claim = self.find(&[Kind::Prompt], &prompt.name, request, cx).await;
-                let claim = claim.map_err(|late| self.missing(Kind::Prompt, &prompt.name, &late))?;
+                let claim = claim.map_err(|unread| self.missing(Kind::Prompt, &prompt.name, &unread))?;
                 let reference = params.raw().member("ref").map(Payload::from_raw);
                 let reference =
                     reference.map(|it| it.with_member("name", &Raw::string(&claim.name)).into_raw());
@@ -200,35 +212,40 @@ impl<P: Part> Router<P> {
     /// Returns the owner of a name, and its own name for it. Lists that do not have the name are read again.
     ///
     /// # Errors
-    /// No list has the name. The targets whose lists took too long are given.
+    /// No list has the name. The lists that could not be read are given.
     async fn find(
         &self,
         kinds: &[Kind],
         joined: &str,
         request: &Request,
         cx: &Context,
-    ) -> Result<Claim, Vec<usize>> {
+    ) -> Result<Claim, Vec<Unread>> {
         let find = || kinds.iter().find_map(|kind| self.names.find(*kind, joined));
         if let Some(claim) = find() {
             return Ok(claim);
         }
-        let late = self.read_lists(kinds, request, cx).await;
-        find().ok_or(late)
+        let unread = self.read_lists(kinds, request, cx).await;
+        find().ok_or(unread)
     }
 
     /// Returns the error for the name of a tool or prompt that no list has: that of a target without a server if the name
-    /// has its prefix. `late`: the targets whose lists took too long.
-    fn missing(&self, kind: Kind, joined: &str, late: &[usize]) -> ErrorObject {
+    /// has its prefix. `unread`: the lists that could not be read.
+    fn missing(&self, kind: Kind, joined: &str, unread: &[Unread]) -> ErrorObject {
         let owners = self.parts.iter().enumerate().filter(|(target, _)| self.names.may_have(*target, joined));
-        let mut why = owners.filter_map(|(target, part)| part.outage(late.contains(&target)));
+        let mut why = owners.filter_map(|(target, part)| {
+            let unread = unread.iter().find(|unread| unread.target == target);
+            let own = unread.and_then(|unread| unread.error.clone()).filter(is_of_gateway);
+            let is_late = unread.is_some_and(|unread| unread.error.is_none());
+            own.or_else(|| part.outage(is_late))
+        });
         why.next().unwrap_or_else(|| unknown(if kind == Kind::Tool { "tool" } else { "prompt" }, joined))
     }
 
     // ---- lists ----
 
-    /// Reads the lists of these kinds of all targets, unless they were read just now. Returns the targets that took too
+    /// Reads the lists of these kinds of all targets, unless they were read just now. Returns those that failed or took too
     /// long.
-    async fn read_lists(&self, kinds: &[Kind], request: &Request, cx: &Context) -> Vec<usize> {
+    async fn read_lists(&self, kinds: &[Kind], request: &Request, cx: &Context) -> Vec<Unread> {
         let all = self.parts.iter().enumerate().flat_map(|(target, part)| {
             kinds.iter().map(move |kind| async move {
                 let is_fresh =
@@ -237,23 +254,33 @@ impl<P: Part> Router<P> {
                     return None;
                 }
                 let read = timeout(LIST_TIMEOUT, self.read_list(target, *kind, request, cx)).await;
-                read.is_err().then_some(target)
+                match read {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(Unread { target, error: Some(error) }),
+                    Err(_) => Some(Unread { target, error: None }),
+                }
             })
         });
         join_all(all).await.into_iter().flatten().collect()
     }
 
     /// Reads the whole list of a target.
-    async fn read_list(&self, target: usize, kind: Kind, request: &Request, cx: &Context) {
+    async fn read_list(
+        &self,
+        target: usize,
+        kind: Kind,
+        request: &Request,
+        cx: &Context,
+    ) -> Result<(), ErrorObject> {
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
-            let listed = Listed::Named(kind);
-            let Ok(page) = self.page(target, listed, cursor.as_deref(), request, cx).await else { return };
+            let page = self.page(target, Listed::Named(kind), cursor.as_deref(), request, cx).await?;
             if page.next.is_none() {
-                return;
+                return Ok(());
             }
             cursor = page.next;
         }
+        Ok(())
     }
 
     /// Reads one page of the list of a target, and learns its names.

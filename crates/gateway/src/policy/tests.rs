@@ -107,7 +107,7 @@ fn a_fault_of_a_file_is_named_with_its_line_and_its_column() {
         (
             "# a comment\n[target.a]\nalow = []\n",
             "policy.toml:3:1: unknown field `alow`, expected one of `allow`, `deny`, `rename`, `redescribe`, `scopes`, `pin`, \
-             `sampling`, `roots`, `timeout_ms`, `limits`; did you mean `allow`?",
+             `sampling`, `roots`, `timeout_ms`, `limits`, `credentials`; did you mean `allow`?",
         ),
         (
             "[limit]\n",
@@ -309,7 +309,10 @@ fn credentials_are_one_of_three_ways_and_their_files_are_beside_the_policy() {
 
     let own = "issuer = \"https://as\"\nclient = ";
     for (text, expected) in [
-        ("[defaults]\ncredentials = { token_file = \"x\" }\n", "policy.toml:2:1: credentials are for one server"),
+        (
+            "[defaults]\ncredentials = { token_file = \"x\" }\n",
+            "policy.toml:2:1: credentials are for one server",
+        ),
         ("[target.a]\ncredentials = { token = \"x\" }\n", "unknown variant `token`"),
         ("[target.a.credentials]\ntoken_file = \"x\"\nclient_credentials = {}\n", "policy.toml:"),
         (

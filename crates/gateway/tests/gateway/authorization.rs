@@ -93,16 +93,6 @@ fn g145_a_token_that_was_shown_to_us_goes_no_further() {
 }
 
 async fn list(service: &HttpService, token: &str) -> (u16, String) {
-    ask(service, token, r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#.to_owned()).await
-}
-
-async fn call(service: &HttpService, token: &str, tool: &str) -> (u16, String) {
-    let params = format!(r#"{{"name":"{tool}","arguments":{{}}}}"#);
-    let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}"#);
-    ask(service, token, text).await
-}
-
-async fn ask(service: &HttpService, token: &str, message: String) -> (u16, String) {
     let request = Request::builder()
         .method(Method::POST)
         .uri("/mcp")
@@ -111,8 +101,8 @@ async fn ask(service: &HttpService, token: &str, message: String) -> (u16, Strin
         .header("accept", "application/json, text/event-stream")
         .header("mcp-protocol-version", "2025-06-18")
         .header("authorization", format!("Bearer {token}"));
-    let request = request.body(Full::new(Bytes::from(message))).unwrap();
-    let response = service.clone().call(request).await.unwrap();
+    let body = Bytes::from_static(br#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#);
+    let response = service.clone().call(request.body(Full::new(body)).unwrap()).await.unwrap();
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -167,17 +157,26 @@ fn a_link_is_made_for_the_principal_that_uses_it() {
     super::run(async {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let gateway = by_principal(&asked).build();
-        // Clients with a session have a server each, the others one for each principal.
-        for (stateless, expected) in [(true, 2), (false, 2)] {
-            let service = gateway.http(options().stateless(stateless));
-            for token in ["alice", "bob", "alice"] {
-                let (status, body) = list(&service, &format!("{token}-s3cr3t")).await;
-                assert_eq!(status, if stateless { 200 } else { 400 }, "{body}");
-            }
-            assert_eq!(asked.lock().unwrap().len(), expected);
-        }
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let (url, serving) = (listener.url(), gateway.clone());
+        let near =
+            tokio::spawn(
+                async move { serving.serve_http(listener, options(), std::future::pending()).await },
+            );
         let of = |name: &str| Some(Principal::new("https://as.example", Some(name), None).to_string());
-        assert_eq!(*asked.lock().unwrap(), [of("alice"), of("bob")]);
+        // Each session of the legacy era has a server; of the modern era each principal has one.
+        let each = [of("alice"), of("bob"), of("alice")];
+        for (era, expected) in [(Era::Legacy, &each[..]), (Era::Modern, &each[..2])] {
+            for token in ["alice", "bob", "alice"] {
+                let link = Link::http(&url).header("authorization", format!("Bearer {token}-s3cr3t"));
+                let builder = Client::builder("near", "1").era(EraChoice::Only(era));
+                let client = builder.connect(link.build().unwrap()).await.unwrap();
+                client.call_tool("who", ()).await.unwrap();
+                client.close().await;
+            }
+            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), expected, "{era:?}");
+        }
+        near.abort();
         // A client that is not authenticated has no principal.
         let (link, theirs) = Link::memory();
         let serving = gateway.clone();
@@ -195,15 +194,37 @@ fn a_principal_without_access_does_not_take_the_server_from_the_others() {
     super::run(async {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let gateway = Gateway::joined("both", "1").target("far", by_principal(&asked)).build();
-        let service = gateway.http(options().stateless(true));
-        for _ in 0..3 {
-            let (status, body) = call(&service, "mallory-s3cr3t", "far__who").await;
-            assert_eq!(status, 200, "{body}");
-            assert!(body.contains("far: ") && body.contains("mallory has no access"), "{body}");
-            assert_eq!(gateway.targets()[0].state, TargetState::Idle);
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let (url, serving) = (listener.url(), gateway.clone());
+        let near =
+            tokio::spawn(
+                async move { serving.serve_http(listener, options(), std::future::pending()).await },
+            );
+        let connect = async |name: &str, era| {
+            let link = Link::http(&url).header("authorization", format!("Bearer {name}-s3cr3t"));
+            let builder = Client::builder("near", "1").era(EraChoice::Only(era));
+            builder.connect(link.build().unwrap()).await.unwrap()
+        };
+        for era in [Era::Legacy, Era::Modern] {
+            let (mallory, alice) = (connect("mallory", era).await, connect("alice", era).await);
+            for _ in 0..3 {
+                let error = mallory.call_tool("far__who", ()).await.unwrap_err().to_string();
+                assert!(error.contains("far: ") && error.contains("mallory has no access"), "{error}");
+                alice.call_tool("far__who", ()).await.unwrap();
+            }
+            assert!(mallory.list_tools().await.unwrap().is_empty());
+            alice.close().await;
+            mallory.close().await;
         }
-        let (_, body) = call(&service, "alice-s3cr3t", "far__who").await;
-        assert!(body.contains("\"result\""), "{body}");
+        // Without any other client, its failures do not count either.
+        let mallory = connect("mallory", Era::Modern).await;
+        mallory.call_tool("far__who", ()).await.unwrap_err();
+        assert!(!matches!(
+            gateway.targets()[0].state,
+            TargetState::CoolingDown { .. } | TargetState::Dead { .. }
+        ));
+        mallory.close().await;
+        near.abort();
         gateway.close().await;
     });
 }

@@ -18,7 +18,6 @@ use crate::commands::print_page;
 use crate::connect::{self, Access, CLIENT_SECRET, secret_file, unusable_login};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::path_shown;
 use crate::ui::{Secrets, Ui};
 
 const SECRET_FORM: &str = "--client-secret @FILE, or the variable MCPJOIN_CLIENT_SECRET";
