@@ -1,7 +1,7 @@
 //! `mcpjoin bridge TARGET`: any MCP server for any MCP client, on standard input and output or at addresses.
 //! `mcpjoin_gateway` relays; this file parses the options, reports events, and ends what it has started.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,10 @@ use crate::visible;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The default limit of servers at the same time.
 const DEFAULT_MAX_SESSIONS: u32 = 100;
+/// How long a reason to refuse a client is not reported again.
+const REFUSED_AGE: Duration = Duration::from_secs(60);
+/// How many such reasons are remembered.
+const MAX_REFUSED: usize = 32;
 /// The name of a server that is no entry of a configuration.
 const TARGET_NAME: &str = "server";
 
@@ -366,8 +370,8 @@ struct EventReport {
     upstream: Upstream,
     /// The connections that were established and have not ended.
     there: Mutex<BTreeSet<u64>>,
-    /// The last reason to refuse a client. A client that tries again and again is reported once.
-    refused: Mutex<Option<String>>,
+    /// The last reasons to refuse clients, the oldest first. A client that tries again and again is reported once a minute.
+    refused: Mutex<VecDeque<(String, Instant)>>,
 }
 
 impl EventReport {
@@ -379,7 +383,10 @@ impl EventReport {
         let Self { ui, shown, server, upstream, .. } = self;
         match event {
             GatewayEvent::Started { upstream, run: 1 } => {
-                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                // That one principal has access says nothing about the others.
+                if !self.upstream.is_by_principal() {
+                    self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                }
                 self.there().insert(*upstream);
                 ui.detail(&format!("connection {upstream} to {server} is there: {shown}"));
             }
@@ -424,11 +431,15 @@ impl EventReport {
                 failure.seen.server = Some(shown.clone());
                 let block = failure.block(ui.verbosity() > 0);
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-                if refused.as_ref() == Some(&block) {
+                refused.retain(|(_, at)| at.elapsed() < REFUSED_AGE);
+                if refused.iter().any(|(known, _)| *known == block) {
                     ui.detail(&format!("another client was refused: {}", visible::line(&failure.message)));
                 } else {
                     ui.failure(&failure);
-                    *refused = Some(block);
+                    if refused.len() >= MAX_REFUSED {
+                        refused.pop_front();
+                    }
+                    refused.push_back((block, Instant::now()));
                 }
             }
             _ => {}

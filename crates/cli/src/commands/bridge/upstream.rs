@@ -17,6 +17,9 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
 
+/// What stands between a failure and its hint in the error for a client.
+const TRY: &str = "; try: ";
+
 /// The endpoint to a server. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Upstream(Arc<Shared>);
@@ -53,25 +56,21 @@ impl Upstream {
         self,
         principal: Option<Box<str>>,
     ) -> Result<Link, Box<dyn Error + Send + Sync>> {
-        let Shared { ui, endpoint, access, starts, .. } = &*self.0;
+        let Shared { ui, endpoint, access, starts, failed, .. } = &*self.0;
         let number = starts.fetch_add(1, Ordering::Relaxed) + 1;
         let mut endpoint = endpoint.numbered(ui, number);
         if let Some(access) = access {
-            endpoint = access.at(&endpoint, principal.as_deref()).await.map_err(|failure| {
-                let said = format!("{}; try: {}", failure.message, failure.hint);
-                self.failed(failure);
-                NotAuthorized(said)
-            })?;
+            // Several principals may be refused at once, so what is said about each is in its own error.
+            endpoint = access
+                .at(&endpoint, principal.as_deref())
+                .await
+                .map_err(|failure| NotAuthorized(format!("{}{TRY}{}", failure.message, failure.hint)))?;
         }
         endpoint.link().await.map_err(|failure| {
             let said = failure.message.clone();
-            self.failed(failure);
+            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             said.into()
         })
-    }
-
-    fn failed(&self, failure: Failure) {
-        *self.0.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
     }
 
     /// Whether each principal has an authorization of its own.
@@ -82,6 +81,12 @@ impl Upstream {
     /// Why the server does not run.
     pub(super) fn failure(&self, end: &RunExit) -> Failure {
         let Shared { endpoint, access, first, failed, .. } = &*self.0;
+        if let RunExit::NotStarted(error) = end
+            && let Some(NotAuthorized(said)) = error.downcast_ref()
+        {
+            let (what, hint) = said.split_once(TRY).unwrap_or((said, ""));
+            return Failure::new("E_AUTH", Exit::Authorization, Phase::Authorize, what).hint(hint);
+        }
         let not_started = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let failure = match (end, not_started) {
             (RunExit::NotStarted(_), Some(failure)) => failure,
