@@ -114,7 +114,7 @@ async fn serve(settings: Arc<Mutex<Settings>>, seen: Seen, talk: Talk) -> Option
                 for (name, value) in settings.members.as_object().into_iter().flatten() {
                     reply[name.as_str()] = value.clone();
                 }
-                settings.reply.clone().unwrap_or((200, reply.to_string()))
+                settings.reply.clone().unwrap_or_else(|| (200, reply.to_string()))
             };
             talk.answer(status, &[JSON], &reply).await
         }

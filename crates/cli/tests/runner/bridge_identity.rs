@@ -178,7 +178,7 @@ fn a_server_that_refuses_the_exchanged_token_is_named_and_the_exchange_is_not_re
 #[test]
 fn the_token_of_a_file_is_read_again_when_it_changes() {
     let world = World::new("identity-file");
-    let file = world.folder.file("far.token", &format!("{PLANTED}-one\n"));
+    let file = world.folder.file("far.token", format!("{PLANTED}-one\n"));
     let bridge = world.bridge("[target.far]\ncredentials = { token_file = \"far.token\" }\n", &[]);
     let refused = bridge.call("modern", None);
     let refused = refused.stdout + &refused.stderr;
@@ -227,7 +227,7 @@ fn the_bridge_is_a_client_of_its_own_and_its_secret_goes_to_the_issuer_of_the_po
 fn credentials_that_cannot_work_are_a_fault_at_the_start() {
     let world = World::new("identity-faults");
     let issuer = world.authority.base.clone();
-    let file = world.folder.file("policy.toml", &world.exchanging());
+    let file = world.folder.file("policy.toml", world.exchanging());
     let check = |more: &[&str]| {
         let mut words = vec!["bridge", "--policy", file.to_str().unwrap()];
         words.extend(more);
@@ -286,7 +286,7 @@ fn the_policies_of_the_page_are_valid() {
     let examples = documented();
     assert_eq!(examples.len(), 3);
     for example in examples {
-        folder.file("policy.toml", &example.replace("/run/secrets/files-token", token.to_str().unwrap()));
+        folder.file("policy.toml", example.replace("/run/secrets/files-token", token.to_str().unwrap()));
         let words =
             ["bridge", "--policy", "policy.toml", "--check-config", "--listen", "http://127.0.0.1:0/mcp"];
         let ran = folder.run(&[&words[..], &["--auth-issuer", "https://login.example.com"]].concat());
