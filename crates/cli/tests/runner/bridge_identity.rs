@@ -279,6 +279,20 @@ fn credentials_that_cannot_work_are_a_fault_at_the_start() {
 }
 
 #[test]
+fn a_policy_that_is_read_again_with_other_credentials_is_refused() {
+    let world = World::new("identity-again");
+    world.folder.file("far.token", world.authority.issue("you"));
+    let mut bridge = world.bridge("[target.far]\ncredentials = { token_file = \"far.token\" }\n", &[]);
+    world.folder.file("policy.toml", "[target.far]\ncredentials = { token_file = \"other.token\" }\n");
+    while !bridge.said.contains("the policy stays as it was") {
+        assert_ne!(bridge.stderr.read_line(&mut bridge.said).unwrap(), 0, "it has ended: {}", bridge.said);
+    }
+    assert!(bridge.said.contains("it has other credentials of a target"), "{}", bridge.said);
+    assert_eq!(bridge.call("modern", None).exits(0).stdout.trim(), "you");
+    bridge.end();
+}
+
+#[test]
 fn the_policies_of_the_page_are_valid() {
     let folder = Folder::new("identity-documented");
     folder.file("gateway.secret", SECRET);
