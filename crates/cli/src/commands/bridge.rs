@@ -2,6 +2,7 @@
 
 mod admin;
 mod audit;
+mod credentials;
 mod go_flags;
 mod joined;
 mod metrics;
@@ -22,7 +23,7 @@ use crate::ui::Ui;
 /// Runs the bridge until a side, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure> {
     if let (true, Some(file)) = (args.check_config, &args.policy) {
-        return policy::check(ui, file);
+        return policy::check(ui, file, &args.authorization);
     }
     if args.orchestrator_addr.is_some() || args.tcp_addr.is_some() {
         return orchestrator::run(ui, &args);

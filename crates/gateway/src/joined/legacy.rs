@@ -112,8 +112,8 @@ struct LegacyPart {
     errors: ErrorTexts,
     /// Whether the first attempt to open has ended.
     tried: watch::Sender<bool>,
-    /// Why the last attempt has failed, if it is a limit of this client.
-    above_limit: Mutex<Option<(ErrorObject, Refusal)>>,
+    /// Why the last attempt has failed, if that is about this client: it is above a limit, or has no access.
+    failed: Mutex<Option<(ErrorObject, Refusal)>>,
     /// For a session that opens later.
     subscriptions: Mutex<Subscriptions>,
 }
@@ -126,13 +126,21 @@ impl LegacyPart {
             target: target.clone(),
             errors,
             tried: watch::Sender::new(false),
-            above_limit: Mutex::default(),
+            failed: Mutex::default(),
             subscriptions: Mutex::default(),
         }
     }
 
     fn session(&self) -> Option<Arc<TargetSession>> {
         self.session.lock().clone()
+    }
+
+    /// The error for a request while there is no session.
+    fn not_available(&self) -> ErrorObject {
+        match &*self.failed.lock() {
+            Some((error, Refusal::NotStarted(_))) => error.clone(),
+            _ => self.errors.not_available(self.target.health().outage()),
+        }
     }
 
     /// Makes the subscriptions of an earlier session in this one.
@@ -158,7 +166,7 @@ impl Part for LegacyPart {
     }
 
     fn outage(&self) -> Option<ErrorObject> {
-        (!self.is_ready()).then(|| self.errors.not_available(self.target.health().outage()))
+        (!self.is_ready()).then(|| self.not_available())
     }
 
     fn late(&self) -> ErrorObject {
@@ -170,7 +178,7 @@ impl Part for LegacyPart {
             session.restarted().await;
         }
         let Some(session) = self.session().filter(|session| session.is_ready()) else {
-            return Err(self.errors.not_available(self.target.health().outage()));
+            return Err(self.not_available());
         };
         let to_restore = match request.method {
             Method::Subscribe | Method::Unsubscribe => Some((request.method.clone(), request.params.clone())),
@@ -200,9 +208,12 @@ impl LegacyClient {
                         Refusal::TooManyStarts { retry_after, .. } => retry_after.max(RETRY_DELAY),
                         _ => RETRY_DELAY,
                     };
-                    if matches!(refusal, Refusal::TooMany { .. } | Refusal::TooManyStarts { .. }) {
-                        *part.above_limit.lock() = Some((error, refusal));
-                    }
+                    let is_of_client = match &refusal {
+                        Refusal::TooMany { .. } | Refusal::TooManyStarts { .. } => true,
+                        Refusal::NotStarted(end) => part.settings().is_of_client(end),
+                        _ => false,
+                    };
+                    *part.failed.lock() = is_of_client.then_some((error, refusal));
                     part.tried.send_replace(true);
                     sleep(delay).await;
                     continue;
@@ -212,6 +223,7 @@ impl LegacyClient {
                 // The lock is held, so that `connect` sees the session, or this sees the connection.
                 let connection = self.connection.lock();
                 *part.session.lock() = Some(session.clone());
+                *part.failed.lock() = None;
                 connection.clone()
             };
             part.tried.send_replace(true);
@@ -246,7 +258,10 @@ impl LegacyClient {
         if parts.iter().any(|part| part.session.lock().is_some()) {
             return None;
         }
-        parts.iter().find_map(|part| part.above_limit.lock().clone())
+        let above_limit = |part: &Arc<LegacyPart>| {
+            part.failed.lock().clone().filter(|(_, why)| !matches!(why, Refusal::NotStarted(_)))
+        };
+        parts.iter().find_map(above_limit)
     }
 
     /// Waits until each target is open or has failed once.
@@ -302,7 +317,7 @@ impl LegacyClient {
         let connection = self.connection.lock().clone();
         let Some(connection) = connection.filter(|_| wants_warnings(level)) else { return };
         let part = &self.router.parts[index];
-        let text = part.errors.not_available(part.target.health().outage()).message;
+        let text = part.not_available().message;
         if let Err(error) = connection.notify(warning(&text)) {
             tracing::debug!(target: "mcpjoin", %error, "a log message was not sent");
         }

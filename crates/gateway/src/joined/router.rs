@@ -248,7 +248,7 @@ impl<P: Part> Router<P> {
     fn missing(&self, kind: Kind, joined: &str, unread: &[(usize, ErrorObject)]) -> ErrorObject {
         let owners = self.parts.iter().enumerate().filter(|(target, _)| self.names.may_have(*target, joined));
         let unread = |target| unread.iter().find(|(other, _)| *other == target).map(|(_, why)| why.clone());
-        let mut why = owners.filter_map(|(target, part)| part.outage().or_else(|| unread(target)));
+        let mut why = owners.filter_map(|(target, part)| unread(target).or_else(|| part.outage()));
         why.next().unwrap_or_else(|| unknown(if kind == Kind::Tool { "tool" } else { "prompt" }, joined))
     }
 

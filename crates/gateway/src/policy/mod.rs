@@ -9,6 +9,7 @@
 //! `docs/policy.md` explains the file to its users.
 
 mod admission;
+mod credentials;
 mod file;
 mod limiter;
 mod pins;
@@ -32,6 +33,7 @@ use self::rules::Rules;
 use super::capacity::Caller;
 
 pub(super) use self::admission::{ClientLimits, ClientPolicy, Counting};
+pub use self::credentials::{ClientAtIssuer, ClientCredentials, TargetCredentials, TokenExchangeSettings};
 pub use self::file::PolicyError;
 pub(super) use self::questions::{Allowed, Questions};
 
@@ -99,6 +101,12 @@ impl Policy {
     /// probably a mistake.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
         self.rules.target_names()
+    }
+
+    /// Returns how the program authorizes itself at the targets for which the file says it, with their names. A gateway does not
+    /// read it: the function that makes links does what it says.
+    pub fn credentials(&self) -> impl Iterator<Item = (&str, &TargetCredentials)> {
+        self.rules.credentials()
     }
 
     /// Returns the JSON schema of the file.
