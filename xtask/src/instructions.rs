@@ -54,7 +54,7 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
         let before = known.get(cell).copied().unwrap_or(0);
         let change = now as f64 / before as f64 - 1.0;
         println!("{cell:<24} {now:>12} {before:>12} {:>+7.1}%", change * 100.0);
-        if !(change.abs() <= TOLERANCE) {
+        if change.is_nan() || change.abs() > TOLERANCE {
             changed.push(cell);
         }
     }

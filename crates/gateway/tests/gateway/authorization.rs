@@ -219,10 +219,7 @@ fn a_principal_without_access_does_not_take_the_server_from_the_others() {
         // Without any other client, its failures do not count either.
         let mallory = connect("mallory", Era::Modern).await;
         mallory.call_tool("far__who", ()).await.unwrap_err();
-        assert!(!matches!(
-            gateway.targets()[0].state,
-            TargetState::CoolingDown { .. } | TargetState::Dead { .. }
-        ));
+        assert!(!matches!(gateway.targets()[0].state, TargetState::CoolingDown { .. } | TargetState::Dead));
         mallory.close().await;
         near.abort();
         gateway.close().await;
