@@ -33,6 +33,7 @@ mod options;
 mod reply;
 mod response_progress;
 mod serve;
+mod session_store;
 mod sessions;
 mod stateless;
 mod time_limits;
@@ -81,6 +82,7 @@ pub use events::{Event, EventId, EventIdError, EventStore, MemoryEvents, Replay,
 use options::DEFAULT_PATH;
 pub use options::HttpOptions;
 pub use serve::{HttpListenError, HttpListener};
+pub use session_store::{SessionRecord, SessionStore, SessionStoreError, Stored};
 
 /// Answers HTTP requests for a server. Made by [`Server::http`](crate::Server::http), cheap to clone.
 ///
