@@ -57,9 +57,11 @@ pub trait Served: Send + Sync {
         Some(Raw::empty_object())
     }
 
-    /// The session was stored: from now on connections of other processes may go on with it at the same time, and its end here is
-    /// not the end of the session.
-    fn stored(&self) {}
+    /// Whether the session was stored. If it was, connections of other processes may go on with it at the same time from now on,
+    /// and its end here is not the end of the session. Called once, after `initialize`, where there is a session store.
+    fn stored(&self, stored: bool) {
+        let _ = stored;
+    }
 
     /// The client has opened or closed its stream for messages that belong to no request. Called for stored sessions only.
     fn listens(&self, listens: bool) {

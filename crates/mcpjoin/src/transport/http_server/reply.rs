@@ -28,6 +28,13 @@ impl From<u16> for Status {
     }
 }
 
+impl Status {
+    /// Whether the client may send the same request again.
+    pub(super) const fn is_for_later(self) -> bool {
+        self.retry_after.is_some()
+    }
+}
+
 /// A status without a body.
 pub(super) fn bare(status: u16) -> Response<HttpBody> {
     with(status, HttpBody::empty())
