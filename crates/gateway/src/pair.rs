@@ -18,6 +18,7 @@ use super::errors::{ErrorTexts, client_gone};
 use super::joined::TargetTasks;
 use super::opening::HasListener;
 use super::policy::Questions;
+use super::portable::Portable;
 use super::relay::{self, call, forward};
 use super::upstream::UpstreamHandler;
 use mcpjoin::client::Client;
@@ -47,6 +48,8 @@ pub(super) struct Pair {
     pub(super) questions: Questions,
     /// The ids of the server's tasks, where the client has others for them.
     tasks: Option<TargetTasks>,
+    /// Set if the client's session may be stored.
+    pub(super) portable: Option<Arc<Portable>>,
     client: watch::Sender<Option<Connection>>,
     state: Mutex<State>,
 }
@@ -103,6 +106,7 @@ impl Pair {
         errors: ErrorTexts,
         questions: Questions,
         tasks: Option<TargetTasks>,
+        portable: Option<Arc<Portable>>,
     ) -> Arc<Self> {
         let (client, _) = watch::channel(None);
         Arc::new(Self {
@@ -113,6 +117,7 @@ impl Pair {
             errors,
             questions,
             tasks,
+            portable,
             client,
             state: Mutex::default(),
         })
@@ -339,6 +344,9 @@ impl Handler for FromServer {
 
 impl UpstreamHandler for FromServer {
     fn wrap(&self, link: Link) -> Link {
+        if let Some(portable) = &self.0.portable {
+            portable.attach(&link);
+        }
         // Over HTTP the client may have no open stream, and then it would stop the server.
         if self.0.exchanges {
             return link;
@@ -401,7 +409,7 @@ mod tests {
     use super::*;
 
     fn unconnected() -> Arc<Pair> {
-        Pair::new(Duration::ZERO, false, None, None, ErrorTexts::default(), Questions::default(), None)
+        Pair::new(Duration::ZERO, false, None, None, ErrorTexts::default(), Questions::default(), None, None)
     }
 
     fn payload(json: String) -> Payload {

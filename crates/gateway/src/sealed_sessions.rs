@@ -1,0 +1,148 @@
+//! Sessions whose ids contain everything that another process needs to go on with them: a session store without a store.
+//!
+//! An id is `base64url(version | key id | nonce | XChaCha20-Poly1305(expiry | record))`, sealed for the principal of its client.
+//! The key is derived from the keys that the processes share. An operator gives it to the HTTP service; this module knows only
+//! how the states look that `legacy` and `joined::legacy` make, to say which target makes an id too long.
+
+use std::future::ready;
+use std::time::Duration;
+
+use mcpjoin::internal::{NotOpened, WarningRate, unix_time};
+use mcpjoin::server::SealingKeys;
+use mcpjoin::transport::{SessionRecord, SessionStore, SessionStoreError, Stored};
+use mcpjoin_proto::Raw;
+
+/// How long an id is accepted. The id does not change while the session is used, so this is the longest life of a session. Its
+/// client initializes again then.
+const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Bytes of the longest id. Proxies and servers accept heads of 8 KiB at least.
+const MAX_ID_BYTES: usize = 4 * 1024;
+
+/// The purpose for which ids are sealed.
+const PURPOSE: &str = "legacy session";
+
+/// Bytes of the expiry: seconds since 1970.
+const EXPIRY_BYTES: usize = size_of::<u64>();
+
+/// Seals legacy sessions of a gateway into their ids, so that every process with the same keys serves them.
+///
+/// Sessions can be sealed if all their targets are servers over HTTP. Others get an ordinary id, and only the process that has
+/// opened them serves them; so do sessions whose id would have more than 4 KiB, which is logged.
+///
+/// An id is accepted for 24 hours, and only for the principal that has opened the session. After a client has ended the session,
+/// its id leads to sessions that the targets do not know any more, so the client gets 404.
+///
+/// ```
+/// use mcpjoin::server::{SealingKeys, StateKey};
+/// use mcpjoin::transport::HttpOptions;
+/// use mcpjoin_gateway::SealedSessions;
+///
+/// # let secret = [7; 32];
+/// let keys = SealingKeys::new(StateKey::from_bytes(secret), []);
+/// let options = HttpOptions::new().session_store(SealedSessions::new(keys));
+/// # drop(options);
+/// ```
+#[derive(Debug)]
+pub struct SealedSessions {
+    keys: SealingKeys,
+    warnings: WarningRate<Problem>,
+}
+
+/// A kind of problem, logged once a minute at most.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Problem {
+    TooLong,
+    NotOpened(NotOpened),
+    Expired,
+}
+
+impl SealedSessions {
+    /// Seals with these keys.
+    #[must_use]
+    pub fn new(keys: SealingKeys) -> Self {
+        Self { keys, warnings: WarningRate::default() }
+    }
+
+    fn seal(&self, record: &SessionRecord) -> Result<Option<String>, SessionStoreError> {
+        if record.state.is_none() {
+            return Ok(None);
+        }
+        let failed = |why: String| SessionStoreError(why.into());
+        let mut sealed = record.clone();
+        // The principal need not be in the text, because it is sealed for the principal.
+        sealed.principal = None;
+        let sealed = Raw::from_value(&sealed).map_err(|error| failed(error.to_string()))?;
+        let expiry = (unix_time() + LIFETIME).as_secs();
+        let content = [&expiry.to_be_bytes()[..], sealed.as_bytes()].concat();
+        let id = self.keys.seal(PURPOSE, &owner(record.principal.as_deref()), &content);
+        let id = id.map_err(|error| failed(error.message.into()))?;
+        if id.len() > MAX_ID_BYTES {
+            if let Some(left_out) = self.warnings.due(Problem::TooLong) {
+                let (bytes, limit, longest) = (id.len(), MAX_ID_BYTES, longest(record));
+                tracing::warn!(target: "mcpjoin", bytes, limit, longest, left_out, "a session does not fit into its id, so only this process serves it");
+            }
+            return Ok(None);
+        }
+        Ok(Some(id))
+    }
+
+    fn unseal(&self, id: &str, principal: Option<&str>) -> Option<SessionRecord> {
+        let content = match self.keys.open(PURPOSE, &owner(principal), id) {
+            Ok(content) => content,
+            Err(why) => {
+                if let Some(left_out) = self.warnings.due(Problem::NotOpened(why)) {
+                    tracing::warn!(target: "mcpjoin", %why, left_out, "the id of a session was refused");
+                }
+                return None;
+            }
+        };
+        let (expiry, record) = content.split_first_chunk::<EXPIRY_BYTES>()?;
+        if unix_time().as_secs() >= u64::from_be_bytes(*expiry) {
+            if let Some(left_out) = self.warnings.due(Problem::Expired) {
+                tracing::info!(target: "mcpjoin", left_out, "the id of a session has expired");
+            }
+            return None;
+        }
+        let mut record: SessionRecord = Raw::parse(record.to_vec()).ok()?.decode().ok()?;
+        record.principal = principal.map(Into::into);
+        Some(record)
+    }
+}
+
+impl SessionStore for SealedSessions {
+    fn create<'a>(&'a self, record: &'a SessionRecord) -> Stored<'a, Option<String>> {
+        Box::pin(ready(self.seal(record)))
+    }
+
+    fn open<'a>(&'a self, id: &'a str, principal: Option<&'a str>) -> Stored<'a, Option<SessionRecord>> {
+        Box::pin(ready(Ok(self.unseal(id, principal))))
+    }
+
+    /// The targets forget the session, which is enough.
+    fn end<'a>(&'a self, _: &'a str) -> Stored<'a, ()> {
+        Box::pin(ready(Ok(())))
+    }
+}
+
+/// The owner for whom an id is sealed. No principal differs from an empty one.
+fn owner(principal: Option<&str>) -> Vec<u8> {
+    match principal {
+        Some(principal) => [b"principal ", principal.as_bytes()].concat(),
+        None => b"anyone".to_vec(),
+    }
+}
+
+/// Names the largest part of a record, and its size: a target, or what the client has sent.
+fn longest(record: &SessionRecord) -> String {
+    let targets = record.state.as_ref().and_then(|state| state.member("targets"));
+    let targets: Vec<Raw> = targets.and_then(|targets| targets.decode().ok()).unwrap_or_default();
+    let single = record.state.iter().filter(|state| state.member("target").is_some());
+    let sizes = targets.iter().chain(single).filter_map(|target| {
+        let name = target.member("target")?;
+        Some((target.len(), format!("the target {}", name.to_string_value()?)))
+    });
+    let client = (record.initialize.len(), "the `initialize` of the client".to_owned());
+    let longest = sizes.chain([client]).max_by_key(|(bytes, _)| *bytes);
+    longest.map_or_else(String::new, |(bytes, name)| format!("{name} with {bytes} bytes"))
+}
