@@ -7,9 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
-use mcpjoin_proto::{Payload, Raw};
+use mcpjoin_proto::{Payload, Raw, Response};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+
+/// Answers of other processes' clients that the link has not taken yet. Beyond it, an answer is dropped.
+const MAX_ANSWERS: usize = 64;
 
 /// A handle of the legacy session of a link over HTTP. Cheap to clone.
 ///
@@ -35,6 +38,8 @@ struct State {
     silent: bool,
     /// Whether an owner has a clone.
     held: bool,
+    /// Answers to questions that the server has asked another link.
+    answers: Vec<Response>,
     /// The task that drives the link.
     driver: Option<Waker>,
 }
@@ -55,8 +60,8 @@ impl UpstreamSession {
         self.0.state.lock().opened.clone()
     }
 
-    /// From now on other links may use the session at the same time. It does not end with this link, and if the server has lost
-    /// it, the link ends in place of opening another session.
+    /// From now on other links may use the session at the same time. It does not end with this link. If the server has lost it, the
+    /// link opens no other one: requests fail, and the owner is told ([`lost`](Self::lost)).
     pub fn share(&self) {
         self.0.state.lock().shared = true;
     }
@@ -72,11 +77,27 @@ impl UpstreamSession {
         let mut state = self.0.state.lock();
         let changed = state.silent == listen;
         state.silent = !listen;
-        let driver = state.driver.take().filter(|_| changed);
+        let driver = if changed { state.driver.take() } else { None };
         drop(state);
         if let Some(driver) = driver {
             driver.wake();
         }
+    }
+
+    /// Sends the answer to a question that the server has asked on another link to the session. Returns false if too many of them
+    /// wait for the link.
+    pub fn answer(&self, response: Response) -> bool {
+        let mut state = self.0.state.lock();
+        if state.answers.len() >= MAX_ANSWERS {
+            return false;
+        }
+        state.answers.push(response);
+        let driver = state.driver.take();
+        drop(state);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+        true
     }
 
     /// Whether the server has lost the shared session.
@@ -137,6 +158,10 @@ impl UpstreamSession {
         !state.silent
     }
 
+    pub(super) fn take_answers(&self) -> Vec<Response> {
+        std::mem::take(&mut self.0.state.lock().answers)
+    }
+
     pub(super) fn is_silent(&self) -> bool {
         self.0.state.lock().silent
     }
@@ -175,5 +200,18 @@ fn written(id: Option<&str>, result: &Payload) -> Raw {
 impl fmt::Debug for UpstreamSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpstreamSession").field("lost", &self.is_lost()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_the_link_does_not_take_are_bounded() {
+        let session = UpstreamSession::default();
+        let answer =
+            || session.answer(Response { id: None, outcome: Ok(Payload::from_raw(Raw::empty_object())) });
+        assert!((0..MAX_ANSWERS).all(|_| answer()) && !answer());
     }
 }

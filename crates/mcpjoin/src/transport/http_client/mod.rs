@@ -52,7 +52,7 @@ use http::Method as HttpMethod;
 use http::header::HeaderMap;
 use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::session::{
-    Inbound, Limits, Origin, Outbound, TransportCaps, TransportEnd, TransportError,
+    Inbound, Limits, Origin, Outbound, Route, TransportCaps, TransportEnd, TransportError,
 };
 use mcpjoin_proto::{Message, Method, RequestId};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -371,6 +371,9 @@ impl HttpLink {
             return;
         }
         let listens = self.held.listens(cx.waker());
+        for answer in self.held.take_answers() {
+            self.push(Outbound::Message { message: Message::Response(answer), route: Route::Session });
+        }
         if !listens && let Some(stream) = self.stream.take() {
             self.in_flight.abort(stream);
         } else if listens && self.stream.is_none() && self.streams {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use http::header::HeaderMap;
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::session::{Inbound, Outbound, TransportEnd, TransportError, TransportErrorKind};
+use mcpjoin_proto::session::{Inbound, Outbound, TransportError, TransportErrorKind};
 use mcpjoin_proto::{Message, Method, Payload, Raw, RequestId, Response};
 
 use super::session::LegacySession;
@@ -35,10 +35,10 @@ impl HttpLink {
     }
 
     fn resume_session(&mut self, state: &Raw, id: RequestId) {
-        let reply = state.member("result").and_then(|result| {
+        let reply = state.member("result").map(|result| {
             let response = Response { id: Some(id.clone()), outcome: Ok(Payload::from_raw(result)) };
             let message = Message::Response(response);
-            Some(Inbound::Message { message, origin: Arc::clone(&self.requester.origin) })
+            Inbound::Message { message, origin: Arc::clone(&self.requester.origin) }
         });
         let mut head = HeaderMap::new();
         let named = state.member("id").and_then(|id| HeaderValue::from_str(&id.to_string_value()?).ok());
@@ -56,15 +56,15 @@ impl HttpLink {
         self.deliver(reply);
     }
 
-    /// The server has lost a session that other links use as well: none of them may open another one in its place.
+    /// The server has lost a session that other links use as well: none of them may open another one in its place. The owner ends
+    /// the link.
     pub(super) fn shared_session_lost(&mut self, refused: Option<Outbound>) {
         tracing::info!(target: "mcpjoin", "the server no longer knows the session, which other processes use as well");
         self.held.note_lost();
         let cause = TransportError::new("the server no longer knows the session", false)
             .of(TransportErrorKind::SessionEnded);
         if let Some(Outbound::Message { message: Message::Request(request), .. }) = refused {
-            self.deliver(Inbound::Lost { id: request.id, cause: cause.clone() });
+            self.deliver(Inbound::Lost { id: request.id, cause });
         }
-        self.end(TransportEnd::failed(cause));
     }
 }

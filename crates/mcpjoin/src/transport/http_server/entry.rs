@@ -58,7 +58,8 @@ pub trait Served: Send + Sync {
     }
 
     /// Whether the session was stored. If it was, connections of other processes may go on with it at the same time from now on,
-    /// and its end here is not the end of the session. Called once, after `initialize`, where there is a session store.
+    /// and its end here is not the end of the session. Called once where there is a session store: after `initialize`, or before the
+    /// first message of a session of 2024-11-05, which is never stored.
     fn stored(&self, stored: bool) {
         let _ = stored;
     }

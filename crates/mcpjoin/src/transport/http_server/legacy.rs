@@ -21,7 +21,7 @@ use super::events::{EventId, EventStore, SessionId};
 use super::exchange::{Exchange, Owner};
 use super::head::{Answer, RequestHead};
 use super::memory::Traffic;
-use super::reopening::is_stored_id;
+use super::reopening::{initialized, is_stored_id};
 use super::session_store::SessionRecord;
 use super::sessions::{Place, Problem, Session};
 use super::wire::{GET_STREAM, Head, Negotiated, Routing};
@@ -70,7 +70,7 @@ async fn initialize(shared: &Arc<Shared>, received: Received) -> Answer {
     let entry = shared.open(Routing::Session)?;
     entry.wire.charge_to(account.clone());
     let principal = origin.principal.clone();
-    let inbound = Inbound::Message { message, origin };
+    let inbound = Inbound::Message { message, origin: origin.clone() };
     let reader = entry.wire.begin(std::slice::from_ref(&id), inbound, size);
     let reader = reader.map_err(|refused| shared.refused(refused, Some(id.clone())))?;
     let exchange = Exchange::new(reader, Owner::Once(entry.clone()));
@@ -102,6 +102,10 @@ async fn initialize(shared: &Arc<Shared>, received: Received) -> Answer {
         };
         let value = stored.as_ref().map_or_else(|| session.to_string(), ToString::to_string);
         let value = HeaderValue::from_str(&value).map_err(|_| reply::bare(500))?;
+        if stored.is_some() {
+            // That of the client may come to another process. It changes nothing if it comes here as well.
+            initialized(&entry, &origin);
+        }
         insert(shared, place, entry, profile, version, principal, session, stored);
         response.headers_mut().insert(name::SESSION_ID, value);
     }

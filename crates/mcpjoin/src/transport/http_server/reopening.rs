@@ -1,8 +1,8 @@
 //! Opens a session of the store in a process that does not have it.
 //!
 //! Called for a request whose session is not in the table. Requests of one principal that name the same session wait for one
-//! reopening, and share how it ends. The connection gets the client's `initialize` and `initialized` as the first one did, and
-//! its reply is dropped: the client has one.
+//! reopening, and share how it ends. The connection gets the client's `initialize` and `initialized`, and its reply is
+//! dropped: the client has one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -15,6 +15,7 @@ use mcpjoin_proto::{Message, Method, Notification, Payload, Profile, Request, Re
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use super::entry::Entry;
 use super::events::SessionId;
 use super::exchange::{Exchange, Owner};
 use super::head::Refusal;
@@ -134,25 +135,25 @@ async fn reopen(
         Outcome::Gone
     };
     let Some(state) = record.state else { return failed("only the process that has opened it can serve it") };
-    let Ok(place) = shared.reserve_session(account) else { return Outcome::Later("too many sessions".into()) };
+    let Ok(place) = shared.reserve_session(account) else {
+        return Outcome::Later("too many sessions".into());
+    };
     let Ok(entry) = shared.open_with(Routing::Session, |served, link| served.reopen(link, &state)) else {
         return Outcome::Later("the server is shutting down".into());
     };
     entry.wire.charge_to(account.clone());
-    let inbound = |message: Message| Inbound::Message { message, origin: origin.clone() };
     let request_id = RequestId::from("mcpjoin-reopen");
     let params = Some(Payload::from_raw(record.initialize));
-    let initialize =
-        Message::Request(Request { id: request_id.clone(), method: Method::Initialize, params });
+    let initialize = Message::Request(Request { id: request_id.clone(), method: Method::Initialize, params });
     let size = initialize.payload_len();
-    let Ok(reader) = entry.wire.begin(std::slice::from_ref(&request_id), inbound(initialize), size) else {
+    let inbound = Inbound::Message { message: initialize, origin: origin.clone() };
+    let Ok(reader) = entry.wire.begin(std::slice::from_ref(&request_id), inbound, size) else {
         return failed("its connection took no message");
     };
     let exchange = Exchange::new(reader, Owner::Once(entry.clone()));
     entry.run();
-    let (status, body) = match exchange.head(None).await {
-        Head::Json { status, body } => (status, body),
-        _ => return failed("its connection has ended"),
+    let Head::Json { status, body } = exchange.head(None).await else {
+        return failed("its connection has ended");
     };
     drop(exchange);
     let agreed = entry.served().version().and_then(|version| Some((Profile::of(&version)?, version)));
@@ -163,15 +164,22 @@ async fn reopen(
         }
         return failed(&why);
     };
-    let initialized = Message::Notification(Notification { method: Method::Initialized, params: None });
-    if entry.wire.deliver(inbound(initialized), 0).is_err() {
+    if !initialized(&entry, origin) {
         return failed("its connection took no message");
     }
-    entry.run();
     tracing::debug!(target: "mcpjoin", client = %account, "a session of the store was opened in this process");
     let stored = Some(id.into());
     legacy::insert(shared, place, entry, profile, version, origin.principal.clone(), name, stored);
     Outcome::Open
+}
+
+/// Tells a connection that its client is initialized. The client tells it once, in one process. Returns false if the connection has
+/// ended.
+pub(super) fn initialized(entry: &Entry, origin: &Arc<Origin>) -> bool {
+    let message = Message::Notification(Notification { method: Method::Initialized, params: None });
+    let delivered = entry.wire.deliver(Inbound::Message { message, origin: origin.clone() }, 0).is_ok();
+    entry.run();
+    delivered
 }
 
 /// The beginning of a reply, for the log.
