@@ -3,6 +3,7 @@
 //! Used by `lib`, which drains connections, by `capacity` for unused sessions, and by `legacy` and `modern`, which make
 //! the connection.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use mcpjoin_proto::{Raw, Version};
@@ -20,6 +21,8 @@ struct Inner {
     draining: watch::Sender<bool>,
     storing: Storing,
     session: OnceLock<Weak<dyn StoredSession>>,
+    /// It is known that the session is not stored.
+    is_unstored: AtomicBool,
 }
 
 /// Whether the session of a client may be stored.
@@ -47,6 +50,11 @@ impl ClientHandle {
     pub(super) fn serves(&self, session: Weak<dyn StoredSession>) {
         // Set once for each client.
         let _ = self.0.session.set(session);
+        if self.0.is_unstored.load(Ordering::Acquire)
+            && let Some(session) = self.session()
+        {
+            session.stored(false);
+        }
     }
 
     fn session(&self) -> Option<Arc<dyn StoredSession>> {
@@ -98,6 +106,7 @@ impl mcpjoin::internal::Served for ClientHandle {
     }
 
     fn stored(&self, stored: bool) {
+        self.0.is_unstored.store(!stored, Ordering::Release);
         if let Some(session) = self.session() {
             session.stored(stored);
         }

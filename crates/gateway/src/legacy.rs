@@ -8,10 +8,11 @@ use std::sync::{Arc, Weak};
 
 use mcpjoin_proto::session::{PeerCapabilities, Reply, ServerRole};
 use mcpjoin_proto::types::{Implementation, TasksCapability};
-use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request, RequestId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::answers::{self, Answers};
 use super::call_record::recorded;
 use super::capacity::{Caller, ClientSession};
 use super::client::{ClientHandle, Storing};
@@ -58,8 +59,11 @@ pub(super) async fn serve(
     };
     let (settings, session) = (&pools.launcher.settings, Arc::new(session));
     let (role, handler) = (session.role(), Relayed(session.clone()));
-    let (connection, driver) =
-        settings.telemetry.connection(opening.into_link(), role, settings.limits.clone(), handler);
+    let link = match handle.storing() {
+        Storing::No => opening.into_link(),
+        _ => answers::layer(opening.into_link(), session.clone()),
+    };
+    let (connection, driver) = settings.telemetry.connection(link, role, settings.limits.clone(), handler);
     session.connect(connection.clone());
     handle.connected(connection.clone());
     let serves: Weak<dyn StoredSession> = Arc::downgrade(&(session.clone() as Arc<dyn StoredSession>));
@@ -127,7 +131,7 @@ impl TargetSession {
     ) -> Result<Self, Refusal> {
         let settings = &pools.launcher.settings;
         let (has_listener, on_list_changed) = (client.has_listener.clone(), client.on_list_changed.clone());
-        let questions = ClientPolicy::questions(settings);
+        let questions = ClientPolicy::questions(settings).about(client.portable.clone());
         let pair = Pair::new(
             settings.timeout,
             client.exchanges,
@@ -136,7 +140,6 @@ impl TargetSession {
             errors.clone(),
             questions.clone(),
             client.tasks.clone(),
-            client.portable.clone(),
         );
         let session = Arc::new(Session {
             pair: pair.clone(),
@@ -319,6 +322,15 @@ impl StoredSession for TargetSession {
 
     fn ended(&self) {
         Self::ended(self);
+    }
+}
+
+/// There is one target, which has asked whatever was asked.
+impl Answers for TargetSession {
+    fn answer(&self, _: &str, id: RequestId, outcome: Result<Payload, ErrorObject>) {
+        let Some(portable) = &self.pair.portable else { return };
+        let outcome = outcome.map(|result| self.pair.answer(result));
+        portable.answer(id, outcome);
     }
 }
 

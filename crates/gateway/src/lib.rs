@@ -20,7 +20,7 @@
 //! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
-//! translations, then `pair`, `policy` and `upstream`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
+//! translations, then `pair`, `policy` and `upstream`, then `answers` and `portable`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
 //! `warnings` and `end`. `telemetry` attaches spans to the connections.
 //!
 //! ```no_run
@@ -37,6 +37,7 @@
 //! # }
 //! ```
 
+mod answers;
 mod builder;
 mod call_record;
 mod capacity;
@@ -55,8 +56,8 @@ mod pool;
 mod pools;
 mod portable;
 mod rate;
-mod sealed_sessions;
 mod relay;
+mod sealed_sessions;
 mod settings;
 mod status;
 mod target_health;
@@ -70,9 +71,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mcpjoin_proto::{Raw, Version};
 use mcpjoin_proto::session::CloseCause;
 use mcpjoin_proto::types::Implementation;
+use mcpjoin_proto::{Raw, Version};
 use tokio::task::JoinHandle;
 
 pub use builder::GatewayBuilder;

@@ -13,8 +13,10 @@ use mcpjoin_proto::types::ServerCapabilities;
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request, RequestId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
-use super::errors::{ErrorTexts, client_gone};
+use super::answers;
+use super::errors::{ErrorTexts, client_gone, failure};
 use super::joined::TargetTasks;
 use super::opening::HasListener;
 use super::policy::Questions;
@@ -30,6 +32,8 @@ use mcpjoin::transport::{Link, Transport};
 /// Notifications of a server, in number and in bytes, that are stored until the client is connected.
 const MAX_EARLY_NOTIFICATIONS: usize = 256;
 const MAX_EARLY_BYTES: usize = 1024 * 1024;
+/// How often a question whose answer another process may receive is looked at.
+const QUESTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Subscriptions that are made again when the server restarts.
 const MAX_RESTORED_SUBSCRIPTIONS: usize = 1024;
 
@@ -106,9 +110,9 @@ impl Pair {
         errors: ErrorTexts,
         questions: Questions,
         tasks: Option<TargetTasks>,
-        portable: Option<Arc<Portable>>,
     ) -> Arc<Self> {
         let (client, _) = watch::channel(None);
+        let portable = questions.portable().cloned();
         Arc::new(Self {
             timeout,
             exchanges,
@@ -212,17 +216,44 @@ impl Pair {
             Method::Elicit => params.map(|params| relay::named(self.errors.target(), params)),
             _ => params,
         };
+        let is_stored = self.portable.as_ref().is_some_and(|portable| portable.is_stored());
+        let params = match is_stored {
+            true => {
+                let marked = answers::marked(self.errors.target().unwrap_or_default(), &request.id, params);
+                Some(
+                    marked.ok_or_else(|| {
+                        failure("questionRefused", "the id of the question is too long", &[])
+                    })?,
+                )
+            }
+            false => params,
+        };
         let mut call = call(request.method, params, cx, self.timeout);
         if self.exchanges {
             call.on_behalf_of = self.stream_for(&client, true);
         }
-        match forward(client.call(call), cx).await {
-            Ok(result) => Ok(Reply::Verbatim(match &self.tasks {
-                Some(tasks) => tasks.answer(result),
-                None => result,
-            })),
+        let asking = call.on_behalf_of.clone().filter(|_| is_stored);
+        let answered = forward(client.call(call), cx);
+        let answer = match asking {
+            None => answered.await,
+            Some(asking) => tokio::select! {
+                biased;
+                answer = answered => answer,
+                () = ended(&client, &asking) => return Err(answered_elsewhere()),
+            },
+        };
+        match answer {
+            Ok(result) => Ok(Reply::Verbatim(self.answer(result))),
             Err(CallError::Closed(_)) => Err(client_gone()),
             Err(error) => Err(ErrorTexts::default().call_error(error, &client).await),
+        }
+    }
+
+    /// The answer of the client with the ids of tasks that the server knows.
+    pub(super) fn answer(&self, result: Payload) -> Payload {
+        match &self.tasks {
+            Some(tasks) => tasks.answer(result),
+            None => result,
         }
     }
 
@@ -311,6 +342,19 @@ impl Pair {
             self.notify(Notification { method, params: None });
         }
     }
+}
+
+/// Waits until a request of the client has ended which was the oldest one when it was chosen to carry a question. Then the
+/// question is over as well: its answer has reached another process, which has sent it on.
+async fn ended(client: &Connection, request: &RequestId) {
+    while client.handled_requests().1.as_ref() == Some(request) {
+        sleep(QUESTION_CHECK_INTERVAL).await;
+    }
+}
+
+/// The response to a question whose server has its answer already.
+fn answered_elsewhere() -> ErrorObject {
+    failure("questionEnded", "the question ended with the request that it belonged to", &[])
 }
 
 /// The notifications of changed lists that a server declares.
@@ -409,7 +453,7 @@ mod tests {
     use super::*;
 
     fn unconnected() -> Arc<Pair> {
-        Pair::new(Duration::ZERO, false, None, None, ErrorTexts::default(), Questions::default(), None, None)
+        Pair::new(Duration::ZERO, false, None, None, ErrorTexts::default(), Questions::default(), None)
     }
 
     fn payload(json: String) -> Payload {

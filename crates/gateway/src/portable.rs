@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mcpjoin::transport::{Link, UpstreamSession};
 use mcpjoin_proto::session::EraChoice;
-use mcpjoin_proto::{Era, Payload, Raw};
+use mcpjoin_proto::{Era, ErrorObject, Payload, Raw, RequestId, Response};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -59,6 +59,11 @@ impl Portable {
         Some(EraChoice::Only(if is_modern { Era::Modern } else { Era::Legacy }))
     }
 
+    /// Whether other processes may go on with the session.
+    pub(super) fn is_stored(&self) -> bool {
+        self.state.lock().resumed.is_some()
+    }
+
     /// A link to the target was made.
     pub(super) fn attach(&self, link: &Link) {
         let session = link.upstream_session();
@@ -92,8 +97,9 @@ impl Portable {
         if !stored {
             return self.listens(true);
         }
-        let opened = self.state(is_modern);
-        self.state.lock().resumed = opened;
+        if let Some(opened) = self.state(is_modern) {
+            self.state.lock().resumed = Some(opened);
+        }
         if let Some(link) = self.link() {
             link.share();
         }
@@ -104,6 +110,14 @@ impl Portable {
         self.state.lock().listens = listens;
         if let Some(link) = self.link() {
             link.listen(listens);
+        }
+    }
+
+    /// Sends the answer to a question that the target has asked in another process.
+    pub(super) fn answer(&self, id: RequestId, outcome: Result<Payload, ErrorObject>) {
+        let response = Response { id: Some(id), outcome };
+        if !self.link().is_some_and(|link| link.answer(response)) {
+            tracing::debug!(target: "mcpjoin", "an answer of a client was not sent on");
         }
     }
 

@@ -76,7 +76,7 @@ impl SealedSessions {
         let expiry = (unix_time() + LIFETIME).as_secs();
         let content = [&expiry.to_be_bytes()[..], sealed.as_bytes()].concat();
         let id = self.keys.seal(PURPOSE, &owner(record.principal.as_deref()), &content);
-        let id = id.map_err(|error| failed(error.message.into()))?;
+        let id = id.map_err(|error| failed(error.message))?;
         if id.len() > MAX_ID_BYTES {
             if let Some(left_out) = self.warnings.due(Problem::TooLong) {
                 let (bytes, limit, longest) = (id.len(), MAX_ID_BYTES, longest(record));
@@ -145,4 +145,71 @@ fn longest(record: &SessionRecord) -> String {
     let client = (record.initialize.len(), "the `initialize` of the client".to_owned());
     let longest = sizes.chain([client]).max_by_key(|(bytes, _)| *bytes);
     longest.map_or_else(String::new, |(bytes, name)| format!("{name} with {bytes} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::server::StateKey;
+
+    use super::*;
+
+    fn keys(number: u8) -> SealingKeys {
+        SealingKeys::new(StateKey::from_bytes([number; 32]), [])
+    }
+
+    fn record(client: usize, target: usize) -> SessionRecord {
+        let mut record = SessionRecord::new(Raw::string(&"c".repeat(client)));
+        let target = format!(r#"{{"targets":[{{"target":"far","session":"{}"}}]}}"#, "t".repeat(target));
+        record.state = Raw::parse(target).ok();
+        record.principal = Some("ada".into());
+        record
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_id_is_for_one_principal_one_version_one_day_and_the_keys_that_open_it() {
+        let sessions = SealedSessions::new(keys(1));
+        let record = record(10, 10);
+        let id = sessions.seal(&record).expect("random numbers").expect("it fits");
+        assert_eq!(sessions.unseal(&id, Some("ada")), Some(record.clone()));
+        assert_ne!(sessions.seal(&record).expect("random numbers"), Some(id.clone()), "not the same twice");
+        for other in [None, Some(""), Some("bob")] {
+            assert_eq!(sessions.unseal(&id, other), None, "{other:?}");
+        }
+        assert_eq!(SealedSessions::new(keys(2)).unseal(&id, Some("ada")), None);
+        let mut both = SealingKeys::new(StateKey::from_bytes([2; 32]), [StateKey::from_bytes([1; 32])]);
+        assert_eq!(SealedSessions::new(both.clone()).unseal(&id, Some("ada")), Some(record.clone()));
+        both = SealingKeys::new(StateKey::from_bytes([1; 32]), []);
+        assert!(both.open("another purpose", &owner(Some("ada")), &id).is_err());
+        let other = |place: usize, byte: u8| {
+            let mut other = id.clone().into_bytes();
+            other[place] = if other[place] == byte { byte + 1 } else { byte };
+            String::from_utf8(other).expect("ASCII")
+        };
+        for place in 0..id.len() {
+            assert_eq!(sessions.unseal(&other(place, b'A'), Some("ada")), None, "{place}");
+            assert_eq!(sessions.unseal(&id[..place], Some("ada")), None, "{place}");
+        }
+        assert_eq!(both.open(PURPOSE, &owner(Some("ada")), &other(0, b'C')), Err(NotOpened::OtherVersion));
+        for longer in [format!("{id}A"), format!("{id}="), format!("A{id}"), [&*id, &*id].concat()] {
+            assert_eq!(sessions.unseal(&longer, Some("ada")), None, "{longer}");
+        }
+        tokio::time::advance(LIFETIME - Duration::from_secs(2)).await;
+        assert_eq!(sessions.unseal(&id, Some("ada")), Some(record));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(sessions.unseal(&id, Some("ada")), None, "expired");
+    }
+
+    #[test]
+    fn an_id_has_at_most_4_kib_and_what_does_not_fit_is_named() {
+        let sessions = SealedSessions::new(keys(1));
+        let seal = |record: &SessionRecord| sessions.seal(record).expect("random numbers").map(|id| id.len());
+        let longest = (0..4096).rev().find_map(|bytes| seal(&record(10, bytes))).expect("some fit");
+        assert!((MAX_ID_BYTES - 3..=MAX_ID_BYTES).contains(&longest), "{longest}");
+        assert_eq!(seal(&record(10, MAX_ID_BYTES)), None);
+        let mut of_child = record(10, 10);
+        of_child.state = None;
+        assert_eq!(seal(&of_child), None);
+        assert!(super::longest(&record(10, 500)).starts_with("the target far with 5"));
+        assert!(super::longest(&record(500, 10)).starts_with("the `initialize` of the client with 5"));
+    }
 }

@@ -5,6 +5,7 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>
 
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use mcpjoin::connection::{Connection, Context};
 use mcpjoin::handler::Handler;
 use mcpjoin::server::catalogue::{Kind, join_instructions};
 use mcpjoin_proto::session::{Reply, ServerRole};
-use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request, Version};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request, RequestId, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -22,10 +23,11 @@ use tokio::time::{sleep, timeout};
 use super::router::{Part, Router};
 use super::tasks::united;
 use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
+use crate::answers::{self, Answers};
 use crate::capacity::Caller;
 use crate::client::{ClientHandle, Storing};
 use crate::end::{GatewayEnd, Refusal};
-use crate::errors::ErrorTexts;
+use crate::errors::{ErrorTexts, session_ended};
 use crate::legacy::{ClientLink, TargetSession};
 use crate::opening::{First, Opening};
 use crate::pair::Subscriptions;
@@ -49,6 +51,11 @@ pub(super) async fn serve(
     handle: &ClientHandle,
     remote: bool,
 ) -> GatewayEnd {
+    if let Storing::Resumed(state) = handle.storing()
+        && !is_of(joined, state)
+    {
+        return opening.refuse(&first.request.id, session_ended(), Refusal::Closed).await;
+    }
     let (changes, _) = watch::channel(0);
     let owner = match handle.storing() {
         Storing::No => None,
@@ -90,8 +97,11 @@ pub(super) async fn serve(
     }
     joined.opened.send_replace(true);
     let (role, handler) = (client.role(), FromClient(client.clone()));
-    let (connection, driver) =
-        joined.telemetry.connection(opening.into_link(), role, joined.limits.clone(), handler);
+    let link = match handle.storing() {
+        Storing::No => opening.into_link(),
+        _ => answers::layer(opening.into_link(), client.clone()),
+    };
+    let (connection, driver) = joined.telemetry.connection(link, role, joined.limits.clone(), handler);
     client.connect(&connection);
     handle.connected(connection.clone());
     let serves: Weak<dyn StoredSession> = Arc::downgrade(&(client.clone() as Arc<dyn StoredSession>));
@@ -133,6 +143,8 @@ struct LegacyPart {
     /// Whether the target may be opened. A stored session has the targets that were open when it was stored: one that was
     /// opened later would have a session in each process.
     may_open: watch::Sender<bool>,
+    /// Whether the target has lost the session, so that the client's session ends.
+    is_lost: AtomicBool,
 }
 
 impl LegacyPart {
@@ -150,6 +162,7 @@ impl LegacyPart {
         Self {
             portable,
             may_open: watch::Sender::new(may_open),
+            is_lost: AtomicBool::new(false),
             session: Mutex::default(),
             target: target.clone(),
             errors,
@@ -165,6 +178,9 @@ impl LegacyPart {
 
     /// The error for a request to the target while it has no session.
     fn not_available(&self) -> ErrorObject {
+        if self.is_lost.load(Ordering::Relaxed) {
+            return session_ended();
+        }
         if *self.may_open.borrow() {
             return self.errors.not_available(self.target.health().outage());
         }
@@ -276,6 +292,7 @@ impl LegacyClient {
                 () = self.watch(index, &session) => {}
                 () = session.lost() => {
                     // The target does not come back in this session.
+                    part.is_lost.store(true, Ordering::Relaxed);
                     part.may_open.send_replace(false);
                     self.handle.drain();
                 }
@@ -465,6 +482,26 @@ impl StoredSession for LegacyClient {
     fn ended(&self) {
         self.router.parts.iter().filter_map(|part| part.session()).for_each(|session| session.ended());
     }
+}
+
+impl Answers for LegacyClient {
+    fn answer(&self, target: &str, id: RequestId, outcome: Result<Payload, ErrorObject>) {
+        let part = self.router.parts.iter().find(|part| *part.target.name == *target);
+        if let Some(session) = part.and_then(|part| part.session()) {
+            session.answer(target, id, outcome);
+        }
+    }
+}
+
+/// Whether the state is that of a session of this gateway: of another one the client would get some targets only.
+fn is_of(joined: &Joined, state: &Raw) -> bool {
+    let targets: Option<Vec<Raw>> = state.member("targets").and_then(|targets| targets.decode().ok());
+    let is_known = |one: &Raw| {
+        let name = one.member("target");
+        let name = name.as_ref().and_then(Raw::to_string_value);
+        joined.targets.iter().any(|target| name.as_deref() == Some(&*target.name))
+    };
+    targets.is_some_and(|targets| targets.iter().all(is_known))
 }
 
 /// Returns the state of the session with this target.

@@ -150,7 +150,13 @@ impl TargetOptions {
 
 impl JoinedBuilder {
     pub(super) fn new(info: Implementation) -> Self {
-        Self { info, limits: Limits::default(), telemetry: Telemetry::default(), targets: Vec::new(), keys: None }
+        Self {
+            info,
+            limits: Limits::default(),
+            telemetry: Telemetry::default(),
+            targets: Vec::new(),
+            keys: None,
+        }
     }
 
     /// Adds a target. The order of the targets is that of the joined lists, and of precedence where two targets offer
