@@ -87,6 +87,12 @@ pub(super) async fn run<B: Bridged>(
             false => at(ui, &bridge, &monitoring, places, args, signals).await,
         }
     };
+    let serving = async {
+        match &places.keys {
+            Some(keys) => keys.during(ui, serving).await,
+            None => serving.await,
+        }
+    };
     let outcome = match policy {
         Some(policy) => policy.during(ui, serving).await,
         None => serving.await,
