@@ -40,6 +40,9 @@ const listening = app.listen(0, '127.0.0.1', () => {
         server.registerTool('whoami', { inputSchema: { greeting: z.string() } }, ({ greeting }, { authInfo }) => ({
             content: [{ type: 'text', text: `${greeting}, ${authInfo.extra.subject}` }],
         }));
+        server.registerTool('token', { inputSchema: {} }, (_, { authInfo }) => ({
+            content: [{ type: 'text', text: authInfo.token }],
+        }));
         const transport = new StreamableHTTPServerTransport({ sessionIdGenerator: undefined });
         response.on('close', () => transport.close());
         await server.connect(transport);

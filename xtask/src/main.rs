@@ -12,6 +12,7 @@ mod counts;
 mod dependencies;
 mod dist;
 mod fuzz;
+mod instructions;
 mod interop;
 mod messages;
 mod mutants;
@@ -43,8 +44,8 @@ cargo xtask CHORE
   test [--update-counts]
                      everything that must hold: format, dependencies, clippy, docs, requirements, tests, published
                      servers, and the number of tests per group (xtask/test-counts.toml)
-  release-check      what is too long for every change: the oldest Rust, `beside`, `dist`, tests of processes 20 times, `bench`,
-                     `fuzz 600`, `conformance --through-nginx --through-gateway`, the outages of a gateway for five minutes, and
+  release-check      what is too long for every change: the oldest Rust, `beside`, `dist`, tests of processes 20 times,
+                     `instructions`, `bench`, `fuzz 600`, `conformance --through-nginx --through-gateway`, the outages of a gateway for five minutes, and
                      `test`; about three hours
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
                      show it
@@ -76,6 +77,9 @@ cargo xtask CHORE
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B] [--mcpjoin BINARY]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions,
                      quic, bridge, gateway (bench/README.md)
+  instructions [--write]
+                     the instructions of the hot operations, held against bench/instructions.toml: repeatable, also on a
+                     busy machine (needs valgrind); --write after a change that is meant
   mutants --sample N --seed S [--area NAME]
                      changes the sources in N places of each area, one at a time, and tells which changes its tests do
                      not notice: gateway, http-server, http-client, connection, auth, process, session. Installs
@@ -112,6 +116,8 @@ fn run(words: &[&str]) -> Result<()> {
             // Both are checked, even if the first one failed.
             catalogue::print(&root).and(required)
         }
+        ["instructions"] => instructions::run(&root, false),
+        ["instructions", "--write"] => instructions::run(&root, true),
         ["bounds"] => bounds::print(&root),
         ["sentences"] => sentences::counts(&root),
         ["sentences", "--settle"] => sentences::settle(&root),

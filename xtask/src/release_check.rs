@@ -1,13 +1,13 @@
 //! `cargo xtask release-check`: the checks that take too long for every change and run before a release.
 //!
-//! It needs the tools of `test` and `bench`, the oldest supported Rust, and about three hours.
+//! It needs the tools of `test` and `bench`, valgrind, the oldest supported Rust, and about three hours.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
 use crate::steps::{Steps, cargo, succeed};
-use crate::{bench, beside, conformance, dist, fuzz, interop, test, weight};
+use crate::{bench, beside, conformance, dist, fuzz, instructions, interop, test, weight};
 
 /// How long each fuzz target runs, in seconds: more than an hour for all of them on two processors.
 const FUZZ_SECONDS: u64 = 600;
@@ -32,6 +32,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     steps.step("weight", "cargo xtask weight", || weight::run(root));
     steps.step("dist", "cargo xtask dist", || dist::run(root).map(drop));
     steps.step("soak", "cargo test --test child_cycles, and others, 20 times", || soak(root));
+    steps.step("instructions", "cargo xtask instructions", || instructions::run(root, false));
     steps.step("peers", "cargo xtask bench", || bench::run(root, &bench::Options::parse(&[])?));
     steps.step("fuzz", &format!("cargo xtask fuzz {FUZZ_SECONDS}"), || fuzz::run(root, FUZZ_SECONDS));
     steps.step("between", "cargo xtask conformance --through-nginx --through-gateway", || {

@@ -45,26 +45,44 @@ pub(crate) fn run(rounds: usize) {
 }
 
 /// A connected client with its server in the same process.
-enum Pair {
+pub(crate) enum Pair {
     Ours(Client),
     Rmcp(RunningService<RoleClient, ()>),
 }
 
-async fn pairs() -> Vec<(&'static str, Pair)> {
-    let server = Server::builder("echo", "1")
+/// How client and server are connected.
+#[derive(Clone, Copy)]
+pub(crate) enum Transport {
+    Memory,
+    Stream,
+}
+
+/// Our server.
+pub(crate) fn echo() -> Server {
+    Server::builder("echo", "1")
         .tool(tool("echo").description("Gives back a text"), |echo: Echo, _| async move {
             Ok::<_, HandlerError>(echo.message)
         })
         .build()
-        .expect("a server with one tool");
-    let connect = async |(ours, theirs): (Link, Link)| {
-        let server = server.clone();
-        tokio::spawn(async move { server.serve(theirs).await });
-        Client::builder("bench", "1").connect(ours).await.expect("connected")
+        .expect("a server with one tool")
+}
+
+/// Our client, connected with our server.
+pub(crate) async fn ours(transport: Transport) -> Client {
+    let (ours, theirs) = match transport {
+        Transport::Memory => Link::memory(),
+        Transport::Stream => {
+            let (left, right) = duplex(PIPE);
+            (over(left), over(right))
+        }
     };
-    let memory = connect(Link::memory()).await;
-    let (left, right) = duplex(PIPE);
-    let streams = connect((over(left), over(right))).await;
+    tokio::spawn(async move { echo().serve(theirs).await });
+    Client::builder("bench", "1").connect(ours).await.expect("connected")
+}
+
+async fn pairs() -> Vec<(&'static str, Pair)> {
+    let memory = ours(Transport::Memory).await;
+    let streams = ours(Transport::Stream).await;
     let (left, right) = duplex(PIPE);
     tokio::spawn(async move {
         let running = RmcpEcho.serve(right).await.expect("served");
@@ -74,7 +92,7 @@ async fn pairs() -> Vec<(&'static str, Pair)> {
     vec![
         ("ours, `Link::memory`", Pair::Ours(memory)),
         ("ours, `tokio::io::duplex`", Pair::Ours(streams)),
-        ("rmcp 3.9.0, `tokio::io::duplex`", Pair::Rmcp(rmcp)),
+        ("rmcp 3.11.0, `tokio::io::duplex`", Pair::Rmcp(rmcp)),
     ]
 }
 
@@ -90,7 +108,7 @@ fn rows(runtime: &Runtime, name: &str, pairs: &[(&str, Pair)], at_once: usize, r
     for round in 0..=rounds {
         for (place, (_, pair)) in pairs.iter().enumerate() {
             let (began, used) = (Instant::now(), process_time());
-            runtime.block_on(calls(pair, at_once));
+            runtime.block_on(calls(pair, at_once, CALLS));
             if round > 0 {
                 wall[place].push(began.elapsed().as_nanos() as f64 / CALLS as f64);
                 cpu[place].push((process_time() - used).as_nanos() as f64 / CALLS as f64);
@@ -109,9 +127,9 @@ fn rows(runtime: &Runtime, name: &str, pairs: &[(&str, Pair)], at_once: usize, r
     }
 }
 
-/// One turn: [`CALLS`] calls by `at_once` tasks.
-async fn calls(pair: &Pair, at_once: usize) {
-    let each = CALLS / at_once;
+/// So many calls by `at_once` tasks.
+pub(crate) async fn calls(pair: &Pair, at_once: usize, calls: usize) {
+    let each = calls / at_once;
     let tasks: Vec<_> = (0..at_once)
         .map(|_| match pair {
             Pair::Ours(client) => {

@@ -72,7 +72,7 @@ fn row<Theirs: DeserializeOwned>(name: &str, text: &Bytes, rounds: usize, typed:
     );
 }
 
-fn ours(text: &Bytes, limits: &DecodeLimits) -> Message {
+pub(crate) fn ours(text: &Bytes, limits: &DecodeLimits) -> Message {
     match decode(black_box(text), limits) {
         Ok(Decoded::Message(message)) => message,
         other => panic!("{other:?}"),

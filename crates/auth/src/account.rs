@@ -23,7 +23,7 @@ use super::token::{ClientAssertion, Possession, TokenEndpoint, Tokens};
 use super::user_agent::ErasedUserAgent;
 
 /// How long before its expiry a token is refreshed: it must not expire while a request is in flight.
-const REFRESH_MARGIN: Duration = Duration::from_secs(60);
+pub(super) const REFRESH_MARGIN: Duration = Duration::from_secs(60);
 /// A token that was issued less than this ago and is refused will be refused again.
 pub(super) const JUST_NOW: Duration = Duration::from_secs(60);
 /// After a refresh that failed because of the network, how long a valid token is used before the next attempt.

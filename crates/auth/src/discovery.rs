@@ -163,6 +163,28 @@ pub(crate) async fn discover(discovery: &Discovery<'_>, challenge: Option<&Chall
     DiscoveryReport { steps: climb.steps, outcome }
 }
 
+/// The metadata of an authorization server that the user has named. It has a usable token endpoint.
+pub(crate) async fn authorization_server(
+    fetcher: &Fetcher,
+    issuer: &str,
+) -> Result<AuthorizationServer, DiscoveryError> {
+    let discovery = Discovery {
+        fetcher,
+        server: issuer,
+        wanted: Wanted::TokenAlone,
+        issuer: Some(issuer),
+        on_step: None,
+    };
+    let mut climb = Climb { discovery: &discovery, steps: Vec::new() };
+    match climb.usable(issuer).await {
+        Some(server) => Ok(server),
+        None => {
+            let End(at) = climb.first_broken(0, climb.steps.len().saturating_sub(1));
+            Err(climb.error(at))
+        }
+    }
+}
+
 struct Climb<'a> {
     discovery: &'a Discovery<'a>,
     steps: Vec<Step>,

@@ -24,11 +24,10 @@ use super::oauth::OAuthBuilder;
 use super::registration::{Registration, TokenAuth, Way};
 use super::secret::Secret;
 use super::token::{self, ClientAssertion, TokenEndpoint, TokenError, Tokens};
+use super::token_exchange;
 
 /// The grant of [RFC 7523, 2.1](https://www.rfc-editor.org/rfc/rfc7523#section-2.1).
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/// The grant of [RFC 8693](https://www.rfc-editor.org/rfc/rfc8693#section-2.1).
-const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 /// The result of the token exchange: an identity assertion for one authorization server.
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 /// The lifetime of a client's own assertion. It is used at once, but clocks differ by minutes.
@@ -260,11 +259,7 @@ impl IdentityProvider {
 
     /// The token exchange request (section 4 of the extension).
     fn exchange(&self, identity: &Secret, issuer: &str, resource: &str, scopes: &[String]) -> Form {
-        let form = Form::new(TOKEN_EXCHANGE)
-            .with("requested_token_type", ID_JAG)
-            .with("audience", issuer)
-            .with("subject_token_type", self.kind.token_type())
-            .with("subject_token", identity.clone());
+        let form = token_exchange::form(ID_JAG, [issuer], self.kind.token_type(), identity.clone());
         for_resource(form, resource, scopes)
     }
 }

@@ -25,6 +25,7 @@ mod jws;
 mod login;
 mod metadata;
 mod oauth;
+mod per_principal;
 mod pkce;
 mod refresh;
 mod refused;
@@ -38,7 +39,9 @@ mod single_flight;
 mod steps;
 mod store;
 mod stored_login;
+mod subject_tokens;
 mod token;
+mod token_exchange;
 mod user_agent;
 
 pub use browser::{LocalBrowser, LoopbackHost};
@@ -54,7 +57,9 @@ pub use registration::{ClientIdentity, RegistrationError, Way};
 pub use secret::Secret;
 pub use steps::{DiscoveryReport, Rule, Step, StepResult, StepSubject, Tried};
 pub use store::{MemoryStore, StoreError, StoreLock, TokenStore};
+pub use subject_tokens::SubjectTokens;
 pub use token::TokenError;
+pub use token_exchange::{PrincipalCredentials, TokenExchange, TokenExchangeBuilder};
 pub use user_agent::{Authorizing, UserAgent, UserAgentError, Visit};
 
 #[doc(hidden)]

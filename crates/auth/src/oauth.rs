@@ -407,11 +407,7 @@ impl OAuthBuilder {
     /// # Errors
     /// When the URL, a certificate or a scope is invalid.
     pub fn build(self) -> Result<OAuth, OAuthSetupError> {
-        let is_scope =
-            |scope: &str| scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
-        if let Some(wrong) = self.scopes.iter().find(|scope| !is_scope(scope)) {
-            return Err(OAuthSetupError::Scope(super::fetch::cut(wrong)));
-        }
+        check_scopes(&self.scopes)?;
         let fetcher = Fetcher::new(&self.url, self.fetching)?;
         let mut url = Url::parse(&self.url).map_err(|error| HttpSetupError::Url(error.to_string()))?;
         url.set_fragment(None);
@@ -430,6 +426,15 @@ impl OAuthBuilder {
             refreshing: SingleFlight::default(),
             logging_in: SingleFlight::default(),
         })))
+    }
+}
+
+/// Checks that each of them is a scope.
+pub(super) fn check_scopes(scopes: &[String]) -> Result<(), OAuthSetupError> {
+    let is_scope = |scope: &str| scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
+    match scopes.iter().find(|scope| !is_scope(scope)) {
+        Some(wrong) => Err(OAuthSetupError::Scope(super::fetch::cut(wrong))),
+        None => Ok(()),
     }
 }
 

@@ -128,7 +128,7 @@ impl TokenAuth {
     }
 
     /// How a secret is sent there.
-    fn of_secret(server: &AuthorizationServer) -> Self {
+    pub(crate) fn of_secret(server: &AuthorizationServer) -> Self {
         match &server.token_endpoint_auth_methods_supported {
             Some(known) if known.iter().any(|way| way == Self::Basic.as_str()) => Self::Basic,
             Some(known) if known.iter().any(|way| way == Self::Post.as_str()) => Self::Post,

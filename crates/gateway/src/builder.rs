@@ -31,17 +31,18 @@ pub struct GatewayBuilder(Settings);
 impl GatewayBuilder {
     pub(super) fn new<F, S, E>(start: F) -> Self
     where
-        F: Fn() -> S + Send + Sync + 'static,
+        F: Fn(Option<&str>) -> S + Send + Sync + 'static,
         S: IntoFuture<Output = Result<Link, E>, IntoFuture: Send + 'static>,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let start: Start = Arc::new(move || -> Starting {
-            let starting = start().into_future();
+        let start: Start = Arc::new(move |principal| -> Starting {
+            let starting = start(principal).into_future();
             Box::pin(async move { starting.await.map_err(Into::into) })
         });
         Self(Settings {
             name: TARGET_NAME.into(),
             start,
+            is_by_principal: false,
             limits: Arc::default(),
             upstream_limits: Limits::default(),
             era: EraChoice::Auto,
@@ -60,6 +61,11 @@ impl GatewayBuilder {
             warnings: Warnings::default(),
             telemetry: Telemetry::default(),
         })
+    }
+
+    pub(super) fn by_principal(mut self) -> Self {
+        self.0.is_by_principal = true;
+        self
     }
 
     /// Sets the limits of each connection to a client. Default: [`Limits::default`].

@@ -180,6 +180,7 @@ pub(super) struct Slot {
     slots: Arc<Slots>,
     /// Counts up from 1.
     pub(super) number: u64,
+    account: Caller,
     /// Ends the server.
     pub(super) ending: watch::Sender<bool>,
 }
@@ -225,7 +226,7 @@ impl Slots {
         let (number, ending) = (state.last_number, watch::channel(false).0);
         let taken = Taken { account: account.clone(), ending: ending.clone(), session: None };
         state.taken.insert(number, taken);
-        Ok(Slot { slots: self.clone(), number, ending })
+        Ok(Slot { slots: self.clone(), number, account: account.clone(), ending })
     }
 
     /// The number of servers that run or start.
@@ -304,6 +305,14 @@ impl Slots {
 }
 
 impl Slot {
+    /// The principal of the client that the server is for, if it is authenticated.
+    pub(super) fn principal(&self) -> Option<&str> {
+        match &self.account {
+            Caller::Principal(principal) => Some(principal),
+            Caller::Connection(_) | Caller::Address(_) | Caller::Local => None,
+        }
+    }
+
     /// The server belongs to this session alone.
     pub(super) fn set_session(&self, session: Arc<dyn ClientSession>) {
         if let Some(taken) = self.slots.state.lock().taken.get_mut(&self.number) {

@@ -54,6 +54,21 @@ pub enum Refusal {
     Closed,
 }
 
+/// Why no link is made for one client, while others may have access to the server: the error of a function of
+/// [`Gateway::builder_by_principal`](super::Gateway::builder_by_principal). The text is for the client, too.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotAuthorized(pub String);
+
+/// Whether a server has ended because its client has no access to it, which says nothing about the server.
+pub(super) fn is_not_authorized(end: &RunExit) -> bool {
+    match end {
+        RunExit::NotStarted(error) => error.is::<NotAuthorized>(),
+        RunExit::NotOpened(error) => error.is_unauthorized(),
+        _ => false,
+    }
+}
+
 /// An event of a gateway.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

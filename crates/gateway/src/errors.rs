@@ -231,6 +231,11 @@ pub(super) fn session_ended() -> ErrorObject {
     failure("sessionEnded", "no such session; initialize again", &[])
 }
 
+/// Whether an error is the gateway's own, and not a server's.
+pub(super) fn is_of_gateway(error: &ErrorObject) -> bool {
+    error.data.as_ref().is_some_and(|data| data.member("gateway").is_some())
+}
+
 /// The error for a server that asks a client which has left.
 pub(super) fn client_gone() -> ErrorObject {
     failure("clientGone", "the client has left", &[])

@@ -22,7 +22,7 @@ use super::joined::TargetTasks;
 use super::legacy_to_modern::{self, LegacyToModern};
 use super::opening::{First, HasListener, Opening};
 use super::pair::{FromServer, OnListChanged, Pair};
-use super::policy::ClientPolicy;
+use super::policy::{ClientPolicy, Counting};
 use super::pools::Pools;
 use super::portable::{Portable, StoredSession};
 use super::settings::Settings;
@@ -96,13 +96,14 @@ pub(super) struct ClientLink {
     pub(super) tasks: Option<TargetTasks>,
     /// Set if the client's session may be stored.
     pub(super) portable: Option<Arc<Portable>>,
+    pub(super) counting: Counting,
 }
 
 impl ClientLink {
     pub(super) fn of(opening: &Opening, handle: &ClientHandle) -> Self {
         let (exchanges, has_listener) = (opening.caps().exchanges, opening.has_listener());
-        let handle = handle.clone();
-        Self { exchanges, has_listener, handle, on_list_changed: None, tasks: None, portable: None }
+        let (handle, counting) = (handle.clone(), Counting::Here);
+        Self { exchanges, has_listener, handle, on_list_changed: None, tasks: None, portable: None, counting }
     }
 }
 
@@ -118,6 +119,8 @@ pub(super) struct TargetSession {
     policy: Arc<ClientPolicy>,
     settings: Arc<Settings>,
     errors: ErrorTexts,
+    /// The number of the server.
+    number: u64,
 }
 
 impl TargetSession {
@@ -151,6 +154,7 @@ impl TargetSession {
         hello.resumed = client.portable.as_ref().and_then(|portable| portable.era());
         let slot = pools.slot(&caller.into_account(), None).await?;
         slot.set_session(session.clone());
+        let number = slot.number;
         let upstream =
             Arc::new(pools.launcher.start(slot, questions.declare(hello), FromServer(pair.clone())).await?);
         let Some(server) = upstream.current() else {
@@ -168,8 +172,18 @@ impl TargetSession {
             role.versions.first().and_then(Profile::of).filter(|_| is_modern).map(|profile| {
                 LegacyToModern::new(profile, settings.timeout, pair.clone(), &upstream, &server)
             });
-        let policy = Arc::new(ClientPolicy::new(settings));
-        Ok(Self { pair, session, upstream, role, translation, policy, settings: settings.clone(), errors })
+        let policy = Arc::new(ClientPolicy::new(settings, client.counting));
+        Ok(Self {
+            pair,
+            session,
+            upstream,
+            role,
+            translation,
+            policy,
+            settings: settings.clone(),
+            errors,
+            number,
+        })
     }
 
     /// The role that the gateway takes towards the client: that of the server.
@@ -224,6 +238,11 @@ impl TargetSession {
     /// Whether the server runs.
     pub(super) fn is_ready(&self) -> bool {
         self.upstream.current().is_some()
+    }
+
+    /// Waits while the server is started again for the first time after it has exited, for a moment at most.
+    pub(super) async fn restarted(&self) {
+        self.settings.health.restarted(Some(self.number)).await;
     }
 
     /// Waits until the server was given up or ended.

@@ -78,9 +78,12 @@ use tokio::task::JoinHandle;
 
 pub use builder::GatewayBuilder;
 pub use call_record::{CallOutcome, CallRecord};
-pub use end::{GatewayEnd, GatewayEvent, Refusal};
+pub use end::{GatewayEnd, GatewayEvent, NotAuthorized, Refusal};
 pub use joined::{JoinedBuilder, JoinedGateway, TargetOptions};
-pub use policy::{Policy, PolicyError, SharedPolicy};
+pub use policy::{
+    ClientAtIssuer, ClientCredentials, Policy, PolicyError, SharedPolicy, TargetCredentials,
+    TokenExchangeSettings,
+};
 pub use sealed_sessions::SealedSessions;
 pub use status::{TargetState, TargetStatus};
 
@@ -112,7 +115,22 @@ impl Gateway {
         S: IntoFuture<Output = Result<Link, E>, IntoFuture: Send + 'static>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        GatewayBuilder::new(start)
+        GatewayBuilder::new(move |_| start())
+    }
+
+    /// Returns a builder of a gateway whose servers know their client. `start` makes a new link for the client with this
+    /// principal, as the listener has authenticated it ([`Origin::principal`](mcpjoin_proto::session::Origin::principal));
+    /// `None` if it has not. No client with another principal uses the link, or one that replaces it.
+    ///
+    /// If `start` fails with [`NotAuthorized`], or the server refuses the authorization, only this client is without the server:
+    /// it does not count as dead.
+    pub fn builder_by_principal<F, S, E>(start: F) -> GatewayBuilder
+    where
+        F: Fn(Option<&str>) -> S + Send + Sync + 'static,
+        S: IntoFuture<Output = Result<Link, E>, IntoFuture: Send + 'static>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        GatewayBuilder::new(start).by_principal()
     }
 
     /// Returns a builder of a gateway that joins several targets to one server. `name` and `version` are what clients

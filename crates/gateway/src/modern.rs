@@ -21,7 +21,7 @@ use super::end::GatewayEnd;
 use super::errors::ErrorTexts;
 use super::modern_to_legacy::discover_result;
 use super::opening::{self, First, Opening};
-use super::policy::ClientPolicy;
+use super::policy::{ClientPolicy, Counting};
 use super::pool::{InUse, Pool};
 use super::pools::{ConnectionPools, Pools};
 use super::relay::{StreamSink, call, forward_to, to_request};
@@ -59,7 +59,7 @@ pub(super) async fn serve(
     role.versions = vec![Version::newest(Era::Modern)];
     role.relays = true;
     drop(pool);
-    let target = Arc::new(TargetRequests::new(pools, own, errors));
+    let target = Arc::new(TargetRequests::new(pools, own, errors, Counting::Here));
     let handler = Relayed { target: target.clone(), header_marks: header_marks.clone() };
     let (connection, driver) =
         settings.telemetry.connection(opening.into_link(), role, settings.limits.clone(), handler);
@@ -99,8 +99,13 @@ impl LastPool {
 }
 
 impl TargetRequests {
-    pub(super) fn new(pools: &Arc<Pools>, own: Option<ConnectionPools>, errors: ErrorTexts) -> Self {
-        let policy = ClientPolicy::new(&pools.launcher.settings);
+    pub(super) fn new(
+        pools: &Arc<Pools>,
+        own: Option<ConnectionPools>,
+        errors: ErrorTexts,
+        counting: Counting,
+    ) -> Self {
+        let policy = ClientPolicy::new(&pools.launcher.settings, counting);
         Self { pools: pools.clone(), last_pool: LastPool::default(), policy, errors, own }
     }
 

@@ -11,18 +11,18 @@ use std::time::Duration;
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{EraChoice, Limits};
 
-use super::end::GatewayEvent;
+use super::end::{GatewayEvent, is_not_authorized};
 use super::policy::{Allowed, SharedPolicy};
 use super::target_health::TargetHealth;
 use super::telemetry::Telemetry;
 use super::warnings::{Problem, Warnings};
-use mcpjoin::client::Restart;
+use mcpjoin::client::{Restart, RunExit};
 use mcpjoin::transport::Link;
 
 /// A link to the server that is being made.
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<Link, Box<dyn Error + Send + Sync>>> + Send>>;
-/// Makes links to the server.
-pub(super) type Start = Arc<dyn Fn() -> Starting + Send + Sync>;
+/// Makes links to the server, each for a client with this principal.
+pub(super) type Start = Arc<dyn Fn(Option<&str>) -> Starting + Send + Sync>;
 /// Whether clients may use a tool.
 pub(super) type AllowsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 /// Removes from an error text what clients may not see.
@@ -34,6 +34,8 @@ pub(super) struct Settings {
     /// The name of the target, as policies and records give it.
     pub(super) name: Box<str>,
     pub(super) start: Start,
+    /// Each principal has credentials of its own at the target.
+    pub(super) is_by_principal: bool,
     pub(super) limits: Arc<Limits>,
     pub(super) upstream_limits: Limits,
     pub(super) era: EraChoice,
@@ -60,10 +62,21 @@ impl Settings {
     /// Reports an event.
     pub(super) fn emit(&self, event: &GatewayEvent<'_>) {
         tracing::debug!(target: "mcpjoin", ?event, "a gateway");
-        self.health.note(event);
+        match event {
+            // The end of one client's server must not take the target from the others.
+            GatewayEvent::Ended { upstream, end, .. } if self.is_of_client(end) => {
+                self.health.note(&GatewayEvent::Over { upstream: *upstream });
+            }
+            event => self.health.note(event),
+        }
         if let Some(on_event) = &self.on_event {
             on_event(event);
         }
+    }
+
+    /// Whether a server has ended because its client has no access to the target, which others may have.
+    pub(super) fn is_of_client(&self, end: &RunExit) -> bool {
+        self.is_by_principal && is_not_authorized(end)
     }
 
     /// Logs a problem of the target, each kind once a minute at most.

@@ -4,12 +4,12 @@
 //! Fed by the events of the target's own gateway. Read before a server is started for a client, so that one dead target
 //! does not cost each client a start, and by programs that show the state of the targets. It never starts or ends a server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::end::GatewayEvent;
 use super::settings::Redact;
@@ -22,6 +22,10 @@ const FIRST_DELAY: Duration = Duration::from_millis(500);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// Failed starts in a row after which a target counts as dead: with the delays above, after four minutes.
 const DEAD_AFTER: u32 = 12;
+
+/// How long a request waits for a server that has exited and is started again for the first time. After it the request
+/// fails, and so does each request at once while starts fail.
+const RESTART_WAIT: Duration = Duration::from_secs(2);
 
 /// The health of one target.
 #[derive(Debug, Default)]
@@ -37,6 +41,8 @@ struct Known {
     starting: BTreeSet<u64>,
     /// The servers that run.
     running: BTreeSet<u64>,
+    /// The servers that ran, have exited and are started again, and whether for the first time.
+    restarting: BTreeMap<u64, bool>,
     /// The failed starts since the last server ran.
     failures: u32,
     last: Option<RunExit>,
@@ -59,12 +65,17 @@ impl TargetHealth {
             }
             GatewayEvent::Started { upstream, .. } => {
                 known.starting.remove(upstream);
+                known.restarting.remove(upstream);
                 known.running.insert(*upstream);
                 (known.failures, known.next) = (0, None);
             }
             GatewayEvent::Ended { upstream, end, next } => {
                 known.starting.remove(upstream);
-                known.running.remove(upstream);
+                let ran = known.running.remove(upstream);
+                known.restarting.remove(upstream);
+                if next.is_some() {
+                    known.restarting.insert(*upstream, ran);
+                }
                 known.last = Some((*end).clone());
                 let delay = next.unwrap_or_else(|| {
                     known.failures += 1;
@@ -74,6 +85,7 @@ impl TargetHealth {
             }
             GatewayEvent::Over { upstream } => {
                 known.starting.remove(upstream);
+                known.restarting.remove(upstream);
                 known.running.remove(upstream);
             }
             GatewayEvent::Refused { .. }
@@ -127,7 +139,8 @@ impl TargetHealth {
     pub(super) fn cooling_down(&self) -> Option<CoolingDown> {
         let known = self.known.lock();
         let next_attempt = remaining(known.next);
-        (known.running.is_empty() && !next_attempt.is_zero())
+        let is_restarting = !known.restarting.is_empty();
+        (known.running.is_empty() && (is_restarting || !next_attempt.is_zero()))
             .then(|| CoolingDown { last: known.last.clone(), next_attempt })
     }
 
@@ -138,6 +151,22 @@ impl TargetHealth {
         let next_attempt = remaining(known.next);
         (known.running.is_empty() && known.next.is_some())
             .then(|| CoolingDown { last: known.last.clone(), next_attempt })
+    }
+
+    /// Waits while a server that has exited is started again for the first time, for [`RESTART_WAIT`] at most. Without the
+    /// number of a server: while no other one runs.
+    pub(super) async fn restarted(&self, upstream: Option<u64>) {
+        let is_restarting = || {
+            let known = self.known.lock();
+            match upstream {
+                Some(upstream) => known.restarting.get(&upstream) == Some(&true),
+                None => known.running.is_empty() && known.restarting.values().any(|is_first| *is_first),
+            }
+        };
+        let mut changes = self.changes();
+        let restarted = async { while is_restarting() && changes.changed().await.is_ok() {} };
+        // Afterwards the request says why there is no server.
+        drop(timeout(RESTART_WAIT, restarted).await);
     }
 
     /// Waits until a server may be started.

@@ -248,6 +248,7 @@ impl Life {
             }
         };
         let (start, wrapper) = (settings.start.clone(), handler.clone());
+        let principal: Option<Box<str>> = slot.principal().map(Into::into);
         let (reported, counted) = (settings.clone(), settings.clone());
         settings
             .telemetry
@@ -258,7 +259,8 @@ impl Life {
             .restarting_until(
                 settings.restart.clone().also_on_event(on_event),
                 move || {
-                    let (started, wrapper, settings) = (start(), wrapper.clone(), counted.clone());
+                    let started = start(principal.as_deref());
+                    let (wrapper, settings) = (wrapper.clone(), counted.clone());
                     async move { started.await.map(|link| watched(wrapper.wrap(link), settings)) }
                 },
                 slot.ending.clone(),

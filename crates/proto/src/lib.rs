@@ -24,6 +24,8 @@ mod profile;
 mod raw;
 pub mod scan;
 pub mod session;
+#[doc(hidden)]
+pub mod sorted_map;
 pub mod text;
 mod time;
 pub mod types;

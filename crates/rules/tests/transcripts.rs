@@ -44,8 +44,8 @@ use mcpjoin_proto::Version;
 use mcpjoin_proto::codec::sse::Event;
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_rules::{
-    BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Run,
-    Selection, Trace, What, check_server, rules,
+    BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Rule,
+    Run, Selection, Trace, What, check_server, client_rules, rules,
 };
 
 const FILES: [(&str, &str); 14] = [
@@ -274,26 +274,27 @@ fn bytes(line: &str) -> Vec<u8> {
     out
 }
 
-fn accused(report: &Report) -> Vec<&'static str> {
+/// The rules that a report says are broken.
+fn failed(report: &Report) -> Vec<&'static str> {
     report.failed().map(|result| result.rule.slug).collect()
 }
 
-#[test]
-fn f27_every_rule_finds_its_fault_and_no_other_accuses() {
+/// Fails unless the rule of each case, and no other rule, finds what the case says.
+fn each_finds_its_fault(cases: &[Case], check: impl Fn(&Trace, &Selection) -> Report) {
     let mut wrong = Vec::new();
-    for case in cases() {
-        let report = check_server(&case.trace, &Selection::default());
-        let accused = accused(&report);
+    for case in cases {
+        let report = check(&case.trace, &Selection::default());
+        let failed = failed(&report);
         let own = report.results.iter().find(|result| result.rule.slug == case.rule);
         let outcome = &own.unwrap_or_else(|| panic!("{}: no rule {}", case.place, case.rule)).outcome;
         let right = match case.wanted {
-            Wanted::Passes => accused.is_empty() && *outcome == Outcome::Passed,
-            Wanted::Nothing => accused.is_empty() && matches!(outcome, Outcome::Skipped(_)),
-            Wanted::Fails => accused == [case.rule],
+            Wanted::Passes => failed.is_empty() && *outcome == Outcome::Passed,
+            Wanted::Nothing => failed.is_empty() && matches!(outcome, Outcome::Skipped(_)),
+            Wanted::Fails => failed == [case.rule],
         };
         if !right {
             wrong.push(format!(
-                "{}: {} {:?}, but {outcome:?}; accused by {accused:?}",
+                "{}: {} {:?}, but {outcome:?}; {failed:?} fail",
                 case.place, case.rule, case.wanted
             ));
         }
@@ -301,25 +302,22 @@ fn f27_every_rule_finds_its_fault_and_no_other_accuses() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-#[test]
-fn f27_every_rule_has_a_transcript_that_passes_and_one_that_fails() {
+/// Fails unless each rule has a case that passes and one that fails.
+fn each_has_both(cases: &[Case], rules: impl Iterator<Item = &'static Rule>) {
     let mut known: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
-    for case in cases() {
+    for case in cases {
         let known = known.entry(case.rule).or_default();
         known.0 |= case.wanted == Wanted::Passes;
         known.1 |= case.wanted == Wanted::Fails;
     }
     let without: Vec<&str> =
-        rules().map(|rule| rule.slug).filter(|slug| known.get(slug) != Some(&(true, true))).collect();
+        rules.map(|rule| rule.slug).filter(|slug| known.get(slug) != Some(&(true, true))).collect();
     assert!(without.is_empty(), "{without:?}");
 }
 
-#[test]
-fn the_book_is_in_order() {
-    let mut slugs: Vec<&str> = Vec::new();
-    for rule in rules() {
-        assert!(!slugs.contains(&rule.slug), "{} stands twice", rule.slug);
-        slugs.push(rule.slug);
+/// Fails unless the rules stand by chapter, each with a short sentence and at most one source for each revision.
+fn are_in_order(rules: &[&Rule]) {
+    for rule in rules {
         assert!(rule.sentence.ends_with('.') && rule.sentence.len() < 160, "{}", rule.sentence);
         assert!(!rule.sources.is_empty(), "{}", rule.slug);
         for version in &Version::ALL {
@@ -328,7 +326,26 @@ fn the_book_is_in_order() {
         }
         assert!(rule.address().unwrap().starts_with("https://"), "{}", rule.slug);
     }
-    assert!(rules().is_sorted_by_key(|rule| rule.chapter), "the chapters are mixed");
+    assert!(rules.is_sorted_by_key(|rule| rule.chapter), "the chapters are mixed");
+}
+
+#[test]
+fn f27_every_rule_finds_its_fault_and_no_other_accuses() {
+    each_finds_its_fault(&cases(), check_server);
+}
+
+#[test]
+fn f27_every_rule_has_a_transcript_that_passes_and_one_that_fails() {
+    each_has_both(&cases(), rules());
+}
+
+#[test]
+fn the_book_is_in_order() {
+    are_in_order(&rules().collect::<Vec<_>>());
+    let mut slugs = std::collections::BTreeSet::new();
+    for rule in rules().chain(client_rules()) {
+        assert!(slugs.insert(rule.slug), "{} stands twice", rule.slug);
+    }
 }
 
 #[test]
@@ -356,7 +373,7 @@ fn a_finding_says_where_and_how_bindingly() {
     run.received(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
     let trace = Trace { runs: vec![run], ..Trace::default() };
     let report = check_server(&trace, &Selection::default());
-    let [result] = report.failed().collect::<Vec<_>>()[..] else { panic!("{:?}", accused(&report)) };
+    let [result] = report.failed().collect::<Vec<_>>()[..] else { panic!("{:?}", failed(&report)) };
     let Outcome::Failed(findings) = &result.outcome else { panic!("{result:?}") };
     let [Finding { run, version, level, sent, received, .. }] = &findings[..] else { panic!("{findings:?}") };
     assert_eq!((&**run, version.as_str(), *level), ("a look", "2024-11-05", Level::Must));

@@ -72,7 +72,7 @@ impl Climb<'_> {
     }
 
     /// The metadata of an issuer, if it can be used.
-    async fn usable(&mut self, issuer: &str) -> Option<AuthorizationServer> {
+    pub(super) async fn usable(&mut self, issuer: &str) -> Option<AuthorizationServer> {
         let urls = authorization_server_urls(issuer);
         if urls.is_empty() {
             let named = shown_text(issuer);

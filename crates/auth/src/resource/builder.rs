@@ -13,6 +13,7 @@ use super::verifier::ErasedVerifier;
 use super::{
     Inner, JwtVerifier, MAX_VERIFIED_TOKENS, ResourceServer, TokenVerifier, VERIFIED_TOKEN_LIFETIME,
 };
+use crate::subject_tokens::SubjectTokens;
 
 /// The scope that asks for a refresh token: it is no scope of a resource.
 const OFFLINE: &str = "offline_access";
@@ -30,6 +31,7 @@ pub struct ResourceServerBuilder {
     hierarchy: Hierarchy,
     verifier: Option<Box<dyn ErasedVerifier>>,
     extra_ca: Vec<Vec<u8>>,
+    subjects: Option<SubjectTokens>,
 }
 
 /// A resource server cannot be built.
@@ -81,6 +83,7 @@ impl ResourceServerBuilder {
             hierarchy: Hierarchy::default(),
             verifier: None,
             extra_ca: Vec::new(),
+            subjects: None,
         }
     }
 
@@ -149,6 +152,13 @@ impl ResourceServerBuilder {
         self
     }
 
+    /// Remembers the newest token of each principal there, for a [`TokenExchange`](crate::TokenExchange). By default no token is
+    /// remembered.
+    pub fn subject_tokens(mut self, tokens: SubjectTokens) -> Self {
+        self.subjects = Some(tokens);
+        self
+    }
+
     /// Builds it. Sends nothing.
     ///
     /// # Errors
@@ -206,6 +216,7 @@ impl ResourceServerBuilder {
             hierarchy: self.hierarchy,
             verifier,
             verified_tokens: VerifiedTokens::new(MAX_VERIFIED_TOKENS, VERIFIED_TOKEN_LIFETIME),
+            subjects: self.subjects,
             resource,
         })))
     }

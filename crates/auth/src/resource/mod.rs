@@ -32,6 +32,7 @@ pub use jwt::JwtVerifier;
 pub use scopes::Operation;
 pub use verifier::{Principal, Rejected, TokenVerifier, Verified};
 
+use crate::subject_tokens::SubjectTokens;
 use challenge::{Challenge, bearer};
 use mcpjoin::transport::{Admission, Admitted, Admitting, Denied};
 use scopes::{Hierarchy, ScopesFor, includes};
@@ -92,6 +93,8 @@ struct Inner {
     hierarchy: Hierarchy,
     verifier: Box<dyn ErasedVerifier>,
     verified_tokens: VerifiedTokens,
+    /// Where the newest token of each principal is remembered.
+    subjects: Option<SubjectTokens>,
 }
 
 impl ResourceServer {
@@ -144,6 +147,9 @@ impl Inner {
                 admitted
             }
         };
+        if let Some(subjects) = &self.subjects {
+            subjects.set(&admitted.principal, token, digest, admitted.until);
+        }
         // The scopes of a POST are checked together, once its messages are known.
         if parts.method != Method::POST {
             self.check(&admitted, &self.required)?;

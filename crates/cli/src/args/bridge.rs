@@ -18,7 +18,8 @@ server at TARGET. With --listen it waits for clients at http://host:port/path (S
 2024-11-05 at /sse), sse+http://host:port/sse (the same; Streamable HTTP is at /mcp), https://host:port/path, \
 quic://host:port, tcp://host:port or unix:/path. Both sides may speak any revision. All messages are forwarded: requests and \
 notifications of both sides, progress, cancellation, logging, elicitation, sampling, and unknown methods. Headers of \
-the client, and with them its tokens, are not forwarded: -H and -e set what the server gets.
+the client, and with them its tokens, are not forwarded: -H and -e set what the server gets, and a policy can have each \
+client's token exchanged (docs/identity.md).
 
 With --listen the server's program gets only the variables that programs need to run (see --env-clean), because its \
 clients may be other people. -e NAME adds one, --inherit-env all of them.

@@ -2,6 +2,7 @@
 
 mod admin;
 mod audit;
+mod credentials;
 mod go_flags;
 mod joined;
 mod keys;
@@ -50,7 +51,8 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
 /// Checks the files of the options, and starts nothing.
 fn check_config(ui: &Ui, args: &Bridge) -> Result<Exit, Failure> {
     let keys = args.key_file.as_deref().map(|file| keys::check(ui, file)).transpose()?;
-    let policy = args.policy.as_deref().map(|file| policy::check(ui, file)).transpose()?;
+    let policy =
+        args.policy.as_deref().map(|file| policy::check(ui, file, &args.authorization)).transpose()?;
     // Each has the exit code of what it has printed.
     Ok(keys.filter(|exit| *exit != Exit::Done).or(policy).unwrap_or(Exit::Done))
 }

@@ -13,6 +13,7 @@ use std::task::Poll;
 use mcpjoin::Server;
 use mcpjoin::proto::http::origin::Origin;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
+use mcpjoin_auth::SubjectTokens;
 use mcpjoin_auth::resource::{ResourceServer, ResourceSetupError};
 use mcpjoin_quic::endpoint::{Authorities, CertificateError, ClientAuth, Identity};
 use sd_notify::NotifyState;
@@ -246,6 +247,7 @@ impl Open {
         address: &Address,
         quic: &QuicOptions,
         authorization: &Authorization,
+        subjects: Option<&SubjectTokens>,
         ui: &Ui,
     ) -> Result<Self, Failure> {
         let socket = match address {
@@ -263,7 +265,8 @@ impl Open {
                     Some(https) => listener.secured(move |stream| https.clone().accept(stream)),
                     None => listener,
                 };
-                let asked = token_issuer(authorization, &service_url(&listener, sse_path.is_some()))?;
+                let asked =
+                    token_issuer(authorization, subjects, &service_url(&listener, sse_path.is_some()))?;
                 return Ok(Self::Http {
                     listener,
                     sse_path: sse_path.clone(),
@@ -400,7 +403,11 @@ async fn fetch_keys(ui: Ui, issuer: Option<(ResourceServer, String)>) -> Infalli
 }
 
 /// The authorization of clients that connect to this URL.
-fn token_issuer(authorization: &Authorization, url: &str) -> Result<Option<TokenIssuer>, Failure> {
+fn token_issuer(
+    authorization: &Authorization,
+    subjects: Option<&SubjectTokens>,
+    url: &str,
+) -> Result<Option<TokenIssuer>, Failure> {
     let Some(issuer) = authorization.auth_issuer.clone() else { return Ok(None) };
     let resource = authorization.auth_resource.as_deref();
     let authority =
@@ -410,6 +417,9 @@ fn token_issuer(authorization: &Authorization, url: &str) -> Result<Option<Token
         .required_scopes(&authorization.auth_scope);
     if let Some(pem) = authority {
         builder = builder.extra_ca(pem);
+    }
+    if let Some(subjects) = subjects {
+        builder = builder.subject_tokens(subjects.clone());
     }
     let server = builder.build().map_err(|error| {
         let hint = match error {
@@ -453,10 +463,12 @@ pub(super) struct Listening {
 }
 
 impl Listening {
+    /// `subjects`: where the tokens of clients are remembered, if they are exchanged for others.
     pub(super) async fn at(
         addresses: &[Address],
         quic: &QuicOptions,
         authorization: &Authorization,
+        subjects: Option<&SubjectTokens>,
         ui: &Ui,
     ) -> Result<Self, Failure> {
         if authorization.auth_issuer.is_some() && !addresses.iter().all(Address::is_http) {
@@ -473,7 +485,7 @@ impl Listening {
         }
         let mut open = Vec::new();
         for address in &services {
-            open.push(Open::at(address, quic, authorization, ui).await?);
+            open.push(Open::at(address, quic, authorization, subjects, ui).await?);
         }
         Ok(Self { open, on_drain: Box::new(|| {}) })
     }

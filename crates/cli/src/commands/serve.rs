@@ -83,7 +83,7 @@ async fn listen(
         addresses.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
     let quic =
         QuicOptions { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
-    let listening = Listening::at(&addresses, &quic, &args.authorization, ui).await?;
+    let listening = Listening::at(&addresses, &quic, &args.authorization, None, ui).await?;
     listening.announce(ui);
     Ok(listening.serve(server, &HttpOptions::new(), signals, ui).await.exit)
 }

@@ -161,6 +161,11 @@ impl Access {
         self.0.connect_timeout
     }
 
+    /// Whether a header `Authorization` is typed or configured.
+    pub(crate) fn has_header(&self) -> bool {
+        matches!(self.0.source, Source::Header)
+    }
+
     /// Whether a stored login is not used: there is a header, or logins are off.
     pub(crate) fn is_settled(&self) -> bool {
         matches!(self.0.source, Source::Header | Source::Off)
@@ -309,14 +314,20 @@ impl State {
         if sent.as_ref() == value {
             return;
         }
-        if let Some(text) = value.and_then(|value| value.to_str().ok()) {
-            self.ui.hide(Secrets::new(&secret::of_header(text)));
-            // `DPoP` (RFC 9449) is not among the schemes of `secret`.
-            let token = text.split_once(' ').map_or(text, |(_, token)| token);
-            self.ui.hide(Secrets::new(&[OsString::from(token.trim())]));
+        if let Some(value) = value {
+            hide_token(&self.ui, value);
         }
         *sent = value.cloned();
     }
+}
+
+/// Hides the token in a value of `Authorization` in everything that is printed from now on.
+pub(crate) fn hide_token(ui: &Ui, authorization: &HeaderValue) {
+    let Ok(text) = authorization.to_str() else { return };
+    ui.hide(Secrets::new(&secret::of_header(text)));
+    // `DPoP` (RFC 9449) is not among the schemes of `secret`.
+    let token = text.split_once(' ').map_or(text, |(_, token)| token);
+    ui.hide(Secrets::new(&[OsString::from(token.trim())]));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

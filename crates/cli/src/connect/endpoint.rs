@@ -3,7 +3,7 @@
 //! Made by `connect::plan`. `connect` and the commands open links to it, as often as they need.
 
 use mcpjoin::Link;
-use mcpjoin::transport::{ChildCommand, ChildHandle, HttpConnect, SocketConnect, SocketError};
+use mcpjoin::transport::{ChildCommand, ChildHandle, Credentials, HttpConnect, SocketConnect, SocketError};
 use mcpjoin_diagnostics::doctor::{Report, Target};
 use mcpjoin_diagnostics::validate::Validator;
 use mcpjoin_quic::QuicConnect;
@@ -65,6 +65,15 @@ impl Endpoint {
             return self.clone();
         };
         Self { kind: self.kind.clone().observed(ui, Some(&trace)), trace: Some(trace), ..self.clone() }
+    }
+
+    /// The same endpoint with other credentials over HTTP.
+    pub(crate) fn authorized_by(&self, credentials: impl Credentials) -> Self {
+        let mut endpoint = self.clone();
+        if let Kind::Http(connect) = &mut endpoint.kind {
+            *connect = connect.clone().credentials(credentials);
+        }
+        endpoint
     }
 
     /// The authorization over HTTP.

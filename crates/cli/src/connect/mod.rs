@@ -32,10 +32,12 @@ use crate::ui::Ui;
 use crate::visible;
 
 pub(crate) use crate::config::Place;
-pub(crate) use authorization::{Access, folder as logins_folder, unusable as unusable_login};
+pub(crate) use authorization::{Access, folder as logins_folder, hide_token, unusable as unusable_login};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use environment::{CLIENT_SECRET, without_ours};
-pub(crate) use network::{bounded, certificates, certificates_folder, read_file, refused, unusable};
+pub(crate) use network::{
+    bounded, certificates, certificates_folder, private_key, read_file, refused, secret_file, unusable,
+};
 pub(crate) use plan::{Plan, limits};
 pub(crate) use session::{Session, with_session};
 pub(crate) use several::{ServerOutput, Work, lost, with_each, with_each_server};

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use mcpjoin::Link;
 use mcpjoin::transport::{HttpConnect, HttpSetupError};
+use mcpjoin_auth::PrivateKey;
 use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_quic::QuicConnect;
 use mcpjoin_quic::endpoint::{Authorities, CertificateError, Identity, Trust};
@@ -21,13 +22,15 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::found;
 use crate::secret;
-use crate::target::{Quic, shown};
+use crate::target::{Quic, path_shown, shown};
 use crate::ui::Ui;
 
 /// The largest file of certificates. The authorities that an operating system brings have a tenth of that.
 pub(super) const MAX_CERTIFICATES_BYTES: u64 = 4 << 20;
 /// The largest file of headers: servers accept no more than that in one request.
 const MAX_HEADERS_BYTES: u64 = 64 << 10;
+/// The maximum size of a file with a secret or a key.
+const MAX_SECRET_BYTES: u64 = 64 << 10;
 const HEADER_FORM: &str = "use --header 'Name: value', or --header @FILE with one header per line";
 const CA_FORM: &str = "--ca FILE, where FILE is in PEM";
 
@@ -150,6 +153,28 @@ pub(crate) fn certificates(option: &str, path: &Path) -> Result<Vec<u8>, Failure
     read_file(path, MAX_CERTIFICATES_BYTES).map_err(|why| {
         let problem = format!("the certificates in {} cannot be read: {why}", shown(path.as_os_str()));
         Failure::usage(problem, format!("{option} FILE, where FILE is in PEM"))
+    })
+}
+
+/// Reads a file without the line feed at its end. `what`: its name for messages, with an article.
+pub(crate) fn secret_file(file: &Path, what: &str, form: &str) -> Result<String, Failure> {
+    let name = path_shown(file);
+    let cannot = |why: &str| Failure::usage(format!("{what} in {name} cannot be read: {why}"), form);
+    let bytes = read_file(file, MAX_SECRET_BYTES).map_err(|why| cannot(&why))?;
+    let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8"))?;
+    let text = text.trim_end_matches(['\n', '\r']);
+    if text.is_empty() { Err(cannot("it is empty")) } else { Ok(text.to_owned()) }
+}
+
+/// The private key in a file. `form`: how it is given, for the hint.
+pub(crate) fn private_key(file: &Path, form: &str) -> Result<PrivateKey, Failure> {
+    let pem = secret_file(file, "the key", form)?;
+    PrivateKey::from_pem(&pem).map_err(|error| {
+        let problem = format!("the key in {} cannot be used: {error}", path_shown(file));
+        Failure::usage(
+            problem,
+            "PKCS#8 in PEM, of P-256 or RSA: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256",
+        )
     })
 }
 

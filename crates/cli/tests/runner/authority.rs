@@ -44,6 +44,12 @@ pub(crate) struct State {
     tokens: BTreeMap<String, String>,
     refresh: Vec<String>,
     codes: BTreeMap<String, BTreeMap<String, String>>,
+    /// The key set for the tokens of a test's own.
+    pub(crate) keys: Value,
+    /// The values of `Authorization` that the MCP server has seen.
+    pub(crate) shown: Vec<String>,
+    /// The subject whose tokens are not exchanged.
+    pub(crate) denied: &'static str,
     /// Method, path and body of each request.
     pub(crate) asked: Vec<(String, String, String)>,
     number: u32,
@@ -62,6 +68,9 @@ impl State {
             tokens: BTreeMap::new(),
             refresh: Vec::new(),
             codes: BTreeMap::new(),
+            keys: Value::Null,
+            shown: Vec::new(),
+            denied: "",
             asked: Vec::new(),
             number: 0,
         }
@@ -102,6 +111,14 @@ impl Authority {
         format!("{}/mcp", self.base)
     }
 
+    /// Issues a token without being asked.
+    pub(crate) fn issue(&self, scope: &str) -> String {
+        let mut state = self.state();
+        let access = state.fresh("access");
+        state.tokens.insert(access.clone(), scope.to_owned());
+        access
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
@@ -133,7 +150,11 @@ impl Authority {
         let mut state = self.state();
         state.asked.push((head.method.clone(), path.to_owned(), body.to_owned()));
         match (head.method.as_str(), path) {
-            (_, "/mcp") => self.mcp(&state, head, body),
+            (_, "/mcp") => {
+                state.shown.extend(head.header("authorization").map(str::to_owned));
+                self.mcp(&state, head, body)
+            }
+            ("GET", "/keys") => json_response(200, &state.keys),
             ("GET", "/.well-known/oauth-protected-resource/mcp") if state.has_document => {
                 let resource = state.resource.clone().unwrap_or_else(|| self.url());
                 let issuer = state.issuer.clone().unwrap_or_else(|| self.base.clone());
@@ -230,7 +251,9 @@ impl Authority {
                     let parameters = format!("error=\"insufficient_scope\", scope=\"{scope}\"");
                     return challenge("403 Forbidden", &parameters);
                 }
-                json!({"content": [{"type": "text", "text": "you"}]})
+                // The token of an exchange names its user.
+                let user = scopes.strip_prefix("of ").unwrap_or("you");
+                json!({"content": [{"type": "text", "text": user}]})
             }
             "ping" => json!({}),
             "server/discover" => {
@@ -288,6 +311,19 @@ impl Authority {
                     return json_response(401, &json!({"error": "invalid_client"}));
                 }
                 asked.get("scope").cloned()
+            }
+            "urn:ietf:params:oauth:grant-type:token-exchange" => {
+                let expected = format!("Basic {}", STANDARD.encode(format!("{MACHINE}:{SECRET}")));
+                if head.header("authorization") != Some(&expected) {
+                    return json_response(401, &json!({"error": "invalid_client"}));
+                }
+                let claims = asked["subject_token"].split('.').nth(1).unwrap();
+                let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
+                let user = claims["sub"].as_str().unwrap();
+                if user == state.denied {
+                    return refuse("access_denied");
+                }
+                Some(format!("of {user}"))
             }
             _ => return refuse("unsupported_grant_type"),
         };

@@ -391,11 +391,16 @@ fn every_option_of_the_page_about_running_exists() {
     let pages = [&["bridge", "--help"][..], &["help", "options"], &["help", "quic"]];
     let help: String = pages.map(|words| run(words).exits(0).stdout).concat();
     let mut options = 0;
-    for file in
-        ["docs/running.md", "contrib/mcpjoin.service", "contrib/Containerfile", "contrib/kubernetes.yaml"]
-    {
+    for file in [
+        "docs/running.md",
+        "docs/behind-nginx.md",
+        "docs/kubernetes.md",
+        "contrib/mcpjoin.service",
+        "contrib/Containerfile",
+        "contrib/kubernetes.yaml",
+    ] {
         let text = repository(file);
-        let other = ["podman ", "cargo ", "systemctl "];
+        let other = ["podman ", "cargo ", "systemctl ", "kubectl "];
         let commands = text.lines().filter(|line| !other.iter().any(|program| line.contains(program)));
         for word in commands.flat_map(|line| line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))) {
             if word.strip_prefix("--").is_some_and(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))

@@ -13,6 +13,7 @@ mod block;
 mod bridge;
 mod bridge_backend;
 mod bridge_host;
+mod bridge_identity;
 mod bridge_joined;
 mod bridge_operation;
 mod bridge_policy;

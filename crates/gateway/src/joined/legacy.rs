@@ -31,6 +31,7 @@ use crate::errors::{ErrorTexts, session_ended};
 use crate::legacy::{ClientLink, TargetSession};
 use crate::opening::{First, Opening};
 use crate::pair::Subscriptions;
+use crate::policy::Counting;
 use crate::portable::{Portable, StoredSession};
 use crate::settings::Settings;
 use crate::upstream::ClientHello;
@@ -76,6 +77,7 @@ pub(super) async fn serve(
         joined: joined.clone(),
     });
     let mut link = ClientLink::of(&opening, handle);
+    link.counting = Counting::Before;
     let mut tasks = JoinSet::new();
     for index in 0..joined.targets.len() {
         link.on_list_changed = Some(client.on_list_changed(index));
@@ -134,8 +136,8 @@ struct LegacyPart {
     errors: ErrorTexts,
     /// Whether the first attempt to open has ended.
     tried: watch::Sender<bool>,
-    /// Why the last attempt has failed, if it is a limit of this client.
-    above_limit: Mutex<Option<(ErrorObject, Refusal)>>,
+    /// Why the last attempt has failed, if that is about this client: it is above a limit, or has no access.
+    failed: Mutex<Option<(ErrorObject, Refusal)>>,
     /// For a session that opens later.
     subscriptions: Mutex<Subscriptions>,
     /// Set if the client's session may be stored.
@@ -167,7 +169,7 @@ impl LegacyPart {
             target: target.clone(),
             errors,
             tried: watch::Sender::new(!may_open),
-            above_limit: Mutex::default(),
+            failed: Mutex::default(),
             subscriptions: Mutex::default(),
         }
     }
@@ -176,16 +178,20 @@ impl LegacyPart {
         self.session.lock().clone()
     }
 
-    /// The error for a request to the target while it has no session.
+    /// The error for a request while there is no session.
     fn not_available(&self) -> ErrorObject {
         if self.is_lost.load(Ordering::Relaxed) {
             return session_ended();
         }
-        if *self.may_open.borrow() {
-            return self.errors.not_available(self.target.health().outage());
+        if !*self.may_open.borrow() {
+            let text =
+                "the server was not running when this session was opened; initialize again to reach it";
+            return self.errors.failure("notAvailable", text, &[]);
         }
-        let text = "the server was not running when this session was opened; initialize again to reach it";
-        self.errors.failure("notAvailable", text, &[])
+        match &*self.failed.lock() {
+            Some((error, Refusal::NotStarted(_))) => error.clone(),
+            _ => self.errors.not_available(self.target.health().outage()),
+        }
     }
 
     /// Makes the subscriptions of an earlier session in this one.
@@ -207,17 +213,21 @@ impl Part for LegacyPart {
     }
 
     fn settings(&self) -> &Settings {
-        &self.target.gateway.pools.launcher.settings
+        self.target.settings()
     }
 
-    fn outage(&self, is_late: bool) -> Option<ErrorObject> {
-        if self.is_ready() {
-            return is_late.then(|| self.errors.late());
-        }
-        Some(self.not_available())
+    fn outage(&self) -> Option<ErrorObject> {
+        (!self.is_ready()).then(|| self.not_available())
+    }
+
+    fn late(&self) -> ErrorObject {
+        self.errors.late()
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        if let Some(session) = self.session() {
+            session.restarted().await;
+        }
         let Some(session) = self.session().filter(|session| session.is_ready()) else {
             return Err(self.not_available());
         };
@@ -251,9 +261,12 @@ impl LegacyClient {
                         Refusal::TooManyStarts { retry_after, .. } => retry_after.max(RETRY_DELAY),
                         _ => RETRY_DELAY,
                     };
-                    if matches!(refusal, Refusal::TooMany { .. } | Refusal::TooManyStarts { .. }) {
-                        *part.above_limit.lock() = Some((error, refusal));
-                    }
+                    let is_of_client = match &refusal {
+                        Refusal::TooMany { .. } | Refusal::TooManyStarts { .. } => true,
+                        Refusal::NotStarted(end) => part.settings().is_of_client(end),
+                        _ => false,
+                    };
+                    *part.failed.lock() = is_of_client.then_some((error, refusal));
                     part.tried.send_replace(true);
                     sleep(delay).await;
                     continue;
@@ -265,6 +278,7 @@ impl LegacyClient {
                 let mut place = part.session.lock();
                 let may_open = *part.may_open.borrow();
                 *place = may_open.then(|| session.clone());
+                *part.failed.lock() = None;
                 may_open.then(|| connection.clone())
             };
             let Some(connection) = connection else {
@@ -309,7 +323,10 @@ impl LegacyClient {
         if parts.iter().any(|part| part.session.lock().is_some()) {
             return None;
         }
-        parts.iter().find_map(|part| part.above_limit.lock().clone())
+        let above_limit = |part: &Arc<LegacyPart>| {
+            part.failed.lock().clone().filter(|(_, why)| !matches!(why, Refusal::NotStarted(_)))
+        };
+        parts.iter().find_map(above_limit)
     }
 
     /// Waits until each target is open or has failed once.
@@ -365,7 +382,7 @@ impl LegacyClient {
         let connection = self.connection.lock().clone();
         let Some(connection) = connection.filter(|_| wants_warnings(level)) else { return };
         let part = &self.router.parts[index];
-        let text = part.errors.not_available(part.target.health().outage()).message;
+        let text = part.not_available().message;
         if let Err(error) = connection.notify(warning(&text)) {
             tracing::debug!(target: "mcpjoin", %error, "a log message was not sent");
         }
@@ -525,6 +542,10 @@ struct FromClient(Arc<LegacyClient>);
 
 impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
+        let _counted = match self.0.joined.client_limits.admit(&request, &cx) {
+            Ok(counted) => counted,
+            Err(error) => return Err(self.0.router.refused(request, &cx, error).await),
+        };
         match request.method {
             Method::SetLevel => self.0.set_level(request.params).await,
             ref method => {

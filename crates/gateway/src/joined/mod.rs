@@ -39,7 +39,8 @@ use crate::client::{ClientHandle, Storing};
 use crate::end::GatewayEnd;
 use crate::errors::ErrorTexts;
 use crate::opening::Opening;
-use crate::policy::Allowed;
+use crate::policy::{Allowed, ClientLimits};
+use crate::settings::Settings;
 use crate::status::TargetStatus;
 use crate::target_health::TargetHealth;
 use crate::telemetry::Telemetry;
@@ -97,6 +98,7 @@ pub(crate) struct Joined {
     limits: Arc<Limits>,
     telemetry: Telemetry,
     targets: Vec<Arc<Target>>,
+    client_limits: ClientLimits,
     header_marks: HeaderMarks,
     tasks: Arc<TaskIds>,
     /// The names of clients over HTTP without a session, the caller that was used last at the end.
@@ -209,12 +211,14 @@ impl JoinedBuilder {
             let gateway = builder.build_target(&name, options.questions, &self.telemetry);
             Arc::new(Target { name, source, gateway })
         };
-        let targets = self.targets.into_iter().map(target).collect();
+        let targets: Vec<Arc<Target>> = self.targets.into_iter().map(target).collect();
+        let client_limits = ClientLimits::of(targets.iter().map(|target| target.settings()));
         JoinedGateway(Arc::new(Joined {
             info: self.info,
             limits: Arc::new(self.limits),
             telemetry: self.telemetry,
             targets,
+            client_limits,
             header_marks: HeaderMarks::default(),
             tasks: Arc::new(TaskIds::new(self.keys)),
             names: Mutex::default(),
@@ -401,8 +405,12 @@ impl Joined {
 }
 
 impl Target {
+    fn settings(&self) -> &Settings {
+        &self.gateway.pools.launcher.settings
+    }
+
     fn health(&self) -> &TargetHealth {
-        &self.gateway.pools.launcher.settings.health
+        &self.settings().health
     }
 
     fn errors(&self, remote: bool) -> ErrorTexts {

@@ -32,6 +32,7 @@ use crate::end::GatewayEnd;
 use crate::errors::ErrorTexts;
 use crate::modern::TargetRequests;
 use crate::opening::Opening;
+use crate::policy::Counting;
 use crate::relay::{self, StreamSink};
 use crate::settings::Settings;
 
@@ -55,7 +56,7 @@ pub(super) async fn serve(
         let own = is_own.then(|| pools.of_connection());
         let errors = target.errors(remote);
         ModernPart {
-            requests: TargetRequests::new(pools, own, errors.clone()),
+            requests: TargetRequests::new(pools, own, errors.clone(), Counting::Before),
             target: target.clone(),
             errors,
         }
@@ -95,6 +96,7 @@ impl ModernPart {
         cx: &Context,
         sink: Option<StreamSink>,
     ) -> Result<Reply, ErrorObject> {
+        self.target.health().restarted(None).await;
         if let Some(why) = self.target.health().cooling_down() {
             return Err(self.errors.not_available(Some(why)));
         }
@@ -120,14 +122,15 @@ impl Part for ModernPart {
     }
 
     fn settings(&self) -> &Settings {
-        &self.target.gateway.pools.launcher.settings
+        self.target.settings()
     }
 
-    fn outage(&self, is_late: bool) -> Option<ErrorObject> {
-        match self.target.health().outage() {
-            Some(why) => Some(self.errors.not_available(Some(why))),
-            None => is_late.then(|| self.errors.late()),
-        }
+    fn outage(&self) -> Option<ErrorObject> {
+        self.target.health().outage().map(|why| self.errors.not_available(Some(why)))
+    }
+
+    fn late(&self) -> ErrorObject {
+        self.errors.late()
     }
 
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
@@ -433,6 +436,10 @@ struct FromClient(Arc<ModernClient>);
 
 impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
+        let _counted = match self.0.joined.client_limits.admit(&request, &cx) {
+            Ok(counted) => counted,
+            Err(error) => return Err(self.0.router(&cx).refused(request, &cx, error).await),
+        };
         match request.method {
             Method::Discover => self.0.discover(&request, &cx).await,
             Method::Listen => self.0.listen(request, &cx).await,

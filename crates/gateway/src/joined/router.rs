@@ -5,7 +5,7 @@
 //! translates between eras, never sends a request to one target after another, and never repeats one.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination>
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use tokio::time::timeout;
 
 use super::names::{Learned, MAX_PAGES, Names};
 use super::tasks::ClientTasks;
+use crate::call_record::recorded;
+use crate::errors;
 use crate::settings::Settings;
 use crate::warnings::Problem;
 
@@ -43,8 +45,11 @@ pub(super) trait Part: Send + Sync + 'static {
     /// The settings of the target.
     fn settings(&self) -> &Settings;
 
-    /// The error for a name that this target may have, if it has no server. `is_late`: its list took too long.
-    fn outage(&self, is_late: bool) -> Option<ErrorObject>;
+    /// The error for a name that this target may have, if it has no server.
+    fn outage(&self) -> Option<ErrorObject>;
+
+    /// The error for a name that this target may have, if its list took too long.
+    fn late(&self) -> ErrorObject;
 
     /// Answers a request of the client.
     fn request(
@@ -117,7 +122,7 @@ impl<P: Part> Router<P> {
                 let name = params.and_then(Payload::name_string);
                 let name = name.ok_or_else(|| ErrorObject::invalid_params("`name` is missing"))?;
                 let claim = self.find(&[kind], &name, &request, cx).await;
-                let claim = claim.map_err(|late| self.missing(kind, &name, &late))?;
+                let claim = claim.map_err(|unread| self.missing(kind, &name, &unread))?;
                 (claim.source, params.map(|params| params.with_member("name", &Raw::string(&claim.name))))
             }
             Method::ReadResource | Method::Subscribe | Method::Unsubscribe => {
@@ -145,6 +150,28 @@ impl<P: Part> Router<P> {
         }
         let has_core_tasks = cx.profile().is_some_and(|profile| profile.core_tasks);
         self.tasks.reply(target, &method, asked.as_ref(), has_core_tasks, reply)
+    }
+
+    /// Records a request that was refused before a target was asked: at the targets that would have been asked.
+    pub(super) async fn refused(&self, request: Request, cx: &Context, error: ErrorObject) -> ErrorObject {
+        let known = self.known_target(&request);
+        for (target, part) in self.parts.iter().enumerate() {
+            if known.is_none_or(|known| known == target) {
+                let answer = |_| ready(Err(error.clone()));
+                drop(recorded(part.settings(), request.clone(), cx, answer).await);
+            }
+        }
+        error
+    }
+
+    /// Returns the target that has the name or the URI of a request, if it is known.
+    fn known_target(&self, request: &Request) -> Option<usize> {
+        let params = request.params.as_ref()?;
+        match request.method {
+            Method::CallTool => Some(self.names.find(Kind::Tool, &params.name_string()?)?.source),
+            Method::GetPrompt => Some(self.names.find(Kind::Prompt, &params.name_string()?)?.source),
+            _ => self.names.owner(&params.uri()?.to_string_value()?),
+        }
     }
 
     /// Returns the target that owns a URI.
@@ -181,7 +208,7 @@ impl<P: Part> Router<P> {
         match decoded.reference {
             Reference::Prompt(prompt) => {
                 let claim = self.find(&[Kind::Prompt], &prompt.name, request, cx).await;
-                let claim = claim.map_err(|late| self.missing(Kind::Prompt, &prompt.name, &late))?;
+                let claim = claim.map_err(|unread| self.missing(Kind::Prompt, &prompt.name, &unread))?;
                 let reference = params.raw().member("ref").map(Payload::from_raw);
                 let reference =
                     reference.map(|it| it.with_member("name", &Raw::string(&claim.name)).into_raw());
@@ -200,35 +227,36 @@ impl<P: Part> Router<P> {
     /// Returns the owner of a name, and its own name for it. Lists that do not have the name are read again.
     ///
     /// # Errors
-    /// No list has the name. The targets whose lists took too long are given.
+    /// No list has the name. The targets whose lists were not read are given, with why.
     async fn find(
         &self,
         kinds: &[Kind],
         joined: &str,
         request: &Request,
         cx: &Context,
-    ) -> Result<Claim, Vec<usize>> {
+    ) -> Result<Claim, Vec<(usize, ErrorObject)>> {
         let find = || kinds.iter().find_map(|kind| self.names.find(*kind, joined));
         if let Some(claim) = find() {
             return Ok(claim);
         }
-        let late = self.read_lists(kinds, request, cx).await;
-        find().ok_or(late)
+        let unread = self.read_lists(kinds, request, cx).await;
+        find().ok_or(unread)
     }
 
     /// Returns the error for the name of a tool or prompt that no list has: that of a target without a server if the name
-    /// has its prefix. `late`: the targets whose lists took too long.
-    fn missing(&self, kind: Kind, joined: &str, late: &[usize]) -> ErrorObject {
+    /// has its prefix. `unread`: the targets whose lists were not read, and why.
+    fn missing(&self, kind: Kind, joined: &str, unread: &[(usize, ErrorObject)]) -> ErrorObject {
         let owners = self.parts.iter().enumerate().filter(|(target, _)| self.names.may_have(*target, joined));
-        let mut why = owners.filter_map(|(target, part)| part.outage(late.contains(&target)));
+        let unread = |target| unread.iter().find(|(other, _)| *other == target).map(|(_, why)| why.clone());
+        let mut why = owners.filter_map(|(target, part)| unread(target).or_else(|| part.outage()));
         why.next().unwrap_or_else(|| unknown(if kind == Kind::Tool { "tool" } else { "prompt" }, joined))
     }
 
     // ---- lists ----
 
-    /// Reads the lists of these kinds of all targets, unless they were read just now. Returns the targets that took too
-    /// long.
-    async fn read_lists(&self, kinds: &[Kind], request: &Request, cx: &Context) -> Vec<usize> {
+    /// Reads the lists of these kinds of all targets, unless they were read just now. Returns the targets whose lists the
+    /// gateway has not read, because they took too long or a limit was exceeded.
+    async fn read_lists(&self, kinds: &[Kind], request: &Request, cx: &Context) -> Vec<(usize, ErrorObject)> {
         let all = self.parts.iter().enumerate().flat_map(|(target, part)| {
             kinds.iter().map(move |kind| async move {
                 let is_fresh =
@@ -237,23 +265,32 @@ impl<P: Part> Router<P> {
                     return None;
                 }
                 let read = timeout(LIST_TIMEOUT, self.read_list(target, *kind, request, cx)).await;
-                read.is_err().then_some(target)
+                let why = read.unwrap_or_else(|_| Err(part.late())).err()?;
+                // A server without this kind refuses its list.
+                errors::is_of_gateway(&why).then_some((target, why))
             })
         });
         join_all(all).await.into_iter().flatten().collect()
     }
 
     /// Reads the whole list of a target.
-    async fn read_list(&self, target: usize, kind: Kind, request: &Request, cx: &Context) {
+    async fn read_list(
+        &self,
+        target: usize,
+        kind: Kind,
+        request: &Request,
+        cx: &Context,
+    ) -> Result<(), ErrorObject> {
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let listed = Listed::Named(kind);
-            let Ok(page) = self.page(target, listed, cursor.as_deref(), request, cx).await else { return };
+            let page = self.page(target, listed, cursor.as_deref(), request, cx).await?;
             if page.next.is_none() {
-                return;
+                break;
             }
             cursor = page.next;
         }
+        Ok(())
     }
 
     /// Reads one page of the list of a target, and learns its names.

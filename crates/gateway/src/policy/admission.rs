@@ -29,8 +29,26 @@ use mcpjoin::connection::{Connection, Context};
 /// The policy of a target for one client.
 pub(crate) struct ClientPolicy {
     settings: Arc<Settings>,
+    counting: Counting,
     /// The sender of the last request.
     origin: Mutex<Option<Arc<Origin>>>,
+}
+
+/// Where a request is counted towards the limits of its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// At the target.
+    Here,
+    /// Already, before several targets were asked for it ([`ClientLimits`]).
+    Before,
+}
+
+/// The limits of the clients of a joined gateway, which may ask several targets for one request.
+pub(crate) struct ClientLimits(Vec<SharedPolicy>);
+
+/// A request that was counted, until this is dropped.
+pub(crate) struct Counted {
+    _held: Vec<Held<Caller>>,
 }
 
 /// A request that may be answered.
@@ -50,9 +68,46 @@ struct Admitted {
     _target: Option<Held<Box<str>>>,
 }
 
+impl ClientLimits {
+    /// The limits of these targets. Targets may have the same policy.
+    pub(crate) fn of<'a>(targets: impl Iterator<Item = &'a Settings>) -> Self {
+        let mut policies: Vec<SharedPolicy> = Vec::new();
+        for policy in targets.filter_map(|settings| settings.policy.as_ref()) {
+            if !policies.iter().any(|known| known.is_same(policy)) {
+                policies.push(policy.clone());
+            }
+        }
+        Self(policies)
+    }
+
+    /// Counts a request until the result is dropped.
+    ///
+    /// # Errors
+    /// The error to answer the client with: a limit is exceeded.
+    pub(crate) fn admit(&self, request: &Request, cx: &Context) -> Result<Counted, ErrorObject> {
+        let origin = cx.origin().map(|origin| &**origin);
+        let held =
+            self.0.iter().filter_map(|shared| count(shared, &shared.current(), request, origin).transpose());
+        Ok(Counted { _held: held.collect::<Result<_, _>>()? })
+    }
+}
+
+/// Counts a request towards the limits of its client.
+fn count(
+    shared: &SharedPolicy,
+    policy: &Policy,
+    request: &Request,
+    origin: Option<&Origin>,
+) -> Result<Option<Held<Caller>>, ErrorObject> {
+    let caller = origin.map_or(Caller::Local, Caller::of).into_account();
+    let stays = request.method == Method::Listen;
+    let limits = policy.rules.limits_of(origin);
+    shared.clients().admit(&caller, &limits, stays).map_err(|exceeded| refused(&exceeded, "client"))
+}
+
 impl ClientPolicy {
-    pub(crate) fn new(settings: &Arc<Settings>) -> Self {
-        Self { settings: settings.clone(), origin: Mutex::default() }
+    pub(crate) fn new(settings: &Arc<Settings>, counting: Counting) -> Self {
+        Self { settings: settings.clone(), counting, origin: Mutex::default() }
     }
 
     /// What the target may ask this client.
@@ -84,7 +139,7 @@ impl ClientPolicy {
             _client: None,
             _target: None,
         };
-        admitted.limit(&request)?;
+        admitted.limit(&request, self.counting)?;
         let request = admitted.rewrite(request)?;
         if admitted.policy.is_some() && wants_changes_of_tools(&request) {
             admitted.stream = Some(cx.clone());
@@ -142,17 +197,18 @@ impl Admitted {
         Some(self.policy.as_ref()?.1.rules.target(&self.settings.name))
     }
 
-    /// Counts the request towards the limits of its client and of the target.
-    fn limit(&mut self, request: &Request) -> Result<(), ErrorObject> {
+    /// Counts the request towards the limits of its client, unless that was done, and of the target.
+    fn limit(&mut self, request: &Request, counting: Counting) -> Result<(), ErrorObject> {
         let Some((shared, policy)) = &self.policy else { return Ok(()) };
         let target = policy.rules.target(&self.settings.name);
         let own = policy.rules.limits_of(self.origin.as_deref());
         self.bytes = own.bytes.into_iter().chain(target.limits.bytes).min();
         self.check_bytes(request.params.as_ref().map_or(0, |params| params.raw().len()))?;
-        let caller = self.origin.as_deref().map_or(Caller::Local, Caller::of).into_account();
+        let client = match counting {
+            Counting::Here => count(shared, policy, request, self.origin.as_deref())?,
+            Counting::Before => None,
+        };
         let stays = request.method == Method::Listen;
-        let client =
-            shared.clients().admit(&caller, &own, stays).map_err(|exceeded| refused(&exceeded, "client"))?;
         let target = shared
             .targets()
             .admit(&self.settings.name, &target.limits, stays)

@@ -13,6 +13,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 
+use super::credentials::TargetCredentials;
+
 /// Bytes of the file of a policy: some ten thousand names.
 pub(super) const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The longest distance at which a known name is suggested for an unknown one.
@@ -58,6 +60,8 @@ pub(super) struct TargetTable {
     pub(super) timeout_ms: Option<NonZeroU64>,
     /// The limits of this target, for all clients together.
     pub(super) limits: Option<LimitsTable>,
+    /// How the bridge authorizes itself at the target. Not in `defaults`: credentials are for one server.
+    pub(super) credentials: Option<TargetCredentials>,
 }
 
 /// Limits of requests. One that is not given does not exist.

@@ -9,6 +9,7 @@
 //! `docs/policy.md` explains the file to its users.
 
 mod admission;
+mod credentials;
 mod file;
 mod limiter;
 mod pins;
@@ -31,7 +32,8 @@ use self::limiter::Limiter;
 use self::rules::Rules;
 use super::capacity::Caller;
 
-pub(super) use self::admission::ClientPolicy;
+pub(super) use self::admission::{ClientLimits, ClientPolicy, Counting};
+pub use self::credentials::{ClientAtIssuer, ClientCredentials, TargetCredentials, TokenExchangeSettings};
 pub use self::file::PolicyError;
 pub(super) use self::questions::{Allowed, Questions};
 
@@ -101,6 +103,12 @@ impl Policy {
         self.rules.target_names()
     }
 
+    /// Returns how the program authorizes itself at the targets for which the file says it, with their names. A gateway does not
+    /// read it: the function that makes links does what it says.
+    pub fn credentials(&self) -> impl Iterator<Item = (&str, &TargetCredentials)> {
+        self.rules.credentials()
+    }
+
     /// Returns the JSON schema of the file.
     #[must_use]
     pub fn schema() -> String {
@@ -126,6 +134,11 @@ impl SharedPolicy {
 
     fn current(&self) -> Arc<Policy> {
         self.0.current.borrow().clone()
+    }
+
+    /// Whether the two share one policy and its counts.
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     fn clients(&self) -> &Arc<Limiter<Caller>> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use mcpjoin_proto::session::Origin;
 
+use super::credentials::TargetCredentials;
 use super::file::{LimitsTable, PolicyFile, Problem, RuleTable, TargetTable};
 use super::limiter::Limits;
 use super::pins::Pin;
@@ -37,6 +38,7 @@ pub(super) struct TargetRules {
     pub(super) roots: Option<bool>,
     pub(super) timeout: Option<Duration>,
     pub(super) limits: Limits,
+    credentials: Option<TargetCredentials>,
     /// Without what clients cannot see.
     table: TargetTable,
 }
@@ -149,6 +151,10 @@ impl Rules {
             let rules = target_rules(table, &keys, folder)?;
             targets.insert(name, Arc::new(rules));
         }
+        if file.defaults.credentials.is_some() {
+            let cause = "credentials are for one server: give them in its own table";
+            return Err(Problem::new(&["defaults", "credentials"], cause));
+        }
         let limits = limits(&file.limits);
         let defaults = Arc::new(target_rules(file.defaults, &["defaults"], folder)?);
         Ok(Self { limits, defaults, targets, clients })
@@ -162,6 +168,11 @@ impl Rules {
     /// The names of the targets that have rules of their own.
     pub(super) fn target_names(&self) -> impl Iterator<Item = &str> {
         self.targets.keys().map(String::as_str)
+    }
+
+    /// The credentials of the targets that have some.
+    pub(super) fn credentials(&self) -> impl Iterator<Item = (&str, &TargetCredentials)> {
+        self.targets.iter().filter_map(|(name, target)| Some((&**name, target.credentials.as_ref()?)))
     }
 
     pub(super) fn pins(&self) -> impl Iterator<Item = &Pin> {
@@ -229,6 +240,7 @@ fn or_defaults(own: TargetTable, defaults: &TargetTable) -> TargetTable {
         roots: own.roots.or(defaults.roots),
         timeout_ms: own.timeout_ms.or(defaults.timeout_ms),
         limits: own.limits.or(defaults.limits),
+        credentials: own.credentials,
     }
 }
 
@@ -248,6 +260,8 @@ fn target_rules(table: TargetTable, keys: &[&str], folder: &Path) -> Result<Targ
     let pin = table.pin.as_ref().map(|path| Pin::read(&folder.join(path)));
     let pin = pin.transpose().map_err(|cause| Problem::new(&at("pin"), cause))?;
     let scopes = table.scopes.clone().unwrap_or_default();
+    let credentials = table.credentials.clone();
+    let credentials = credentials.map(|own| own.resolved(&at("credentials"), folder)).transpose()?;
     Ok(TargetRules {
         tools: tool_patterns(&table.allow, &table.deny, keys)?,
         scopes: patterns(scopes.keys().map(|name| (name, &name[..])), &at("scopes"))?,
@@ -260,12 +274,14 @@ fn target_rules(table: TargetTable, keys: &[&str], folder: &Path) -> Result<Targ
         roots: table.roots,
         timeout: table.timeout_ms.map(|timeout| Duration::from_millis(timeout.get())),
         limits: table.limits.as_ref().map(limits).unwrap_or_default(),
+        credentials,
         table: TargetTable {
             pin: None,
             sampling: None,
             roots: None,
             timeout_ms: None,
             limits: None,
+            credentials: None,
             ..table
         },
     })

@@ -12,7 +12,7 @@ use super::file::{MAX_FILE_BYTES, PolicyFile};
 use super::limiter::{Exceeded, Limiter, Limits, MAX_REMEMBERED};
 use super::pins::{MAX_PIN_BYTES, Pin};
 use super::rules::{MAX_ENTRIES, MAX_PATTERN_BYTES, scopes_of};
-use super::{MAX_NAME_BYTES, Policy};
+use super::{MAX_NAME_BYTES, Policy, TargetCredentials};
 use crate::rate::Rate;
 
 fn parse(text: &str) -> Result<Policy, String> {
@@ -107,7 +107,7 @@ fn a_fault_of_a_file_is_named_with_its_line_and_its_column() {
         (
             "# a comment\n[target.a]\nalow = []\n",
             "policy.toml:3:1: unknown field `alow`, expected one of `allow`, `deny`, `rename`, `redescribe`, `scopes`, `pin`, \
-             `sampling`, `roots`, `timeout_ms`, `limits`; did you mean `allow`?",
+             `sampling`, `roots`, `timeout_ms`, `limits`, `credentials`; did you mean `allow`?",
         ),
         (
             "[limit]\n",
@@ -283,4 +283,52 @@ fn the_defaults_of_a_file_are_those_of_no_file() {
     let policy = parse("").expect("an empty file is a policy");
     assert!(allows(&policy, "anything", None) && policy.targets().next().is_none());
     assert_eq!(policy.rules.limits_of(None), Limits::default());
+}
+
+#[test]
+fn credentials_are_one_of_three_ways_and_their_files_are_beside_the_policy() {
+    let policy = Policy::parse(
+        Path::new("etc/policy.toml"),
+        "[target.a]\ncredentials = { token_file = \"a.token\" }\n\
+         [target.b.credentials.client_credentials]\nissuer = \"https://as\"\n\
+         client = { id = \"me\", secret_file = \"/run/secret\" }\nscopes = [\"x\"]\n\
+         [target.c.credentials.token_exchange]\ntoken_endpoint = \"https://as/token\"\n\
+         client = { id = \"me\", private_key_file = \"key.pem\" }\naudience = \"c\"\n\
+         [target.d]\ndeny = [\"x\"]\n",
+    )
+    .expect("a policy");
+    let all: Vec<(&str, &TargetCredentials)> = policy.credentials().collect();
+    let [("a", TargetCredentials::TokenFile(token)), ("b", own), ("c", exchange)] = &all[..] else {
+        panic!("{all:?}")
+    };
+    assert_eq!(token, Path::new("etc/a.token"));
+    let TargetCredentials::ClientCredentials(own) = own else { panic!("{own:?}") };
+    assert_eq!(own.client.secret_file.as_deref(), Some(Path::new("/run/secret")));
+    let TargetCredentials::TokenExchange(exchange) = exchange else { panic!("{exchange:?}") };
+    assert_eq!(exchange.client.private_key_file.as_deref(), Some(Path::new("etc/key.pem")));
+
+    let own = "issuer = \"https://as\"\nclient = ";
+    for (text, expected) in [
+        (
+            "[defaults]\ncredentials = { token_file = \"x\" }\n",
+            "policy.toml:2:1: credentials are for one server",
+        ),
+        ("[target.a]\ncredentials = { token = \"x\" }\n", "unknown variant `token`"),
+        ("[target.a.credentials]\ntoken_file = \"x\"\nclient_credentials = {}\n", "policy.toml:"),
+        (
+            &format!("[target.a.credentials.token_exchange]\n{own}{{ id = \"x\" }}\n"),
+            "policy.toml:3:1: a client needs one of `secret_file`, `secret_env` and `private_key_file`",
+        ),
+        (
+            &format!("[target.a.credentials.client_credentials]\n{own}{{ id = \"x\", secret = \"y\" }}\n"),
+            "unknown field `secret`",
+        ),
+        (
+            "[target.a.credentials.token_exchange]\nclient = { id = \"x\", secret_env = \"Y\" }\n",
+            "an exchange needs either `issuer` or `token_endpoint`",
+        ),
+    ] {
+        let fault = fault(text);
+        assert!(fault.contains(expected), "{expected}: {fault}");
+    }
 }

@@ -13,7 +13,7 @@ use mcpjoin::server::{Context, NoArguments, tool};
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService};
 use mcpjoin::{Client, Link, Server};
 use mcpjoin_auth::resource::{Principal, Rejected, ResourceServer, TokenVerifier, Verified};
-use mcpjoin_gateway::Gateway;
+use mcpjoin_gateway::{Gateway, NotAuthorized, TargetState};
 use tower_service::Service as _;
 
 const RESOURCE: &str = "http://127.0.0.1:1/mcp";
@@ -129,6 +129,102 @@ fn without_sessions_nobody_gets_the_server_of_another_principal() {
         }
         assert_eq!(list(&service, "mallory").await.0, 401);
         assert_eq!(started.load(Ordering::Relaxed), 2);
+        gateway.close().await;
+    });
+}
+
+/// A gateway of which each server knows for whom it is. Who is called `mallory` has no access.
+fn by_principal(gateway_for: &Arc<Mutex<Vec<Option<String>>>>) -> mcpjoin_gateway::GatewayBuilder {
+    let (asked, far) = (gateway_for.clone(), server());
+    Gateway::builder_by_principal(move |principal| {
+        asked.lock().unwrap().push(principal.map(ToOwned::to_owned));
+        let outcome = match principal {
+            Some(principal) if principal.contains("mallory") => {
+                Err(NotAuthorized("mallory has no access".to_owned()))
+            }
+            _ => {
+                let (near, theirs) = Link::memory();
+                far.connect(theirs);
+                Ok(near)
+            }
+        };
+        std::future::ready(outcome)
+    })
+}
+
+#[test]
+fn a_link_is_made_for_the_principal_that_uses_it() {
+    super::run(async {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let gateway = by_principal(&asked).build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let (url, serving) = (listener.url(), gateway.clone());
+        let near =
+            tokio::spawn(
+                async move { serving.serve_http(listener, options(), std::future::pending()).await },
+            );
+        let of = |name: &str| Some(Principal::new("https://as.example", Some(name), None).to_string());
+        // Each session of the legacy era has a server; of the modern era each principal has one.
+        let each = [of("alice"), of("bob"), of("alice")];
+        for (era, expected) in [(Era::Legacy, &each[..]), (Era::Modern, &each[..2])] {
+            for token in ["alice", "bob", "alice"] {
+                let link = Link::http(&url).header("authorization", format!("Bearer {token}-s3cr3t"));
+                let builder = Client::builder("near", "1").era(EraChoice::Only(era));
+                let client = builder.connect(link.build().unwrap()).await.unwrap();
+                client.call_tool("who", ()).await.unwrap();
+                client.close().await;
+            }
+            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), expected, "{era:?}");
+        }
+        near.abort();
+        // A client that is not authenticated has no principal.
+        let (link, theirs) = Link::memory();
+        let serving = gateway.clone();
+        let near = tokio::spawn(async move { serving.serve(theirs).await });
+        let client = Client::builder("near", "1").connect(link).await.unwrap();
+        client.close().await;
+        near.await.unwrap();
+        assert_eq!(asked.lock().unwrap().pop(), Some(None));
+        gateway.close().await;
+    });
+}
+
+#[test]
+fn a_principal_without_access_does_not_take_the_server_from_the_others() {
+    super::run(async {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let gateway = Gateway::joined("both", "1").target("far", by_principal(&asked)).build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let (url, serving) = (listener.url(), gateway.clone());
+        let near =
+            tokio::spawn(
+                async move { serving.serve_http(listener, options(), std::future::pending()).await },
+            );
+        let connect = async |name: &str, era| {
+            let link = Link::http(&url).header("authorization", format!("Bearer {name}-s3cr3t"));
+            let builder = Client::builder("near", "1").era(EraChoice::Only(era));
+            builder.connect(link.build().unwrap()).await.unwrap()
+        };
+        for era in [Era::Legacy, Era::Modern] {
+            let (mallory, alice) = (connect("mallory", era).await, connect("alice", era).await);
+            for _ in 0..3 {
+                let error = mallory.call_tool("far__who", ()).await.unwrap_err().to_string();
+                assert!(error.contains("far: ") && error.contains("mallory has no access"), "{error}");
+                alice.call_tool("far__who", ()).await.unwrap();
+            }
+            assert!(mallory.list_tools().all().await.unwrap().is_empty());
+            alice.close().await;
+            mallory.close().await;
+        }
+        // Without any other client, its failures do not count either.
+        let mallory = connect("mallory", Era::Modern).await;
+        mallory.call_tool("far__who", ()).await.unwrap_err();
+        assert!(!matches!(
+            gateway.targets()[0].state,
+            TargetState::CoolingDown { .. } | TargetState::Dead { .. }
+        ));
+        mallory.close().await;
+        near.abort();
         gateway.close().await;
     });
 }

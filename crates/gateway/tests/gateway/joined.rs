@@ -504,6 +504,8 @@ fn a_dead_target_costs_only_its_own_tools_is_named_and_comes_back() {
             assert_eq!(tools(&client).await.len(), 14, "{era:?} {version}");
             two.b.dies();
             until(|| !two.gateway.targets()[1].state.is_ready()).await;
+            // The first call waits for the first new start, which fails. From then on calls fail at once.
+            refused(&client, "b__who").await;
             let began = Instant::now();
             let error = refused(&client, "b__who").await;
             assert!(began.elapsed() < Duration::from_millis(100), "{era:?} {version}: {error}");
@@ -535,6 +537,36 @@ fn a_dead_target_costs_only_its_own_tools_is_named_and_comes_back() {
             back.await.unwrap_or_else(|_| panic!("{era:?} {version}: its tools do not come back"));
             assert_eq!(call(&client, "b__who").await, "b");
             client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_call_waits_for_a_server_that_is_started_again_and_comes_back_at_once() {
+    run(async {
+        for (era, version) in PAIRS {
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(era)).await;
+            assert_eq!(call(&client, "b__who").await, "b", "{era:?} {version}");
+            let (starts, began) = (two.b.starts(), Instant::now());
+            two.b.dies();
+            two.b.comes_back();
+            until(|| two.gateway.targets()[1].state != TargetState::Connected).await;
+            assert_eq!(outcome(&client, "b__who").await, "b", "{era:?} {version}");
+            assert!(began.elapsed() < Duration::from_secs(1), "{era:?} {version}: {:?}", began.elapsed());
+            assert_eq!(two.b.starts(), starts + 1);
+            // A server that is slow to start delays a call for two seconds.
+            two.b.dies();
+            two.b.is_slow.send_replace(true);
+            two.b.comes_back();
+            until(|| two.gateway.targets()[1].state != TargetState::Connected).await;
+            let began = Instant::now();
+            let error = refused(&client, "b__who").await;
+            assert!(error["message"].as_str().unwrap().starts_with("b: "), "{era:?} {version}: {error}");
+            assert_eq!(began.elapsed().as_secs(), 2, "{era:?} {version}: {error}");
+            two.b.is_slow.send_replace(false);
+            client.close().await;
+            two.gateway.close().await;
         }
     });
 }

@@ -8,6 +8,7 @@ mod ends;
 mod http;
 mod joined;
 mod joined_bad_input;
+mod joined_policy;
 mod joined_tasks;
 mod kinds;
 mod legacy_to_modern;

@@ -4,11 +4,12 @@
 //! is stored and looked up. This module stores entries, expires and evicts them. It sends nothing, stores nothing on
 //! disk, and never returns a stale result.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcpjoin_proto::sorted_map::SortedMap;
 use mcpjoin_proto::types::resource::is_within;
 use mcpjoin_proto::types::{CacheScope, ResourceUpdatedParams};
 use mcpjoin_proto::{Method, Notification, Raw};
@@ -86,7 +87,7 @@ struct Store {
     max_bytes: usize,
     results: HashMap<Arc<Key>, Entry>,
     /// The keys in the order of their last use.
-    order: BTreeMap<u64, Arc<Key>>,
+    order: SortedMap<u64, Arc<Key>>,
     /// The number of uses so far.
     uses: u64,
     /// The bytes of all entries.
@@ -119,7 +120,7 @@ impl Cache {
             max_results: results,
             max_bytes: bytes,
             results: HashMap::new(),
-            order: BTreeMap::new(),
+            order: SortedMap::new(),
             uses: 0,
             bytes: 0,
             changes: HashMap::new(),
@@ -132,7 +133,7 @@ impl Cache {
         let mut store = self.0.lock();
         store.cleared += 1;
         store.results.clear();
-        store.order.clear();
+        store.order = SortedMap::new();
         store.bytes = 0;
     }
 

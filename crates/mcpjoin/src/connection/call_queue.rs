@@ -4,17 +4,17 @@
 //! without a sign of life while no other call leaves the queue. As long as the queue moves, nothing in it times out. An
 //! entry without a timeout waits as long as the connection lives.
 
-use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Duration;
 
 use mcpjoin_proto::Time;
+use mcpjoin_proto::sorted_map::SortedMap;
 
 use super::core::TaskWaker;
 
 /// The queue.
 pub(super) struct CallQueue {
-    waiting: BTreeMap<u64, Waiter>,
+    waiting: SortedMap<u64, Waiter>,
     next: u64,
     /// When an entry last left the queue because there was capacity.
     last_granted: Time,
@@ -30,7 +30,7 @@ struct Waiter {
 
 impl CallQueue {
     pub(super) const fn new() -> Self {
-        Self { waiting: BTreeMap::new(), next: 0, last_granted: Time::ZERO, due: Time::FAR }
+        Self { waiting: SortedMap::new(), next: 0, last_granted: Time::ZERO, due: Time::FAR }
     }
 
     pub(super) fn is_empty(&self) -> bool {

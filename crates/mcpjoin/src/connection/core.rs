@@ -14,6 +14,7 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{CallError, CloseCause, Origin, Reply, RingMap, Session};
+use mcpjoin_proto::sorted_map::SortedMap;
 use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 use parking_lot::{Mutex, MutexGuard};
@@ -49,7 +50,7 @@ pub(crate) struct Inner {
     watchers: BTreeMap<u64, Waker>,
     next_watcher: u64,
     /// Wakers of tasks that wait for the end of a request of the peer: its response, or its cancellation.
-    end_watchers: BTreeMap<RequestId, BTreeMap<u64, Waker>>,
+    end_watchers: SortedMap<RequestId, BTreeMap<u64, Waker>>,
     driver: Option<Waker>,
     /// The peers have agreed on a revision.
     pub(crate) opened: bool,
@@ -154,7 +155,7 @@ impl Core {
                 call_queue: CallQueue::new(),
                 watchers: BTreeMap::new(),
                 next_watcher: 0,
-                end_watchers: BTreeMap::new(),
+                end_watchers: SortedMap::new(),
                 driver: None,
                 opened: false,
                 closed: None,
@@ -282,7 +283,7 @@ impl Inner {
     /// earlier poll.
     pub(super) fn wait_for_end(&mut self, id: &RequestId, place: Option<u64>, waker: &mut TaskWaker) -> u64 {
         let place = place.unwrap_or_else(|| self.next_watcher());
-        waker.put_among(self.end_watchers.entry(id.clone()).or_default(), place);
+        waker.put_among(self.end_watchers.get_or_default(id.clone()), place);
         place
     }
 

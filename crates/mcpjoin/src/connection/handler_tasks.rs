@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -14,6 +13,7 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use mcpjoin_proto::session::{Reply, ResultEnvelope, WrappedResult};
+use mcpjoin_proto::sorted_map::SortedMap;
 use mcpjoin_proto::{ErrorObject, Method, Raw, RequestId};
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -109,7 +109,7 @@ pub(super) struct HandlerTasks {
     slots: Vec<HandlerSlot>,
     free: Vec<usize>,
     /// The slot of each request.
-    requests: BTreeMap<RequestId, usize>,
+    requests: SortedMap<RequestId, usize>,
     wake_list: Arc<Mutex<WakeList>>,
     /// The slots to be polled in this round, and how many of them were polled.
     due: Vec<usize>,
@@ -161,7 +161,7 @@ impl HandlerTasks {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            requests: BTreeMap::new(),
+            requests: SortedMap::new(),
             wake_list: Arc::default(),
             due: Vec::new(),
             polled: 0,

@@ -18,7 +18,8 @@ use super::{decode_params, encode};
 pub(super) struct List<E> {
     /// The entries with their numbers, which only increase.
     entries: Vec<(u64, Arc<E>)>,
-    by_name: BTreeMap<Box<str>, Arc<E>>,
+    /// The number of each entry.
+    by_name: BTreeMap<Box<str>, u64>,
     last: u64,
 }
 
@@ -30,7 +31,9 @@ impl<E> Default for List<E> {
 
 impl<E> List<E> {
     pub(super) fn get(&self, name: &str) -> Option<&Arc<E>> {
-        self.by_name.get(name)
+        let number = self.by_name.get(name)?;
+        let place = self.entries.binary_search_by_key(number, |(number, _)| *number).ok()?;
+        self.entries.get(place).map(|(_, entry)| entry)
     }
 
     /// Returns the entries with their numbers, and the greatest number so far.
@@ -53,24 +56,21 @@ impl<E> List<E> {
     /// Adds an entry, or replaces the one with its name. Returns whether the name was new.
     pub(super) fn insert(&mut self, name: &str, entry: E) -> bool {
         let entry = Arc::new(entry);
-        match self.by_name.insert(name.into(), entry.clone()) {
-            Some(old) => {
-                if let Some(place) = self.entries.iter_mut().find(|(_, known)| Arc::ptr_eq(known, &old)) {
-                    place.1 = entry;
-                }
-                false
-            }
-            None => {
-                self.last += 1;
-                self.entries.push((self.last, entry));
-                true
-            }
+        if let Some(number) = self.by_name.get(name)
+            && let Ok(place) = self.entries.binary_search_by_key(number, |(number, _)| *number)
+        {
+            self.entries[place].1 = entry;
+            return false;
         }
+        self.last += 1;
+        self.by_name.insert(name.into(), self.last);
+        self.entries.push((self.last, entry));
+        true
     }
 
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let Some(old) = self.by_name.remove(name) else { return false };
-        self.entries.retain(|(_, entry)| !Arc::ptr_eq(entry, &old));
+        self.entries.retain(|(number, _)| *number != old);
         true
     }
 

@@ -4,10 +4,10 @@
 //! client listens for. Changes are collected here for each connection, and sent when the connection has capacity: a
 //! client that reads slowly gets one notification for ten thousand changes of a list.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::task::{Context, Waker};
 
+use mcpjoin_proto::sorted_map::{SortedMap, SortedSet};
 use mcpjoin_proto::types::ResourceUpdatedParams;
 use mcpjoin_proto::{Method, Notification, Payload, Raw};
 use parking_lot::Mutex;
@@ -29,12 +29,12 @@ struct Waiting {
 /// Each change once.
 #[derive(Default)]
 struct Changes {
-    lists: BTreeSet<ChangedList>,
-    resources: BTreeSet<String>,
+    lists: SortedSet<ChangedList>,
+    resources: SortedSet<String>,
     /// The newest progress of each task.
-    progress: BTreeMap<String, Raw>,
+    progress: SortedMap<String, Raw>,
     /// The newest state of each task.
-    tasks: BTreeMap<String, TaskChange>,
+    tasks: SortedMap<String, TaskChange>,
     dropped: u64,
 }
 
@@ -78,7 +78,7 @@ impl Outbox {
     }
 
     pub(super) fn list_changed(&self, list: ChangedList) {
-        self.change(|changes| changes.lists.insert(list));
+        self.change(|changes| changes.lists.add(list));
     }
 
     /// `limit`: the maximum number of resources in the outbox.
@@ -90,7 +90,7 @@ impl Outbox {
                 tracing::warn!(target: "mcpjoin", dropped, "too many updated resources: one is not told of");
                 return false;
             }
-            changes.resources.insert(uri.to_owned())
+            changes.resources.add(uri.to_owned())
         });
     }
 
@@ -98,7 +98,7 @@ impl Outbox {
     /// next poll.
     pub(super) fn task_changed(&self, id: &str, change: TaskChange, limit: usize) {
         self.change(|changes| {
-            let fits = changes.tasks.len() < limit || changes.tasks.contains_key(id);
+            let fits = changes.tasks.len() < limit || changes.tasks.contains(id);
             if fits {
                 changes.tasks.insert(id.to_owned(), change);
             }
@@ -109,7 +109,7 @@ impl Outbox {
     /// Records the newest progress of a task.
     pub(super) fn task_progress(&self, id: &str, progress: Raw, limit: usize) {
         self.change(|changes| {
-            let fits = changes.progress.len() < limit || changes.progress.contains_key(id);
+            let fits = changes.progress.len() < limit || changes.progress.contains(id);
             if fits {
                 changes.progress.insert(id.to_owned(), progress);
             }
@@ -154,10 +154,10 @@ impl Outbox {
     fn next(&self) -> Option<(Notification, Option<Box<str>>)> {
         let mut waiting = self.0.lock();
         let changes = waiting.changes.as_mut()?;
-        if let Some(list) = changes.lists.pop_first() {
+        if let Some((list, ())) = changes.lists.pop_first() {
             return Some((Notification { method: list.method(), params: None }, None));
         }
-        let (method, params, principal) = if let Some(uri) = changes.resources.pop_first() {
+        let (method, params, principal) = if let Some((uri, ())) = changes.resources.pop_first() {
             (Method::ResourceUpdated, Payload::from_value(&ResourceUpdatedParams::new(uri)).ok()?, None)
         } else if let Some((_, progress)) = changes.progress.pop_first() {
             // Progress is sent before the final state, as it is not allowed after that.

@@ -5,7 +5,6 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
 
 use alloc::borrow::{Cow, ToOwned};
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,6 +12,7 @@ use alloc::vec::Vec;
 use super::headers::{
     HeaderMismatch, HeaderProblem, Headers, compare, decode_value, encode_value, missing, name, single,
 };
+use crate::sorted_map::SortedSet;
 use crate::{Kind, Raw, scan};
 
 /// The keyword that marks a property.
@@ -108,7 +108,7 @@ pub enum InvalidHeaderMark {
 /// # Errors
 /// The first invalid mark.
 pub fn header_marks(input_schema: &Raw) -> Result<Vec<HeaderMark>, InvalidHeaderMark> {
-    let mut search = Search { marks: Vec::new(), bytes: 0, names: BTreeSet::new(), path: Vec::new() };
+    let mut search = Search { marks: Vec::new(), bytes: 0, names: SortedSet::new(), path: Vec::new() };
     // Most schemas have none, and a text search is cheaper than parsing. An escape could hide the keyword.
     let text = input_schema.as_bytes();
     if memchr::memmem::find(text, MARK.as_bytes()).is_some() || memchr::memchr(b'\\', text).is_some() {
@@ -122,7 +122,7 @@ struct Search {
     /// The total size of the marks.
     bytes: usize,
     /// Their names in lower case.
-    names: BTreeSet<String>,
+    names: SortedSet<String>,
     path: Vec<String>,
 }
 
@@ -216,7 +216,7 @@ impl Search {
         if self.path.is_empty() {
             return Err(InvalidHeaderMark::Type { name });
         }
-        if !self.names.insert(name.to_ascii_lowercase()) {
+        if !self.names.add(name.to_ascii_lowercase()) {
             return Err(InvalidHeaderMark::Repeated { name });
         }
         let path: usize = self.path.iter().map(String::len).sum();

@@ -13,13 +13,13 @@
 //! Errors that replace results are always accepted. Each belongs to a request that was counted on admission, so
 //! [`Limits::handling`] and [`Limits::waiting`] limit their number.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::limits::Limits;
 use super::shared::Shared;
+use crate::sorted_map::SortedMap;
 use crate::{ErrorObject, Message, Request, RequestId, Response, encode};
 
 /// Bytes reserved for an error that replaces a result, without the id. The longest error has 185 bytes, with a length
@@ -33,7 +33,7 @@ const COMMA_BYTES: usize = ",".len();
 /// The open batches.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
-    open: BTreeMap<u64, Batch>,
+    open: SortedMap<u64, Batch>,
     /// The bytes of their replies.
     reply_bytes: usize,
 }

@@ -4,7 +4,6 @@
 //! between the four revisions.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,6 +17,7 @@ use super::shared::{log_level, result_object, too_long_subscription, too_many_su
 use super::transport::{Origin, Route};
 use super::violation::Violation;
 use crate::method::MethodKind;
+use crate::sorted_map::SortedSet;
 use crate::types::resource::is_within;
 use crate::types::{LoggingLevel, SetLevelParams};
 use crate::{
@@ -33,12 +33,12 @@ pub(super) struct Legacy {
     ready: bool,
     queued: Vec<Notification>,
     log_level: Option<LoggingLevel>,
-    subscribed: BTreeSet<String>,
+    subscribed: SortedSet<String>,
 }
 
 impl Legacy {
     pub(super) fn new(profile: &'static Profile, client: Arc<ClientInfo>, ready: bool) -> Self {
-        Self { profile, client, ready, queued: Vec::new(), log_level: None, subscribed: BTreeSet::new() }
+        Self { profile, client, ready, queued: Vec::new(), log_level: None, subscribed: SortedSet::new() }
     }
 
     pub(super) const fn profile(&self) -> &'static Profile {
@@ -84,7 +84,7 @@ impl Legacy {
             let uri = notification.params.as_ref().and_then(Payload::uri);
             let uri = uri.as_ref().and_then(Raw::to_string_value);
             let uri = uri.ok_or_else(|| NotifyRefused::Invalid("`uri` is missing".into()))?;
-            if !self.subscribed.iter().any(|subscribed| is_within(&uri, subscribed)) {
+            if !self.subscribed.keys().any(|subscribed| is_within(&uri, subscribed)) {
                 return Ok(());
             }
         }
@@ -242,7 +242,7 @@ impl Legacy {
         let Some(pending) = finished else { return };
         match (&pending.method, pending.uri()) {
             (Method::Subscribe, Some(uri)) if granted => {
-                self.subscribed.insert(uri.to_owned());
+                self.subscribed.add(uri.to_owned());
             }
             (Method::Unsubscribe, Some(uri)) if granted => {
                 self.subscribed.remove(uri);

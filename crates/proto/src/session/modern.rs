@@ -5,7 +5,6 @@
 //! open streams, and the last client description, which saves decoding the same text again.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -25,6 +24,7 @@ use super::subscriptions::Stream;
 use super::transport::{Origin, Route};
 use super::violation::Violation;
 use crate::method::MethodKind;
+use crate::sorted_map::SortedMap;
 use crate::text::Line;
 use crate::types::meta::key;
 use crate::types::{InputRequired, LoggingLevel, UnsupportedVersionData};
@@ -38,7 +38,7 @@ pub(super) struct Modern {
     /// The members of `_meta` in our requests (client), or in our results (server).
     meta: Vec<(&'static str, String)>,
     /// The streams of the client, by the id of their request.
-    pub(super) streams: BTreeMap<RequestId, Stream>,
+    pub(super) streams: SortedMap<RequestId, Stream>,
     /// The last client description with the texts that it was decoded from.
     cached_client: Option<Box<CachedClient>>,
 }
@@ -65,7 +65,7 @@ impl Modern {
                 .into_iter()
                 .collect(),
         };
-        Self { profile, meta, streams: BTreeMap::new(), cached_client: None }
+        Self { profile, meta, streams: SortedMap::new(), cached_client: None }
     }
 
     pub(super) const fn profile(&self) -> &'static Profile {
@@ -134,7 +134,7 @@ impl Modern {
             shared.violation(Violation::UnexpectedRequest { method: request.method });
             return;
         };
-        if shared.requests.contains(&request.id) || self.streams.contains_key(&request.id) {
+        if shared.requests.contains(&request.id) || self.streams.contains(&request.id) {
             return shared.reject_duplicate(request.id, None);
         }
         if request.method == Method::Initialize {

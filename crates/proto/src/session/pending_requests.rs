@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use super::batch::Batches;
 use super::event::{ClientInfo, RequestContext};
 use super::queue::Position;
+use crate::sorted_map::SortedMap;
 use crate::types::LoggingLevel;
 use crate::{Method, ProgressToken, Request, RequestId};
 
@@ -61,12 +62,12 @@ struct Waiting {
 pub(super) struct PendingRequests {
     /// The place of each request. Most ids are integers, and a map of integers is faster.
     integers: BTreeMap<i64, usize>,
-    others: BTreeMap<RequestId, usize>,
+    others: SortedMap<RequestId, usize>,
     /// The requests. Places are reused, so a short request allocates nothing.
     places: Vec<Option<PendingRequest>>,
     free: Vec<usize>,
     /// By the number of the request.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: SortedMap<u64, Waiting>,
     waiting_bytes: usize,
     handled: usize,
     handled_bytes: usize,
@@ -269,9 +270,6 @@ impl PendingRequests {
             Some(number) => self.integers.remove(&number),
             None => self.others.remove(id),
         }?;
-        if self.others.is_empty() {
-            self.others = BTreeMap::new();
-        }
         let entry = self.places.get_mut(place)?.take()?;
         self.free.push(place);
         if self.places.len() > MAX_FREE_SLOTS && self.len() == 0 {

@@ -5,11 +5,12 @@
 //! within a lane never changes, because it has meaning in MCP: progress precedes the result, and the acknowledgement of
 //! a subscription precedes its first event.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use core::cmp::Ordering;
 
 use super::batch::JoinedReplies;
 use super::transport::{Outbound, Route};
+use crate::sorted_map::SortedMap;
 use crate::{Message, Method, Notification, Request, RequestId};
 
 /// An upper bound of the bytes of a message beside its payload.
@@ -20,7 +21,7 @@ pub(super) struct Queue {
     replies: Lane,
     own: Lane,
     /// The positions of the queued change notifications.
-    changes: BTreeMap<Change, Position>,
+    changes: SortedMap<Change, Position>,
 }
 
 /// A change notification (`list_changed`, `resources/updated`), compared by its method and params. Equal ones are
@@ -165,7 +166,7 @@ impl Queue {
 
     /// Whether an equal change notification is queued.
     pub(super) fn has_change(&self, notification: &Notification) -> bool {
-        self.changes.contains_key(&Change(notification.clone()))
+        self.changes.contains(&Change(notification.clone()))
     }
 
     /// Queues a change notification.

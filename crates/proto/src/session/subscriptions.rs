@@ -43,7 +43,7 @@ impl Modern {
             _ => notification.params.as_ref().and_then(Payload::uri),
         };
         let about = about.as_ref().and_then(Raw::to_string_value);
-        for (id, stream) in &self.streams {
+        for (id, stream) in self.streams.iter() {
             let other_principal = principal.is_some() && stream.principal.as_deref() != principal;
             if other_principal || !stream.filter.selects(&notification.method, about.as_deref()) {
                 continue;
@@ -64,7 +64,7 @@ impl Modern {
 
     /// Whether this request is an open stream.
     pub(super) fn is_stream(&self, id: &RequestId) -> bool {
-        self.streams.contains_key(id)
+        self.streams.contains(id)
     }
 
     pub(super) fn listen(

@@ -17,18 +17,17 @@
 //!
 //! `^` means the headers of every POST of the modern era, `&` those of a POST in the session.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpjoin_proto::Version;
 use mcpjoin_proto::codec::sse::Event;
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_rules::{
-    BodyEnd, Channel, Ended, HttpRequest, HttpResponse, Line, Outcome, Probe, Run, Selection, Trace, What,
-    check_client, client_rules, rules,
+    BodyEnd, Channel, Ended, HttpRequest, HttpResponse, Line, Probe, Run, Selection, Trace, What,
+    check_client, client_rules,
 };
 
-use super::{Wanted, accused, headers, opened};
+use super::{Case, Wanted, are_in_order, each_finds_its_fault, each_has_both, headers, opened};
 
 const FILES: [(&str, &str); 6] = [
     ("client-base.txt", include_str!("client-base.txt")),
@@ -41,13 +40,6 @@ const FILES: [(&str, &str); 6] = [
 
 const OFFERED: &str =
     r#"{"tools":{},"prompts":{},"resources":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}}"#;
-
-struct Case {
-    place: String,
-    rule: &'static str,
-    wanted: Wanted,
-    trace: Trace,
-}
 
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
@@ -209,55 +201,20 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
 
 #[test]
 fn f27_every_rule_for_clients_finds_its_fault_and_no_other_accuses() {
-    let mut wrong = Vec::new();
-    for case in cases() {
-        let report = check_client(&case.trace, &Selection::default());
-        let accused = accused(&report);
-        let own = report.results.iter().find(|result| result.rule.slug == case.rule);
-        let outcome = &own.unwrap_or_else(|| panic!("{}: no rule {}", case.place, case.rule)).outcome;
-        let right = match case.wanted {
-            Wanted::Passes => accused.is_empty() && *outcome == Outcome::Passed,
-            Wanted::Nothing => accused.is_empty() && matches!(outcome, Outcome::Skipped(_)),
-            Wanted::Fails => accused == [case.rule],
-        };
-        if !right {
-            wrong.push(format!(
-                "{}: {} {:?}, but {outcome:?}; accused by {accused:?}",
-                case.place, case.rule, case.wanted
-            ));
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    each_finds_its_fault(&cases(), check_client);
 }
 
 #[test]
 fn f27_every_rule_for_clients_has_a_transcript_that_passes_and_one_that_fails() {
-    let mut known: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
-    for case in cases() {
-        let known = known.entry(case.rule).or_default();
-        known.0 |= case.wanted == Wanted::Passes;
-        known.1 |= case.wanted == Wanted::Fails;
-    }
-    let without: Vec<&str> =
-        client_rules().map(|rule| rule.slug).filter(|slug| known.get(slug) != Some(&(true, true))).collect();
-    assert!(without.is_empty(), "{without:?}");
+    each_has_both(&cases(), client_rules());
 }
 
 #[test]
 fn the_book_for_clients_is_in_order() {
-    let mut slugs: Vec<&str> = rules().map(|rule| rule.slug).collect();
+    are_in_order(&client_rules().collect::<Vec<_>>());
     for rule in client_rules() {
-        assert!(!slugs.contains(&rule.slug), "{} stands twice", rule.slug);
         assert!(rule.slug.starts_with("client-"), "{}", rule.slug);
-        slugs.push(rule.slug);
-        assert!(rule.sentence.ends_with('.') && rule.sentence.len() < 160, "{}", rule.sentence);
-        for version in &Version::ALL {
-            let sources = rule.sources.iter().filter(|source| source.revisions.contains(version)).count();
-            assert!(sources <= 1, "{} has {sources} sources for {version}", rule.slug);
-        }
-        assert!(rule.address().unwrap().starts_with("https://"), "{}", rule.slug);
     }
-    assert!(client_rules().is_sorted_by_key(|rule| rule.chapter), "the chapters are mixed");
 }
 
 #[test]

@@ -7,22 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcpjoin_auth::{
-    AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, LoopbackHost, OAuthBuilder, PrivateKey,
-    Secret, Step, StepSubject,
+    AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, LoopbackHost, OAuthBuilder, Secret, Step,
+    StepSubject,
 };
 
 use super::no_browser::NoBrowser;
 use super::{failures, folder, format, reaching, with_access};
 use crate::args::{self, AuthClient, Callback};
 use crate::commands::print_page;
-use crate::connect::{Access, CLIENT_SECRET, read_file, unusable_login};
+use crate::connect::{self, Access, CLIENT_SECRET, secret_file, unusable_login};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::path_shown;
 use crate::ui::{Secrets, Ui};
 
-/// The maximum size of a file with a secret or a key.
-const MAX_SECRET_BYTES: u64 = 64 << 10;
 const SECRET_FORM: &str = "--client-secret @FILE, or the variable MCPJOIN_CLIENT_SECRET";
 
 /// How long to wait for the browser (case 142 of the adversarial catalogue).
@@ -145,15 +142,7 @@ fn with_credentials(
         }
         return Ok(builder);
     };
-    let pem = secret_file(file, "the key", form)?;
-    let key = PrivateKey::from_pem(&pem).map_err(|error| {
-        let problem = format!("the key in {} cannot be used: {error}", path_shown(file));
-        Failure::usage(
-            problem,
-            "PKCS#8 in PEM, of P-256 or RSA: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256",
-        )
-    })?;
-    Ok(builder.private_key(key))
+    Ok(builder.private_key(connect::private_key(file, form)?))
 }
 
 /// The identity of the client at the authorization server. Options come before the entry. A secret is read from a file,
@@ -200,14 +189,4 @@ fn secret_of_variable() -> Result<Option<String>, Failure> {
         .into_string()
         .map_err(|_| Failure::usage(format!("{CLIENT_SECRET} is not Unicode"), SECRET_FORM))?;
     Ok(Some(text))
-}
-
-/// Reads a file without the line feed at its end. `what`: its name for messages, with an article.
-fn secret_file(file: &Path, what: &str, form: &str) -> Result<String, Failure> {
-    let name = path_shown(file);
-    let cannot = |why: &str| Failure::usage(format!("{what} in {name} cannot be read: {why}"), form);
-    let bytes = read_file(file, MAX_SECRET_BYTES).map_err(|why| cannot(&why))?;
-    let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8"))?;
-    let text = text.trim_end_matches(['\n', '\r']);
-    if text.is_empty() { Err(cannot("it is empty")) } else { Ok(text.to_owned()) }
 }

@@ -163,7 +163,7 @@ impl Joined {
         keys: Option<SealingKeys>,
         policy: Option<&PolicyFile>,
         monitoring: &Monitoring,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let mut joined = monitoring.telemetry.joined(Gateway::joined(NAME, env!("CARGO_PKG_VERSION")));
         if let Some(keys) = keys {
             joined = joined.sealing_keys(keys);
@@ -171,7 +171,7 @@ impl Joined {
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
         for ((name, source), plan) in names.iter().zip(&sources).zip(plans) {
-            let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), monitoring);
+            let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), monitoring)?;
             if let Some(Err(error)) = target.program.as_ref().map(|program| program.resolve()) {
                 // The others are served without it, and it is tried again when a client needs it.
                 let why = visible::line(&Failure::spawn(&error).message).into_owned();
@@ -181,7 +181,7 @@ impl Joined {
             joined = joined.target_with(name.as_str(), options, target.builder);
         }
         let gateway = joined.limits(limits).build();
-        Self { ui: ui.clone(), names: names.to_vec(), sources, gateway }
+        Ok(Self { ui: ui.clone(), names: names.to_vec(), sources, gateway })
     }
 }
 

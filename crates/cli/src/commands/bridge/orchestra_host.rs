@@ -179,14 +179,14 @@ async fn start(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, Fai
     let started = Instant::now();
     let Plan { endpoint, client, shown, first, tools, remembered, .. } = plan;
     let legacy = remembered.and_then(|remembered| remembered.legacy);
-    let upstream = Upstream::new(&ui, endpoint, first);
+    let upstream = Upstream::new(&ui, endpoint, None, first);
     let restart = || {
         let (ui, shown) = (ui.clone(), shown.clone());
         Restart::default().on_event(move |event| report(&ui, &shown, event))
     };
     let start = || {
         let upstream = upstream.clone();
-        move || upstream.clone().link()
+        move || upstream.clone().link(None)
     };
     // The era that worked the last time. If it fails now, the era is detected again.
     let known = match legacy {

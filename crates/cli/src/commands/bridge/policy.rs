@@ -2,17 +2,21 @@
 //!
 //! `mcpjoin_gateway` parses and applies it. Used by `serving`, and by `bridge --check-config`, which starts nothing.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use mcpjoin_gateway::{Policy, SharedPolicy};
+use mcpjoin_auth::SubjectTokens;
+use mcpjoin_gateway::{Policy, SharedPolicy, TargetCredentials};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::credentials::{self, TargetAccess};
+use crate::args::Authorization;
 use crate::commands::written;
-use crate::connect::Signals;
+use crate::connect::{Endpoint, Signals};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::shown;
@@ -34,13 +38,17 @@ pub(super) struct PolicyFile {
     /// The names of all targets.
     targets: Vec<String>,
     policy: SharedPolicy,
+    credentials: BTreeMap<String, TargetCredentials>,
+    /// The tokens of clients, if they are exchanged for some target.
+    subjects: Option<SubjectTokens>,
     stamps: Stamps,
     hangups: Signal,
 }
 
 /// Checks a file for `--check-config`.
-pub(super) fn check(ui: &Ui, path: &Path) -> Result<Exit, Failure> {
-    Policy::read(path).map_err(|error| fault(&error.to_string()))?;
+pub(super) fn check(ui: &Ui, path: &Path, authorization: &Authorization) -> Result<Exit, Failure> {
+    let policy = Policy::read(path).map_err(|error| fault(&error.to_string()))?;
+    credentials::check(ui, &policy, authorization)?;
     Ok(written(ui, ui.result(&format!("{} is valid", shown(path.as_os_str())))))
 }
 
@@ -65,6 +73,26 @@ fn read(path: &Path, targets: &[String]) -> Result<(Policy, Stamps), String> {
     Ok((policy, stamps))
 }
 
+/// Reads a policy again. The credentials of its targets are in use since the start.
+fn read_again(
+    path: &Path,
+    targets: &[String],
+    credentials: &BTreeMap<String, TargetCredentials>,
+) -> Result<(Policy, Stamps), String> {
+    let (policy, stamps) = read(path, targets)?;
+    if credentials_of(&policy) != *credentials {
+        let path = path.display();
+        return Err(format!(
+            "{path}: it has other credentials of a target, for which the bridge must be started again"
+        ));
+    }
+    Ok((policy, stamps))
+}
+
+fn credentials_of(policy: &Policy) -> BTreeMap<String, TargetCredentials> {
+    policy.credentials().map(|(target, own)| (target.to_owned(), own.clone())).collect()
+}
+
 pub(super) fn stamp(path: &Path) -> Stamp {
     let metadata = path.metadata().ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
@@ -76,8 +104,28 @@ impl PolicyFile {
         let (policy, stamps) = read(path, targets).map_err(|cause| fault(&cause))?;
         let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::system(Phase::Serve, &error))?;
         Signals::spare_hangups();
+        let (path, targets) = (path.into(), targets.to_vec());
+        let credentials = credentials_of(&policy);
+        let subjects = credentials::exchanges(&policy).then(SubjectTokens::default);
         let policy = SharedPolicy::new(policy);
-        Ok(Self { path: path.into(), targets: targets.to_vec(), policy, stamps, hangups })
+        Ok(Self { path, targets, policy, credentials, subjects, stamps, hangups })
+    }
+
+    /// The authorization at a target, if the file says it.
+    pub(super) fn access(
+        &self,
+        ui: &Ui,
+        target: &str,
+        endpoint: &Endpoint,
+        authorization: &Authorization,
+    ) -> Result<Option<TargetAccess>, Failure> {
+        let Some(own) = self.credentials.get(target) else { return Ok(None) };
+        TargetAccess::new(ui, target, own, endpoint, authorization, self.subjects.as_ref()).map(Some)
+    }
+
+    /// The tokens of clients, if they are exchanged for some target.
+    pub(super) const fn subjects(&self) -> Option<&SubjectTokens> {
+        self.subjects.as_ref()
     }
 
     pub(super) fn shared(&self) -> SharedPolicy {
@@ -103,9 +151,10 @@ impl PolicyFile {
                 _ = ticks.tick() => false,
             };
             let (path, targets, stamps) = (self.path.clone(), self.targets.clone(), self.stamps.clone());
+            let credentials = self.credentials.clone();
             let look = move || {
                 let now: Stamps = stamps.iter().map(|(path, _)| (path.clone(), stamp(path))).collect();
-                (asked || now != stamps).then(|| (read(&path, &targets), now))
+                (asked || now != stamps).then(|| (read_again(&path, &targets, &credentials), now))
             };
             // A file system may take long.
             let Ok(Some((outcome, now))) = spawn_blocking(look).await else { continue };

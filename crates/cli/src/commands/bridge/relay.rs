@@ -1,7 +1,7 @@
 //! `mcpjoin bridge TARGET`: any MCP server for any MCP client, on standard input and output or at addresses.
 //! `mcpjoin_gateway` relays; this file parses the options, reports events, and ends what it has started.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,10 @@ use crate::visible;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The default limit of servers at the same time.
 const DEFAULT_MAX_SESSIONS: u32 = 100;
+/// How long a reason to refuse a client is not reported again.
+const REFUSED_AGE: Duration = Duration::from_secs(60);
+/// How many such reasons are remembered.
+const MAX_REFUSED: usize = 32;
 /// The name of a server that is no entry of a configuration.
 const TARGET_NAME: &str = "server";
 
@@ -164,17 +168,24 @@ impl TargetGateway {
         policy: Option<&PolicyFile>,
         joined: Option<&str>,
         monitoring: &Monitoring,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let Plan { endpoint, shown, first, tools, limits, timeout, .. } = plan;
         let program = endpoint.command().cloned();
         // A client of the legacy era makes the gateway send `initialize` first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
-        let upstream = Upstream::new(ui, endpoint, first);
+        let access = policy.map(|policy| policy.access(ui, &name, &endpoint, &args.authorization));
+        let upstream = Upstream::new(ui, endpoint, access.transpose()?.flatten(), first);
         let start = upstream.clone();
+        let gateway = match upstream.is_by_principal() {
+            true => {
+                Gateway::builder_by_principal(move |principal| start.clone().link(principal.map(Into::into)))
+            }
+            false => Gateway::builder(move || start.clone().link(None)),
+        };
         // Only the size of messages is limited for connections to clients.
         let mut downstream = Limits::default();
         downstream.message = limits.message;
-        let mut gateway = Gateway::builder(move || start.clone().link())
+        let mut gateway = gateway
             .name(name)
             .limits(downstream)
             .upstream_limits(limits)
@@ -218,7 +229,7 @@ impl TargetGateway {
             }
             report.event(event, listens);
         });
-        Self { shown, upstream, program, builder }
+        Ok(Self { shown, upstream, program, builder })
     }
 }
 
@@ -242,11 +253,11 @@ impl Relay {
         name: String,
         policy: Option<&PolicyFile>,
         monitoring: &Monitoring,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let TargetGateway { shown, upstream, program, builder } =
-            TargetGateway::new(ui, plan, args, name, policy, None, monitoring);
+            TargetGateway::new(ui, plan, args, name, policy, None, monitoring)?;
         let gateway = monitoring.telemetry.gateway(builder).build();
-        Self { ui: ui.clone(), shown, upstream, program, gateway, began: Instant::now() }
+        Ok(Self { ui: ui.clone(), shown, upstream, program, gateway, began: Instant::now() })
     }
 }
 
@@ -305,8 +316,8 @@ struct EventReport {
     upstream: Upstream,
     /// The connections that were established and have not ended.
     there: Mutex<BTreeSet<u64>>,
-    /// The last reason to refuse a client. A client that tries again and again is reported once.
-    refused: Mutex<Option<String>>,
+    /// The last reasons to refuse clients, the oldest first. A client that tries again and again is reported once a minute.
+    refused: Mutex<VecDeque<(String, Instant)>>,
 }
 
 impl EventReport {
@@ -318,7 +329,10 @@ impl EventReport {
         let Self { ui, shown, server, upstream, .. } = self;
         match event {
             GatewayEvent::Started { upstream, run: 1 } => {
-                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                // That one principal has access says nothing about the others.
+                if !self.upstream.is_by_principal() {
+                    self.refused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                }
                 self.there().insert(*upstream);
                 ui.detail(&format!("connection {upstream} to {server} is there: {shown}"));
             }
@@ -363,11 +377,15 @@ impl EventReport {
                 failure.seen.server = Some(shown.clone());
                 let block = failure.block(ui.verbosity() > 0);
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-                if refused.as_ref() == Some(&block) {
+                refused.retain(|(_, at)| at.elapsed() < REFUSED_AGE);
+                if refused.iter().any(|(known, _)| *known == block) {
                     ui.detail(&format!("another client was refused: {}", visible::line(&failure.message)));
                 } else {
                     ui.failure(&failure);
-                    *refused = Some(block);
+                    if refused.len() >= MAX_REFUSED {
+                        refused.pop_front();
+                    }
+                    refused.push_back((block, Instant::now()));
                 }
             }
             _ => {}

@@ -4,6 +4,7 @@
 //! Used by `relay` (one server) and `joined` (several), which make the gateway and say what is printed about it.
 
 use mcpjoin::Link;
+use mcpjoin_auth::SubjectTokens;
 use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway};
 
 use super::admin::{Monitored, Monitoring};
@@ -74,17 +75,19 @@ pub(super) async fn run<B: Bridged>(
     names: &[String],
     telemetry: &Telemetry,
     signals: &mut Signals,
-    make: impl FnOnce(Option<&PolicyFile>, &Monitoring) -> B,
+    make: impl FnOnce(Option<&PolicyFile>, &Monitoring) -> Result<B, Failure>,
 ) -> Result<Exit, Failure> {
     let policy = args.policy.as_deref().map(|file| PolicyFile::open(file, names)).transpose()?;
     let monitoring = Monitoring::of(args, ui, telemetry)?;
-    let bridge = make(policy.as_ref(), &monitoring);
+    let bridge = make(policy.as_ref(), &monitoring)?;
     // Warnings about clients are printed without `-v`.
     events::show_warnings(ui);
+    // The tokens of clients, if they are exchanged for some target.
+    let subjects = policy.as_ref().and_then(PolicyFile::subjects).cloned();
     let serving = async {
         match places.addresses.is_empty() {
             true => on_stdio(ui, &bridge, signals).await,
-            false => at(ui, &bridge, &monitoring, places, args, signals).await,
+            false => at(ui, &bridge, &monitoring, subjects.as_ref(), places, args, signals).await,
         }
     };
     let serving = async {
@@ -123,13 +126,14 @@ async fn at(
     ui: &Ui,
     bridge: &impl Bridged,
     monitoring: &Monitoring,
+    subjects: Option<&SubjectTokens>,
     places: &Places,
     args: &Bridge,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
     bridge.check()?;
     let admin = monitoring.admin(args, ui).await?;
-    let listening = Listening::at(&places.addresses, &places.quic, &args.authorization, ui).await?;
+    let listening = Listening::at(&places.addresses, &places.quic, &args.authorization, subjects, ui).await?;
     let (listening, admin) = monitoring.serve(admin, listening, bridge.gateway().clone());
     bridge.opens();
     bridge.announce(&listening, places);

@@ -3,16 +3,22 @@
 //! Used by the bridges to MCP servers. The library reports a start as one sentence; the failure here has the exit code
 //! and the hint, too.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcpjoin::Link;
 use mcpjoin::client::{RestartError, RunExit};
+use mcpjoin_gateway::NotAuthorized;
 
+use super::credentials::TargetAccess;
 use crate::connect::Endpoint;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
+
+/// What stands between a failure and its hint in the error for a client.
+const TRY: &str = "; try: ";
 
 /// The endpoint to a server. Cheap to clone.
 #[derive(Clone)]
@@ -21,6 +27,8 @@ pub(super) struct Upstream(Arc<Shared>);
 struct Shared {
     ui: Ui,
     endpoint: Endpoint,
+    /// The authorization that the policy names.
+    access: Option<TargetAccess>,
     /// The first phase of a new connection.
     first: Phase,
     starts: AtomicU64,
@@ -28,33 +36,57 @@ struct Shared {
 }
 
 impl Upstream {
-    pub(super) fn new(ui: &Ui, endpoint: Endpoint, first: Phase) -> Self {
+    pub(super) fn new(ui: &Ui, endpoint: Endpoint, access: Option<TargetAccess>, first: Phase) -> Self {
         if let Some(access) = endpoint.access() {
             access.tells_clients();
         }
         Self(Arc::new(Shared {
             ui: ui.clone(),
             endpoint,
+            access,
             first,
             starts: AtomicU64::new(0),
             failed: Mutex::default(),
         }))
     }
 
-    /// Starts the server, or connects to it. The error is one sentence.
-    pub(super) async fn link(self) -> Result<Link, String> {
-        let Shared { ui, endpoint, starts, failed, .. } = &*self.0;
+    /// Starts the server, or connects to it, for a client with this principal. The error is one sentence, and
+    /// [`NotAuthorized`] if it is about this client alone.
+    pub(super) async fn link(
+        self,
+        principal: Option<Box<str>>,
+    ) -> Result<Link, Box<dyn Error + Send + Sync>> {
+        let Shared { ui, endpoint, access, starts, failed, .. } = &*self.0;
         let number = starts.fetch_add(1, Ordering::Relaxed) + 1;
-        endpoint.numbered(ui, number).link().await.map_err(|failure| {
+        let mut endpoint = endpoint.numbered(ui, number);
+        if let Some(access) = access {
+            // Several principals may be refused at once, so what is said about each is in its own error.
+            endpoint = access
+                .at(&endpoint, principal.as_deref())
+                .await
+                .map_err(|failure| NotAuthorized(format!("{}{TRY}{}", failure.message, failure.hint)))?;
+        }
+        endpoint.link().await.map_err(|failure| {
             let said = failure.message.clone();
             *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
-            said
+            said.into()
         })
+    }
+
+    /// Whether each principal has an authorization of its own.
+    pub(super) fn is_by_principal(&self) -> bool {
+        self.0.access.as_ref().is_some_and(TargetAccess::is_by_principal)
     }
 
     /// Why the server does not run.
     pub(super) fn failure(&self, end: &RunExit) -> Failure {
-        let Shared { endpoint, first, failed, .. } = &*self.0;
+        let Shared { endpoint, access, first, failed, .. } = &*self.0;
+        if let RunExit::NotStarted(error) = end
+            && let Some(NotAuthorized(said)) = error.downcast_ref()
+        {
+            let (what, hint) = said.split_once(TRY).unwrap_or((said, ""));
+            return Failure::new("E_AUTH", Exit::Authorization, Phase::Authorize, what).hint(hint);
+        }
         let not_started = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let failure = match (end, not_started) {
             (RunExit::NotStarted(_), Some(failure)) => failure,
@@ -62,7 +94,10 @@ impl Upstream {
             (RunExit::Ended(cause), _) => Failure::closed(cause, Phase::Serve),
             (end, _) => Failure::new("E_SPAWN", Exit::Connection, Phase::Spawn, end.to_string()),
         };
-        endpoint.explain(failure)
+        match access {
+            Some(access) => access.explain(failure.over_http()),
+            None => endpoint.explain(failure),
+        }
     }
 
     /// Why the server is gone.

@@ -4,7 +4,6 @@
 //! It runs in the future of its caller, not in a task of its own. Dropping that future leaves nothing behind here; the
 //! task continues at the server.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use mcpjoin_proto::session::CallError;
+use mcpjoin_proto::sorted_map::SortedSet;
 use mcpjoin_proto::types::{ExtensionTask, InputRequests, TaskStatus};
 use mcpjoin_proto::{Method, Raw, code};
 use parking_lot::Mutex;
@@ -137,7 +137,7 @@ impl Follow {
             until: after(began, self.within.unwrap_or(MAX_FOLLOW_TIME)),
             began,
             failures: 0,
-            answered: BTreeSet::new(),
+            answered: SortedSet::new(),
             rounds: 0,
             last: None,
         };
@@ -247,7 +247,9 @@ impl Follow {
             return Err(too_many());
         }
         follow_state.rounds += 1;
-        follow_state.answered.extend(fresh.keys().map(str::to_owned));
+        for key in fresh.keys() {
+            follow_state.answered.add(key.to_owned());
+        }
         Ok(Some(Box::pin(async move {
             let answers = client.inner.answers.clone().answer_all(Method::CallTool, fresh).await?;
             let mut failures = 0;
@@ -357,7 +359,7 @@ struct FollowState {
     /// Polls that were lost in a row.
     failures: u32,
     /// The names of the input requests that were answered. Each is answered once in the life of the task.
-    answered: BTreeSet<String>,
+    answered: SortedSet<String>,
     rounds: usize,
     /// The last known state.
     last: Option<ExtensionTask>,

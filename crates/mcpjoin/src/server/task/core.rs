@@ -149,7 +149,7 @@ impl<'a> Waiting<'a> {
         let mut number = 0;
         task.waiting.send_modify(|waiting| {
             number = waiting.last().map_or(0, |last| last + 1);
-            waiting.insert(number);
+            waiting.add(number);
         });
         Self { task, number }
     }

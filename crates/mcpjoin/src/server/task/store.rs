@@ -1,9 +1,10 @@
 //! The tasks of a server, and their states.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcpjoin_proto::sorted_map::SortedSet;
 use mcpjoin_proto::types::{InputRequest, InputRequests, TaskStatus};
 use mcpjoin_proto::{ErrorObject, Raw};
 use parking_lot::Mutex;
@@ -46,7 +47,7 @@ pub(in super::super) struct Task {
     /// Notifies of every change.
     state: watch::Sender<State>,
     /// The numbers of the requests that wait for its result. The newest carries its requests for input.
-    pub(super) waiting: watch::Sender<BTreeSet<u64>>,
+    pub(super) waiting: watch::Sender<SortedSet<u64>>,
     /// The greatest progress so far.
     progress: Mutex<Option<f64>>,
     /// Aborts its work.
@@ -240,7 +241,7 @@ impl Task {
             expires: Instant::now() + ttl,
             request_bytes,
             state: watch::Sender::new(state),
-            waiting: watch::Sender::new(BTreeSet::new()),
+            waiting: watch::Sender::new(SortedSet::new()),
             progress: Mutex::default(),
             abort: Mutex::default(),
         }
