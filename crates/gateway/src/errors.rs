@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::session::{
-    CallError, CallRefused, CloseCause, NegotiationFailure, ProcessExit, TransportEnd,
+    CallError, CallRefused, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportErrorKind,
 };
 use mcpjoin_proto::{ErrorObject, Raw};
 use tokio::time::timeout;
@@ -181,6 +181,7 @@ impl ErrorTexts {
             | CallError::ResponseTooLarge { limit, .. } => {
                 self.failure("tooLarge", &text, &[("limit", limit.to_string())])
             }
+            CallError::Lost(lost) if lost.kind == TransportErrorKind::SessionEnded => session_ended(),
             CallError::Lost(_) => self.failure("lost", &text, &[]),
             _ => self.failure("refused", &text, &[]),
         }
@@ -223,6 +224,11 @@ pub(super) fn failure(kind: &str, message: &str, facts: &[(&str, String)]) -> Er
         Ok(data) => error.with_data(data),
         Err(_) => error,
     }
+}
+
+/// The error for a client whose session has ended, because a target does not know it any more. Over HTTP its status is 404.
+pub(super) fn session_ended() -> ErrorObject {
+    failure("sessionEnded", "no such session; initialize again", &[])
 }
 
 /// Whether an error is the gateway's own, and not a server's.

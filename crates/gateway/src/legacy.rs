@@ -3,25 +3,28 @@
 //! If the server is of the modern era, [`legacy_to_modern`](super::legacy_to_modern) answers; otherwise requests are
 //! relayed unchanged (`pair`).
 
-use std::sync::Arc;
+use std::future::pending;
+use std::sync::{Arc, Weak};
 
 use mcpjoin_proto::session::{PeerCapabilities, Reply, ServerRole};
 use mcpjoin_proto::types::{Implementation, TasksCapability};
-use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request, RequestId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::answers::{self, Answers};
 use super::call_record::recorded;
 use super::capacity::{Caller, ClientSession};
-use super::client::ClientHandle;
+use super::client::{ClientHandle, Storing};
 use super::end::{GatewayEnd, Refusal};
-use super::errors::ErrorTexts;
+use super::errors::{ErrorTexts, session_ended};
 use super::joined::TargetTasks;
 use super::legacy_to_modern::{self, LegacyToModern};
 use super::opening::{First, HasListener, Opening};
 use super::pair::{FromServer, OnListChanged, Pair};
 use super::policy::{ClientPolicy, Counting};
 use super::pools::Pools;
+use super::portable::{Portable, StoredSession};
 use super::settings::Settings;
 use super::upstream::{ClientHello, Upstream};
 use mcpjoin::client::Client;
@@ -36,7 +39,15 @@ pub(super) async fn serve(
     handle: &ClientHandle,
     errors: ErrorTexts,
 ) -> GatewayEnd {
-    let client = ClientLink::of(&opening, handle);
+    let mut client = ClientLink::of(&opening, handle);
+    client.portable = match handle.storing() {
+        Storing::No => None,
+        Storing::New => Some(Portable::new(None)),
+        Storing::Resumed(state) => match resumed(state, &pools.launcher.settings.name) {
+            Some(state) => Some(Portable::new(Some(state))),
+            None => return opening.refuse(&first.request.id, session_ended(), Refusal::Closed).await,
+        },
+    };
     let start = TargetSession::open(pools, first.caller, first.hello, &client, errors.clone());
     let session = match opening.wait_for(start).await {
         Ok(Ok(session)) => session,
@@ -48,14 +59,26 @@ pub(super) async fn serve(
     };
     let (settings, session) = (&pools.launcher.settings, Arc::new(session));
     let (role, handler) = (session.role(), Relayed(session.clone()));
-    let (connection, driver) =
-        settings.telemetry.connection(opening.into_link(), role, settings.limits.clone(), handler);
+    let link = match handle.storing() {
+        Storing::No => opening.into_link(),
+        _ => answers::layer(opening.into_link(), session.clone()),
+    };
+    let (connection, driver) = settings.telemetry.connection(link, role, settings.limits.clone(), handler);
     session.connect(connection.clone());
     handle.connected(connection.clone());
+    let serves: Weak<dyn StoredSession> = Arc::downgrade(&(session.clone() as Arc<dyn StoredSession>));
+    handle.serves(serves);
+    let ending = async {
+        session.lost().await;
+        session.upstream.end();
+        handle.drain();
+        pending::<()>().await;
+    };
     tokio::select! {
         biased;
         () = driver => {}
         () = session.tell_changes() => {}
+        () = ending => {}
     }
     session.close().await;
     GatewayEnd::Client(connection.closed().await)
@@ -71,6 +94,8 @@ pub(super) struct ClientLink {
     pub(super) on_list_changed: Option<OnListChanged>,
     /// The ids of the server's tasks, where the client has others for them.
     pub(super) tasks: Option<TargetTasks>,
+    /// Set if the client's session may be stored.
+    pub(super) portable: Option<Arc<Portable>>,
     pub(super) counting: Counting,
 }
 
@@ -78,7 +103,7 @@ impl ClientLink {
     pub(super) fn of(opening: &Opening, handle: &ClientHandle) -> Self {
         let (exchanges, has_listener) = (opening.caps().exchanges, opening.has_listener());
         let (handle, counting) = (handle.clone(), Counting::Here);
-        Self { exchanges, has_listener, handle, on_list_changed: None, tasks: None, counting }
+        Self { exchanges, has_listener, handle, on_list_changed: None, tasks: None, portable: None, counting }
     }
 }
 
@@ -109,7 +134,7 @@ impl TargetSession {
     ) -> Result<Self, Refusal> {
         let settings = &pools.launcher.settings;
         let (has_listener, on_list_changed) = (client.has_listener.clone(), client.on_list_changed.clone());
-        let questions = ClientPolicy::questions(settings);
+        let questions = ClientPolicy::questions(settings).about(client.portable.clone());
         let pair = Pair::new(
             settings.timeout,
             client.exchanges,
@@ -125,6 +150,8 @@ impl TargetSession {
             last_use: Mutex::new(Instant::now()),
         });
         let asked_for = hello.version.clone();
+        let mut hello = hello;
+        hello.resumed = client.portable.as_ref().and_then(|portable| portable.era());
         let slot = pools.slot(&caller.into_account(), None).await?;
         slot.set_session(session.clone());
         let number = slot.number;
@@ -172,6 +199,40 @@ impl TargetSession {
     /// Returns what the server can do with tasks of 2025-11-25.
     pub(super) fn tasks(&self) -> Option<&TasksCapability> {
         self.role.capabilities.tasks.as_deref().filter(|_| self.translation.is_none())
+    }
+
+    /// Returns what another process needs to go on with the session; `None` if none can.
+    pub(super) fn state(&self) -> Option<Raw> {
+        self.pair.portable.as_ref()?.state(self.translation.is_some())
+    }
+
+    /// Whether the client's session was stored.
+    pub(super) fn stored(&self, stored: bool) {
+        if let Some(portable) = &self.pair.portable {
+            portable.stored(stored, self.translation.is_some());
+        }
+    }
+
+    /// Whether the client has its stream open in this process.
+    pub(super) fn listens(&self, listens: bool) {
+        if let Some(portable) = &self.pair.portable {
+            portable.listens(listens);
+        }
+    }
+
+    /// The client has ended its session.
+    pub(super) fn ended(&self) {
+        if let Some(portable) = &self.pair.portable {
+            portable.ended();
+        }
+    }
+
+    /// Waits until the server has lost a session that nobody may replace.
+    pub(super) async fn lost(&self) {
+        match &self.pair.portable {
+            Some(portable) => portable.lost().await,
+            None => pending().await,
+        }
     }
 
     /// Whether the server runs.
@@ -259,6 +320,43 @@ impl TargetSession {
             tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");
         }
     }
+}
+
+/// The state of a client's session: that of its only target, with the name of the target.
+impl StoredSession for TargetSession {
+    fn state(&self) -> Option<Raw> {
+        let state = Payload::from_raw(Raw::empty_object())
+            .with_member("target", &Raw::string(&self.settings.name))
+            .with_member("session", &Self::state(self)?);
+        Some(state.into_raw())
+    }
+
+    fn stored(&self, stored: bool) {
+        Self::stored(self, stored);
+    }
+
+    fn listens(&self, listens: bool) {
+        Self::listens(self, listens);
+    }
+
+    fn ended(&self) {
+        Self::ended(self);
+    }
+}
+
+/// There is one target, which has asked whatever was asked.
+impl Answers for TargetSession {
+    fn answer(&self, _: &str, id: RequestId, outcome: Result<Payload, ErrorObject>) {
+        let Some(portable) = &self.pair.portable else { return };
+        let outcome = outcome.map(|result| self.pair.answer(result));
+        portable.answer(id, outcome);
+    }
+}
+
+/// Returns the state of the session with this target.
+fn resumed(state: &Raw, target: &str) -> Option<Raw> {
+    let name = state.member("target")?;
+    state.member("session").filter(|_| name.to_string_value().as_deref() == Some(target))
 }
 
 /// A session with the time of its last use.

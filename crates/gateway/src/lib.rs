@@ -20,7 +20,7 @@
 //! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
-//! translations, then `pair`, `policy` and `upstream`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
+//! translations, then `pair`, `policy` and `upstream`, then `answers` and `portable`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
 //! `warnings` and `end`. `telemetry` attaches spans to the connections.
 //!
 //! ```no_run
@@ -37,6 +37,7 @@
 //! # }
 //! ```
 
+mod answers;
 mod builder;
 mod call_record;
 mod capacity;
@@ -53,8 +54,10 @@ mod pair;
 mod policy;
 mod pool;
 mod pools;
+mod portable;
 mod rate;
 mod relay;
+mod sealed_sessions;
 mod settings;
 mod status;
 mod target_health;
@@ -68,9 +71,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mcpjoin_proto::Version;
 use mcpjoin_proto::session::CloseCause;
 use mcpjoin_proto::types::Implementation;
+use mcpjoin_proto::{Raw, Version};
 use tokio::task::JoinHandle;
 
 pub use builder::GatewayBuilder;
@@ -81,9 +84,10 @@ pub use policy::{
     ClientAtIssuer, ClientCredentials, Policy, PolicyError, SharedPolicy, TargetCredentials,
     TokenExchangeSettings,
 };
+pub use sealed_sessions::SealedSessions;
 pub use status::{TargetState, TargetStatus};
 
-use self::client::ClientHandle;
+use self::client::{ClientHandle, Storing};
 use self::errors::ErrorTexts;
 use self::opening::Opening;
 use self::pools::Pools;
@@ -169,7 +173,8 @@ impl Gateway {
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
         let limits = self.pools.launcher.settings.limits.clone();
-        HttpService::new(options, limits, Version::ALL.into(), OverHttp(self.clone()))
+        let stores = options.stores_sessions();
+        HttpService::new(options, limits, Version::ALL.into(), OverHttp { gateway: self.clone(), stores })
     }
 
     /// Serves all clients that connect to the listener until `end` is ready, as
@@ -220,7 +225,15 @@ impl Gateway {
 
     /// Prepares to serve a client that came over a listener or over HTTP.
     fn open(&self, link: Link) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
-        let handle = ClientHandle::default();
+        self.open_with(link, Storing::No)
+    }
+
+    fn open_with(
+        &self,
+        link: Link,
+        storing: Storing,
+    ) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
+        let handle = ClientHandle::new(storing);
         let serving = self.clone().serve_client(link, handle.clone(), true);
         (handle, async move { drop(serving.await) })
     }
@@ -262,19 +275,33 @@ impl Drop for AbortOnDrop {
 }
 
 /// Serves the connections of an HTTP service.
-struct OverHttp(Gateway);
+struct OverHttp {
+    gateway: Gateway,
+    /// Whether sessions of legacy clients are stored.
+    stores: bool,
+}
 
 impl mcpjoin::internal::Serves for OverHttp {
     fn open(
         &self,
         link: Link,
     ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let (handle, serving) = self.0.open(link);
+        let storing = if self.stores { Storing::New } else { Storing::No };
+        let (handle, serving) = self.gateway.open_with(link, storing);
+        (Box::new(handle), Box::pin(serving))
+    }
+
+    fn reopen(
+        &self,
+        link: Link,
+        state: &Raw,
+    ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let (handle, serving) = self.gateway.open_with(link, Storing::Resumed(state.clone()));
         (Box::new(handle), Box::pin(serving))
     }
 
     fn header_marks(&self, tool: &str) -> Option<Arc<[mcpjoin_proto::http::params::HeaderMark]>> {
-        self.0.header_marks.of(tool)
+        self.gateway.header_marks.of(tool)
     }
 
     /// A server may still send messages about an earlier request of the same client.

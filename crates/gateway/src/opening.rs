@@ -257,6 +257,7 @@ fn legacy_hello(params: &Raw) -> Option<ClientHello> {
         capabilities: capabilities.unwrap_or_default(),
         info: info.unwrap_or_else(unnamed),
         presents,
+        resumed: None,
     })
 }
 
@@ -287,7 +288,7 @@ pub(super) fn modern_hello(params: &Payload) -> Option<ClientHello> {
     let initialize = format!(r#"{{"protocolVersion":"{newest}","capabilities":{raw},"clientInfo":{said}}}"#);
     presents.initialize = Raw::parse(initialize).ok();
     presents.capabilities = Some(raw);
-    Some(ClientHello { initializes: false, version: None, capabilities, info, presents })
+    Some(ClientHello { initializes: false, version: None, capabilities, info, presents, resumed: None })
 }
 
 /// The name of a client that gives none, for a server that requires one.

@@ -13,11 +13,14 @@ use mcpjoin_proto::types::ServerCapabilities;
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request, RequestId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
-use super::errors::{ErrorTexts, client_gone};
+use super::answers;
+use super::errors::{ErrorTexts, client_gone, failure};
 use super::joined::TargetTasks;
 use super::opening::HasListener;
 use super::policy::Questions;
+use super::portable::Portable;
 use super::relay::{self, call, forward};
 use super::upstream::UpstreamHandler;
 use mcpjoin::client::Client;
@@ -29,6 +32,8 @@ use mcpjoin::transport::{Link, Transport};
 /// Notifications of a server, in number and in bytes, that are stored until the client is connected.
 const MAX_EARLY_NOTIFICATIONS: usize = 256;
 const MAX_EARLY_BYTES: usize = 1024 * 1024;
+/// How often a question whose answer another process may receive is looked at.
+const QUESTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Subscriptions that are made again when the server restarts.
 const MAX_RESTORED_SUBSCRIPTIONS: usize = 1024;
 
@@ -47,6 +52,8 @@ pub(super) struct Pair {
     pub(super) questions: Questions,
     /// The ids of the server's tasks, where the client has others for them.
     tasks: Option<TargetTasks>,
+    /// Set if the client's session may be stored.
+    pub(super) portable: Option<Arc<Portable>>,
     client: watch::Sender<Option<Connection>>,
     state: Mutex<State>,
 }
@@ -105,6 +112,7 @@ impl Pair {
         tasks: Option<TargetTasks>,
     ) -> Arc<Self> {
         let (client, _) = watch::channel(None);
+        let portable = questions.portable().cloned();
         Arc::new(Self {
             timeout,
             exchanges,
@@ -113,6 +121,7 @@ impl Pair {
             errors,
             questions,
             tasks,
+            portable,
             client,
             state: Mutex::default(),
         })
@@ -207,17 +216,44 @@ impl Pair {
             Method::Elicit => params.map(|params| relay::named(self.errors.target(), params)),
             _ => params,
         };
+        let is_stored = self.portable.as_ref().is_some_and(|portable| portable.is_stored());
+        let params = match is_stored {
+            true => {
+                let marked = answers::marked(self.errors.target().unwrap_or_default(), &request.id, params);
+                Some(
+                    marked.ok_or_else(|| {
+                        failure("questionRefused", "the id of the question is too long", &[])
+                    })?,
+                )
+            }
+            false => params,
+        };
         let mut call = call(request.method, params, cx, self.timeout);
         if self.exchanges {
             call.on_behalf_of = self.stream_for(&client, true);
         }
-        match forward(client.call(call), cx).await {
-            Ok(result) => Ok(Reply::Verbatim(match &self.tasks {
-                Some(tasks) => tasks.answer(result),
-                None => result,
-            })),
+        let asking = call.on_behalf_of.clone().filter(|_| is_stored);
+        let answered = forward(client.call(call), cx);
+        let answer = match asking {
+            None => answered.await,
+            Some(asking) => tokio::select! {
+                biased;
+                answer = answered => answer,
+                () = ended(&client, &asking) => return Err(answered_elsewhere()),
+            },
+        };
+        match answer {
+            Ok(result) => Ok(Reply::Verbatim(self.answer(result))),
             Err(CallError::Closed(_)) => Err(client_gone()),
             Err(error) => Err(ErrorTexts::default().call_error(error, &client).await),
+        }
+    }
+
+    /// The answer of the client with the ids of tasks that the server knows.
+    pub(super) fn answer(&self, result: Payload) -> Payload {
+        match &self.tasks {
+            Some(tasks) => tasks.answer(result),
+            None => result,
         }
     }
 
@@ -308,6 +344,19 @@ impl Pair {
     }
 }
 
+/// Waits until a request of the client has ended which was the oldest one when it was chosen to carry a question. Then the
+/// question is over as well: its answer has reached another process, which has sent it on.
+async fn ended(client: &Connection, request: &RequestId) {
+    while client.handled_requests().1.as_ref() == Some(request) {
+        sleep(QUESTION_CHECK_INTERVAL).await;
+    }
+}
+
+/// The response to a question whose server has its answer already.
+fn answered_elsewhere() -> ErrorObject {
+    failure("questionEnded", "the question ended with the request that it belonged to", &[])
+}
+
 /// The notifications of changed lists that a server declares.
 pub(super) fn changes_of(server: &ServerCapabilities) -> impl Iterator<Item = Method> + use<> {
     let declared = |list_changed: Option<bool>| list_changed == Some(true);
@@ -339,6 +388,9 @@ impl Handler for FromServer {
 
 impl UpstreamHandler for FromServer {
     fn wrap(&self, link: Link) -> Link {
+        if let Some(portable) = &self.0.portable {
+            portable.attach(&link);
+        }
         // Over HTTP the client may have no open stream, and then it would stop the server.
         if self.0.exchanges {
             return link;

@@ -36,6 +36,8 @@ pub(super) struct ClientHello {
     pub(super) capabilities: ClientCapabilities,
     pub(super) info: Implementation,
     pub(super) presents: Presents,
+    /// The only era that the server is asked for: that of a session which another process has opened.
+    pub(super) resumed: Option<EraChoice>,
 }
 
 /// Handles what a server sends, and its restarts.
@@ -187,6 +189,9 @@ impl Life {
     fn eras(&self) -> Vec<EraChoice> {
         let Settings { era, version, .. } = &*self.launcher.settings;
         let (legacy, modern) = (EraChoice::Only(Era::Legacy), EraChoice::Only(Era::Modern));
+        if let Some(era) = self.hello.resumed {
+            return vec![era];
+        }
         if version.is_some() || *era != EraChoice::Auto {
             return vec![*era];
         }

@@ -39,6 +39,8 @@ pub use crate::server::listening::serve_each;
 #[cfg(feature = "server")]
 pub use crate::server::schema::{is_of_object, wrap, wrapped};
 #[cfg(feature = "server")]
+pub use crate::server::seal::{NotOpened, unix_time};
+#[cfg(feature = "server")]
 pub use crate::server::task::{is_declared as declares_tasks, undeclared as tasks_undeclared};
 #[cfg(feature = "server")]
 pub use crate::server::tools::adapt_content;

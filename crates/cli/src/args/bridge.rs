@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, ArgGroup, Args, ValueEnum};
 use mcpjoin_orchestra::LISTEN_ADDRESS;
 
 use super::values::{count, duration};
@@ -65,7 +65,7 @@ name, the last one is used. A server that dies is started again, and no call is 
 have 10 seconds to finish; a second signal ends them at once.";
 
 /// What means something only for servers that are started or reached here.
-const OF_SERVERS: [&str; 35] = [
+const OF_SERVERS: [&str; 36] = [
     "listen",
     "words",
     "also",
@@ -80,6 +80,7 @@ const OF_SERVERS: [&str; 35] = [
     "auth_ca",
     "max_sessions",
     "session_idle",
+    "key_file",
     "policy",
     "check_config",
     "admin",
@@ -107,6 +108,7 @@ const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "k
 
 #[derive(Debug, Args)]
 #[command(
+    group = ArgGroup::new("checked").args(["policy", "key_file"]).multiple(true),
     long_about = LONG,
     override_usage = "mcpjoin bridge [OPTIONS] TARGET\n       \
         mcpjoin bridge [OPTIONS] [--] COMMAND [ARG]...\n       \
@@ -225,12 +227,17 @@ pub(crate) struct Bridge {
         allow_hyphen_values = true
     )]
     pub(crate) session_idle: Option<Duration>,
+    /// A file with the key that several bridges share: any of them then serves the session of any client over HTTP, so that a
+    /// balancer needs no stickiness. The base64 of 32 bytes, as `openssl rand -base64 32` prints it; further lines are keys that
+    /// are accepted, too. Read again when it changes (docs/replicas.md)
+    #[arg(long, value_name = "FILE", requires = "listen", hide_short_help = true, help_heading = "Clients")]
+    pub(crate) key_file: Option<PathBuf>,
     /// A TOML file that says which tools clients may use, under which names, and how often (docs/policy.md). Read again
     /// when it changes and at SIGHUP
     #[arg(long, value_name = "FILE", help_heading = "Clients")]
     pub(crate) policy: Option<PathBuf>,
-    /// Checks the file of --policy, and starts nothing. The exit code is 2 if it has a fault
-    #[arg(long, requires = "policy", hide_short_help = true, help_heading = "Clients")]
+    /// Checks the files of --policy and --key-file, and starts nothing. The exit code is 2 if one has a fault
+    #[arg(long, requires = "checked", hide_short_help = true, help_heading = "Clients")]
     pub(crate) check_config: bool,
     /// Over HTTP, also answers requests for this host: host or host:port. By default only localhost, 127.0.0.1, [::1] and
     /// the host of the address are answered, which prevents DNS rebinding. Repeatable

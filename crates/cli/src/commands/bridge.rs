@@ -5,6 +5,7 @@ mod audit;
 mod credentials;
 mod go_flags;
 mod joined;
+mod keys;
 mod metrics;
 mod orchestra_host;
 mod orchestrator;
@@ -22,8 +23,8 @@ use crate::ui::Ui;
 
 /// Runs the bridge until a side, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure> {
-    if let (true, Some(file)) = (args.check_config, &args.policy) {
-        return policy::check(ui, file, &args.authorization);
+    if args.check_config {
+        return check_config(ui, &args);
     }
     if args.orchestrator_addr.is_some() || args.tcp_addr.is_some() {
         return orchestrator::run(ui, &args);
@@ -47,17 +48,27 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
     orchestra_host::run(ui, args, escaped)
 }
 
+/// Checks the files of the options, and starts nothing.
+fn check_config(ui: &Ui, args: &Bridge) -> Result<Exit, Failure> {
+    let keys = args.key_file.as_deref().map(|file| keys::check(ui, file)).transpose()?;
+    let policy =
+        args.policy.as_deref().map(|file| policy::check(ui, file, &args.authorization)).transpose()?;
+    // Each has the exit code of what it has printed.
+    Ok(keys.filter(|exit| *exit != Exit::Done).or(policy).unwrap_or(Exit::Done))
+}
+
 fn is_of_orchestra(word: &str) -> bool {
     let scheme = word.split_once(':').map_or("", |(scheme, _)| scheme);
     ["orchestra", "orchestra+tcp"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
 /// The options for serving over HTTP, and whether they are given.
-fn of_http(args: &Bridge) -> [(&'static str, bool); 4] {
+fn of_http(args: &Bridge) -> [(&'static str, bool); 5] {
     [
         ("--allow-host", !args.allow_host.is_empty()),
         ("--allow-origin", !args.allow_origin.is_empty()),
         ("--session-idle", args.session_idle.is_some()),
+        ("--key-file", args.key_file.is_some()),
         ("--auth-issuer", args.authorization.auth_issuer.is_some()),
     ]
 }

@@ -40,7 +40,7 @@ fn a_policy_is_checked_as_its_page_says() {
     let missing = check(&folder, "missing.toml").exits(2).stderr;
     assert!(missing.contains("missing.toml: cannot be read: "), "{missing}");
     let alone = run(["bridge", "--check-config", "demo:"]).exits(2).stderr;
-    assert!(alone.contains("--policy <FILE>"), "{alone}");
+    assert!(alone.contains("--policy <FILE>") && alone.contains("--key-file <FILE>"), "{alone}");
 }
 
 #[test]

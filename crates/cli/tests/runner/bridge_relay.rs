@@ -127,7 +127,7 @@ fn initialize() -> Value {
 }
 
 /// The request that opens a session.
-fn opening() -> String {
+pub(super) fn opening() -> String {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize() }).to_string()
 }
 
@@ -169,7 +169,7 @@ impl Bridge {
     }
 
     /// The next line that contains this word.
-    fn says_of(&mut self, word: &str) -> String {
+    pub(super) fn says_of(&mut self, word: &str) -> String {
         loop {
             let said = self.says();
             if said.contains(word) {
@@ -669,7 +669,7 @@ fn a_message_that_is_too_large_is_refused_with_the_reason_and_the_conversation_g
 }
 
 /// The status of the response to an HTTP request, and the rest of the response.
-fn http(address: &str, head: &str, body: &str) -> (u16, String) {
+pub(super) fn http(address: &str, head: &str, body: &str) -> (u16, String) {
     let authority = address.strip_prefix("http://").unwrap().split('/').next().unwrap();
     let mut stream = TcpStream::connect(authority).unwrap();
     let head = if head.contains("host:") { head.to_owned() } else { format!("{head}host: {authority}\r\n") };

@@ -18,6 +18,7 @@ mod bridge_joined;
 mod bridge_operation;
 mod bridge_policy;
 mod bridge_relay;
+mod bridge_replicas;
 #[cfg(feature = "otel")]
 mod bridge_traces;
 mod bytes;

@@ -5,7 +5,8 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>
 
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -13,7 +14,7 @@ use mcpjoin::connection::{Connection, Context};
 use mcpjoin::handler::Handler;
 use mcpjoin::server::catalogue::{Kind, join_instructions};
 use mcpjoin_proto::session::{Reply, ServerRole};
-use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Request, Version};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request, RequestId, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -22,14 +23,16 @@ use tokio::time::{sleep, timeout};
 use super::router::{Part, Router};
 use super::tasks::united;
 use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
+use crate::answers::{self, Answers};
 use crate::capacity::Caller;
-use crate::client::ClientHandle;
+use crate::client::{ClientHandle, Storing};
 use crate::end::{GatewayEnd, Refusal};
-use crate::errors::ErrorTexts;
+use crate::errors::{ErrorTexts, session_ended};
 use crate::legacy::{ClientLink, TargetSession};
 use crate::opening::{First, Opening};
 use crate::pair::Subscriptions;
 use crate::policy::Counting;
+use crate::portable::{Portable, StoredSession};
 use crate::settings::Settings;
 use crate::upstream::ClientHello;
 
@@ -49,16 +52,28 @@ pub(super) async fn serve(
     handle: &ClientHandle,
     remote: bool,
 ) -> GatewayEnd {
+    if let Storing::Resumed(state) = handle.storing()
+        && !is_of(joined, state)
+    {
+        return opening.refuse(&first.request.id, session_ended(), Refusal::Closed).await;
+    }
     let (changes, _) = watch::channel(0);
+    let owner = match handle.storing() {
+        Storing::No => None,
+        Storing::New => random_owner(),
+        Storing::Resumed(state) => state.member("owner").and_then(|owner| owner.decode().ok()),
+    };
     let client = Arc::new(LegacyClient {
         router: Router {
-            parts: joined.parts(|target| LegacyPart::new(target, remote)),
+            parts: joined.parts(|target| LegacyPart::new(target, remote, handle.storing())),
             names: joined.names(),
-            tasks: joined.tasks.of_connection(&first.caller),
+            tasks: joined.tasks.of_session(&first.caller, owner.as_deref()),
         },
         connection: Mutex::default(),
         level: Mutex::default(),
         changes,
+        owner,
+        handle: handle.clone(),
         joined: joined.clone(),
     });
     let mut link = ClientLink::of(&opening, handle);
@@ -67,6 +82,7 @@ pub(super) async fn serve(
     for index in 0..joined.targets.len() {
         link.on_list_changed = Some(client.on_list_changed(index));
         link.tasks = Some(client.router.tasks.at(index));
+        link.portable.clone_from(&client.router.parts[index].portable);
         let hello = first.hello.clone();
         tasks.spawn(client.clone().keep_open(index, first.caller.clone(), hello, link.clone()));
     }
@@ -83,10 +99,15 @@ pub(super) async fn serve(
     }
     joined.opened.send_replace(true);
     let (role, handler) = (client.role(), FromClient(client.clone()));
-    let (connection, driver) =
-        joined.telemetry.connection(opening.into_link(), role, joined.limits.clone(), handler);
+    let link = match handle.storing() {
+        Storing::No => opening.into_link(),
+        _ => answers::layer(opening.into_link(), client.clone()),
+    };
+    let (connection, driver) = joined.telemetry.connection(link, role, joined.limits.clone(), handler);
     client.connect(&connection);
     handle.connected(connection.clone());
+    let serves: Weak<dyn StoredSession> = Arc::downgrade(&(client.clone() as Arc<dyn StoredSession>));
+    handle.serves(serves);
     tasks.spawn(client.clone().tell_changes());
     driver.await;
     tasks.shutdown().await;
@@ -102,6 +123,9 @@ struct LegacyClient {
     level: Mutex<Option<Payload>>,
     /// Counts the changes of parts and of their lists.
     changes: watch::Sender<u64>,
+    /// The owner of its tasks in every process, if the session may be stored and has no principal.
+    owner: Option<Box<str>>,
+    handle: ClientHandle,
     joined: Arc<Joined>,
 }
 
@@ -116,16 +140,35 @@ struct LegacyPart {
     failed: Mutex<Option<(ErrorObject, Refusal)>>,
     /// For a session that opens later.
     subscriptions: Mutex<Subscriptions>,
+    /// Set if the client's session may be stored.
+    portable: Option<Arc<Portable>>,
+    /// Whether the target may be opened. A stored session has the targets that were open when it was stored: one that was
+    /// opened later would have a session in each process.
+    may_open: watch::Sender<bool>,
+    /// Whether the target has lost the session, so that the client's session ends.
+    is_lost: AtomicBool,
 }
 
 impl LegacyPart {
-    fn new(target: &Arc<Target>, remote: bool) -> Self {
+    fn new(target: &Arc<Target>, remote: bool, storing: &Storing) -> Self {
         let errors = target.errors(remote);
+        let (portable, may_open) = match storing {
+            Storing::No => (None, true),
+            Storing::New => (Some(Portable::new(None)), true),
+            Storing::Resumed(state) => {
+                let state = session_with(&target.name, state);
+                let is_part = state.is_some();
+                (Some(Portable::new(state)), is_part)
+            }
+        };
         Self {
+            portable,
+            may_open: watch::Sender::new(may_open),
+            is_lost: AtomicBool::new(false),
             session: Mutex::default(),
             target: target.clone(),
             errors,
-            tried: watch::Sender::new(false),
+            tried: watch::Sender::new(!may_open),
             failed: Mutex::default(),
             subscriptions: Mutex::default(),
         }
@@ -137,6 +180,14 @@ impl LegacyPart {
 
     /// The error for a request while there is no session.
     fn not_available(&self) -> ErrorObject {
+        if self.is_lost.load(Ordering::Relaxed) {
+            return session_ended();
+        }
+        if !*self.may_open.borrow() {
+            let text =
+                "the server was not running when this session was opened; initialize again to reach it";
+            return self.errors.failure("notAvailable", text, &[]);
+        }
         match &*self.failed.lock() {
             Some((error, Refusal::NotStarted(_))) => error.clone(),
             _ => self.errors.not_available(self.target.health().outage()),
@@ -198,6 +249,8 @@ impl LegacyClient {
         let part = &self.router.parts[index];
         let pools = &part.target.gateway.pools;
         loop {
+            // The sender lives as long as `self`.
+            let _ = part.may_open.subscribe().wait_for(|may_open| *may_open).await;
             part.target.health().ready_to_start().await;
             let open = TargetSession::open(pools, caller.clone(), hello.clone(), &link, part.errors.clone());
             let session = match open.await {
@@ -222,9 +275,15 @@ impl LegacyClient {
             let connection = {
                 // The lock is held, so that `connect` sees the session, or this sees the connection.
                 let connection = self.connection.lock();
-                *part.session.lock() = Some(session.clone());
+                let mut place = part.session.lock();
+                let may_open = *part.may_open.borrow();
+                *place = may_open.then(|| session.clone());
                 *part.failed.lock() = None;
-                connection.clone()
+                may_open.then(|| connection.clone())
+            };
+            let Some(connection) = connection else {
+                session.close().await;
+                continue;
             };
             part.tried.send_replace(true);
             if let Some(connection) = connection {
@@ -245,6 +304,12 @@ impl LegacyClient {
                 () = restored => {}
                 () = session.tell_changes() => {}
                 () = self.watch(index, &session) => {}
+                () = session.lost() => {
+                    // The target does not come back in this session.
+                    part.is_lost.store(true, Ordering::Relaxed);
+                    part.may_open.send_replace(false);
+                    self.handle.drain();
+                }
             }
             *part.session.lock() = None;
             self.changed(index);
@@ -382,6 +447,94 @@ impl LegacyClient {
         drop(timeout(SET_LEVEL_TIMEOUT, join_all(set)).await);
         Ok(Reply::empty())
     }
+}
+
+/// The state of a client's session: those with the targets that are open, by name.
+impl StoredSession for LegacyClient {
+    fn state(&self) -> Option<Raw> {
+        let mut targets = Vec::new();
+        for part in &self.router.parts {
+            let place = part.session.lock();
+            let Some(session) = &*place else {
+                // Until it is known that the session is not stored.
+                part.may_open.send_replace(false);
+                continue;
+            };
+            let state = Payload::from_raw(Raw::empty_object())
+                .with_member("target", &Raw::string(&part.target.name))
+                .with_member("session", &session.state()?);
+            targets.push(state.into_raw());
+        }
+        // A session without a target waits for them in this process.
+        if targets.is_empty() {
+            return None;
+        }
+        let state = Payload::from_raw(Raw::empty_object());
+        let state = match &self.owner {
+            Some(owner) => state.with_member("owner", &Raw::string(owner)),
+            None => state,
+        };
+        Some(state.with_member("targets", &Raw::from_value(&targets).ok()?).into_raw())
+    }
+
+    fn stored(&self, stored: bool) {
+        for part in &self.router.parts {
+            match part.session() {
+                Some(session) => session.stored(stored),
+                None if !stored => {
+                    if let Some(portable) = &part.portable {
+                        portable.stored(false, false);
+                    }
+                    part.may_open.send_replace(true);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn listens(&self, listens: bool) {
+        self.router.parts.iter().filter_map(|part| part.session()).for_each(|one| one.listens(listens));
+    }
+
+    fn ended(&self) {
+        self.router.parts.iter().filter_map(|part| part.session()).for_each(|session| session.ended());
+    }
+}
+
+impl Answers for LegacyClient {
+    fn answer(&self, target: &str, id: RequestId, outcome: Result<Payload, ErrorObject>) {
+        let part = self.router.parts.iter().find(|part| *part.target.name == *target);
+        if let Some(session) = part.and_then(|part| part.session()) {
+            session.answer(target, id, outcome);
+        }
+    }
+}
+
+/// Whether the state is that of a session of this gateway: of another one the client would get some targets only.
+fn is_of(joined: &Joined, state: &Raw) -> bool {
+    let targets: Option<Vec<Raw>> = state.member("targets").and_then(|targets| targets.decode().ok());
+    let is_known = |one: &Raw| {
+        let name = one.member("target");
+        let name = name.as_ref().and_then(Raw::to_string_value);
+        joined.targets.iter().any(|target| name.as_deref() == Some(&*target.name))
+    };
+    targets.is_some_and(|targets| targets.iter().all(is_known))
+}
+
+/// Returns the state of the session with this target.
+fn session_with(target: &str, state: &Raw) -> Option<Raw> {
+    let targets: Vec<Raw> = state.member("targets")?.decode().ok()?;
+    targets.iter().find_map(|one| {
+        let name = one.member("target")?;
+        one.member("session").filter(|_| name.to_string_value().as_deref() == Some(target))
+    })
+}
+
+/// A name for the owner of the tasks of a session that cannot be guessed.
+fn random_owner() -> Option<Box<str>> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).ok()?;
+    Some(format!("{:032x}", u128::from_be_bytes(random)).into())
 }
 
 /// Answers the requests of the client.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::internal::serve_each;
+use mcpjoin::server::SealingKeys;
 use mcpjoin::server::catalogue::{Collision, Source};
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
 use mcpjoin_proto::session::{CloseCause, Limits};
@@ -34,7 +35,7 @@ use self::names::Names;
 pub(super) use self::tasks::TargetTasks;
 use self::tasks::TaskIds;
 use crate::capacity::Caller;
-use crate::client::ClientHandle;
+use crate::client::{ClientHandle, Storing};
 use crate::end::GatewayEnd;
 use crate::errors::ErrorTexts;
 use crate::opening::Opening;
@@ -81,6 +82,7 @@ pub struct JoinedBuilder {
     limits: Limits,
     telemetry: Telemetry,
     targets: Vec<(Box<str>, TargetOptions, GatewayBuilder)>,
+    keys: Option<SealingKeys>,
 }
 
 /// How a target is joined.
@@ -150,7 +152,13 @@ impl TargetOptions {
 
 impl JoinedBuilder {
     pub(super) fn new(info: Implementation) -> Self {
-        Self { info, limits: Limits::default(), telemetry: Telemetry::default(), targets: Vec::new() }
+        Self {
+            info,
+            limits: Limits::default(),
+            telemetry: Telemetry::default(),
+            targets: Vec::new(),
+            keys: None,
+        }
     }
 
     /// Adds a target. The order of the targets is that of the joined lists, and of precedence where two targets offer
@@ -174,6 +182,15 @@ impl JoinedBuilder {
     /// hold where a target is reached alone.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Makes the ids of tasks with keys that other processes have as well, so that each of them knows the tasks. The processes
+    /// have the same targets in the same order. By default a key is made that only this gateway has.
+    ///
+    /// Sessions of legacy clients are shared by [`SealedSessions`](crate::SealedSessions).
+    pub fn sealing_keys(mut self, keys: SealingKeys) -> Self {
+        self.keys = Some(keys);
         self
     }
 
@@ -203,7 +220,7 @@ impl JoinedBuilder {
             targets,
             client_limits,
             header_marks: HeaderMarks::default(),
-            tasks: Arc::new(TaskIds::new()),
+            tasks: Arc::new(TaskIds::new(self.keys)),
             names: Mutex::default(),
             listed: Mutex::default(),
             opened: watch::Sender::new(false),
@@ -235,12 +252,9 @@ impl JoinedGateway {
     /// alone, under its name: `/mcp/NAME`.
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
-        let mut service = HttpService::new(
-            options.clone(),
-            self.0.limits.clone(),
-            Version::ALL.into(),
-            OverHttp(self.clone()),
-        );
+        let served = OverHttp { gateway: self.clone(), stores: options.stores_sessions() };
+        let mut service =
+            HttpService::new(options.clone(), self.0.limits.clone(), Version::ALL.into(), served);
         for target in self.0.targets.iter().rev() {
             service = service.with_route(&target.name, target.gateway.http(options.clone()));
         }
@@ -311,7 +325,15 @@ impl JoinedGateway {
     }
 
     fn open(&self, link: Link) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
-        let handle = ClientHandle::default();
+        self.open_with(link, Storing::No)
+    }
+
+    fn open_with(
+        &self,
+        link: Link,
+        storing: Storing,
+    ) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
+        let handle = ClientHandle::new(storing);
         let serving = self.0.clone().serve_client(link, handle.clone(), true);
         (handle, async move { drop(serving.await) })
     }
@@ -418,19 +440,33 @@ fn warning(text: &str) -> Notification {
 }
 
 /// Serves the connections of an HTTP service.
-struct OverHttp(JoinedGateway);
+struct OverHttp {
+    gateway: JoinedGateway,
+    /// Whether sessions of legacy clients are stored.
+    stores: bool,
+}
 
 impl mcpjoin::internal::Serves for OverHttp {
     fn open(
         &self,
         link: Link,
     ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let (handle, serving) = self.0.open(link);
+        let storing = if self.stores { Storing::New } else { Storing::No };
+        let (handle, serving) = self.gateway.open_with(link, storing);
+        (Box::new(handle), Box::pin(serving))
+    }
+
+    fn reopen(
+        &self,
+        link: Link,
+        state: &Raw,
+    ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let (handle, serving) = self.gateway.open_with(link, Storing::Resumed(state.clone()));
         (Box::new(handle), Box::pin(serving))
     }
 
     fn header_marks(&self, tool: &str) -> Option<Arc<[mcpjoin_proto::http::params::HeaderMark]>> {
-        self.0.0.header_marks.of(tool)
+        self.gateway.0.header_marks.of(tool)
     }
 
     /// A server may still send messages about an earlier request of the same client.

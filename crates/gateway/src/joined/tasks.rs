@@ -3,7 +3,7 @@
 //! A client gets the id of a task as `base64url(MAC | target | id at the target)`. The MAC covers the owner too: the
 //! principal of the client, otherwise its session or connection, otherwise its address. So an id leads to its target
 //! without a table, cannot be guessed, and is unknown where another client presents it. The key lives as long as the
-//! gateway. Used by `router`, by `legacy` and `modern`, and by `pair` for what a server sends by itself. It never asks a
+//! gateway, or is derived from those that several processes share. Used by `router`, by `legacy` and `modern`, and by `pair` for what a server sends by itself. It never asks a
 //! server, and never reads a result of a tool.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks> and
@@ -17,6 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mcpjoin::internal::{declares_tasks, tasks_undeclared};
+use mcpjoin::server::SealingKeys;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::TasksCapability;
 use mcpjoin_proto::types::meta::key;
@@ -40,11 +41,21 @@ const MAX_LISTED: usize = 1000;
 
 /// Makes the ids of tasks at one gateway.
 pub(super) struct TaskIds {
-    /// `None` if the system provided no random numbers. Then no id can be made.
-    key: Option<[u8; 32]>,
+    keys: TaskKeys,
     /// The number of the last session or connection.
     last_connection: AtomicU64,
 }
+
+/// The keys of the ids of tasks.
+enum TaskKeys {
+    /// `None` if the system provided no random numbers. Then no id can be made.
+    Own(Option<[u8; 32]>),
+    /// Those that several processes share. The first one makes ids.
+    Shared(SealingKeys),
+}
+
+/// The purpose of the keys that are derived from shared ones.
+const PURPOSE: &str = "joined task id";
 
 /// The tasks of one client.
 pub(super) struct ClientTasks {
@@ -64,10 +75,21 @@ pub(crate) struct TargetTasks {
 }
 
 impl TaskIds {
-    pub(super) fn new() -> Self {
-        let mut key = [0; 32];
-        let key = getrandom::fill(&mut key).is_ok().then_some(key);
-        Self { key, last_connection: AtomicU64::new(0) }
+    pub(super) fn new(shared: Option<SealingKeys>) -> Self {
+        let own = || {
+            let mut key = [0; 32];
+            getrandom::fill(&mut key).is_ok().then_some(key)
+        };
+        let keys = shared.map_or_else(|| TaskKeys::Own(own()), TaskKeys::Shared);
+        Self { keys, last_connection: AtomicU64::new(0) }
+    }
+
+    /// Returns the keys, the one that makes ids first.
+    fn keys(&self) -> Vec<[u8; 32]> {
+        match &self.keys {
+            TaskKeys::Own(key) => key.iter().copied().collect(),
+            TaskKeys::Shared(keys) => keys.derived(PURPOSE),
+        }
     }
 
     /// Returns the tasks of a client that sends requests without a session.
@@ -78,7 +100,19 @@ impl TaskIds {
             Caller::Connection(number) => format!("connection {number}").into_bytes(),
             Caller::Local => b"local".to_vec(),
         };
+        self.owned_by(owner)
+    }
+
+    fn owned_by(self: &Arc<Self>, owner: Vec<u8>) -> Arc<ClientTasks> {
         Arc::new(ClientTasks { ids: self.clone(), owner, created: Mutex::default() })
+    }
+
+    /// As [`TaskIds::of_connection`]. `name`: what names the session in every process, if it may be stored.
+    pub(super) fn of_session(self: &Arc<Self>, caller: &Caller, name: Option<&str>) -> Arc<ClientTasks> {
+        match (caller, name) {
+            (Caller::Principal(_), _) | (_, None) => self.of_connection(caller),
+            (_, Some(name)) => self.owned_by([b"session ", name.as_bytes()].concat()),
+        }
     }
 
     /// Returns the tasks of a client with a session or a connection of its own, which belong to its principal if it has
@@ -101,7 +135,7 @@ impl ClientTasks {
     fn seal(&self, target: usize, id: &str) -> Option<String> {
         let target = u32::try_from(target).ok().filter(|_| id.len() <= MAX_ID_BYTES)?;
         let body = [&target.to_be_bytes()[..], id.as_bytes()].concat();
-        let mac: [u8; 32] = self.mac(&body)?.finalize().into_bytes().into();
+        let mac: [u8; 32] = self.mac(self.ids.keys().first()?, &body).finalize().into_bytes().into();
         Some(URL_SAFE_NO_PAD.encode([&mac[..MAC_BYTES], &body].concat()))
     }
 
@@ -112,19 +146,20 @@ impl ClientTasks {
         }
         let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
         let (mac, body) = bytes.split_first_chunk::<MAC_BYTES>()?;
-        self.mac(body)?.verify_truncated_left(mac).ok()?;
+        let is_made_with = |key: &[u8; 32]| self.mac(key, body).verify_truncated_left(mac).is_ok();
+        self.ids.keys().iter().any(is_made_with).then_some(())?;
         let (target, id) = body.split_first_chunk()?;
         let target = usize::try_from(u32::from_be_bytes(*target)).ok()?;
         Some((target, String::from_utf8(id.to_vec()).ok()?))
     }
 
     /// The length keeps two owners apart whose names and bodies are the same in sum.
-    fn mac(&self, body: &[u8]) -> Option<Hmac<Sha256>> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.ids.key?).expect("HMAC takes keys of any length");
+    fn mac(&self, key: &[u8; 32], body: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
         mac.update(&(self.owner.len() as u64).to_be_bytes());
         mac.update(&self.owner);
         mac.update(body);
-        Some(mac)
+        mac
     }
 
     /// Returns the target that a request about a task is for, and the id of the task there.
@@ -314,7 +349,7 @@ mod tests {
 
     #[test]
     fn an_id_is_known_to_its_owner_alone() {
-        let ids = Arc::new(TaskIds::new());
+        let ids = Arc::new(TaskIds::new(None));
         let owners = [
             ids.of(&principal("a")),
             ids.of(&principal("b")),
@@ -324,7 +359,7 @@ mod tests {
             ids.of_connection(&Caller::Local),
             ids.of_connection(&Caller::Local),
             // Another process.
-            Arc::new(TaskIds::new()).of(&principal("a")),
+            Arc::new(TaskIds::new(None)).of(&principal("a")),
         ];
         for (index, owner) in owners.iter().enumerate() {
             let id = owner.seal(3, "T-1").expect("short");
@@ -341,7 +376,7 @@ mod tests {
 
     #[test]
     fn an_id_that_was_changed_in_any_place_is_unknown() {
-        let tasks = Arc::new(TaskIds::new()).of(&Caller::Local);
+        let tasks = Arc::new(TaskIds::new(None)).of(&Caller::Local);
         let id = tasks.seal(0, "a task").expect("short");
         let bytes = URL_SAFE_NO_PAD.decode(&id).expect("base64url");
         for place in 0..bytes.len() {
@@ -356,7 +391,7 @@ mod tests {
 
     #[test]
     fn the_id_of_a_task_has_a_limit_in_bytes() {
-        let tasks = Arc::new(TaskIds::new()).of(&Caller::Local);
+        let tasks = Arc::new(TaskIds::new(None)).of(&Caller::Local);
         let longest = "x".repeat(MAX_ID_BYTES);
         let id = tasks.seal(0, &longest).expect("it fits");
         assert_eq!(tasks.open(&id), Some((0, longest.clone())));
@@ -369,7 +404,7 @@ mod tests {
 
     #[test]
     fn the_list_has_the_last_tasks_of_this_session_and_no_others() {
-        let tasks = Arc::new(TaskIds::new()).of(&Caller::Local);
+        let tasks = Arc::new(TaskIds::new(None)).of(&Caller::Local);
         let task = |id: usize| Raw::parse(format!(r#"{{"taskId":"{id}"}}"#)).expect("JSON");
         (0..=MAX_LISTED).for_each(|id| tasks.remember(1, &task(id)));
         let all = || (0..MAX_LISTED + 5).map(task).collect::<Vec<_>>();
@@ -384,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_question_of_a_task_and_its_answer_name_the_task_as_their_reader_knows_it() {
-        let tasks = Arc::new(TaskIds::new()).of(&Caller::Local);
+        let tasks = Arc::new(TaskIds::new(None)).of(&Caller::Local);
         let asked = r#"{"message":"m","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T"}}}"#;
         let (at, id) = (tasks.at(2), tasks.seal(2, "T").expect("short"));
         let shown = at.question(payload(asked));

@@ -104,7 +104,7 @@ async fn ask(
         failure("badReply", "the server asks for input, but one of its input requests has no `method`", &[])
     })?;
     let method = Method::parse(&method);
-    may_ask.check(&method)?;
+    may_ask.check_here(&method)?;
     let mut call = Call::new(method);
     call.params = question.member("params").map(Payload::from_raw);
     if call.method == Method::Elicit {

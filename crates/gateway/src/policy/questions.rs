@@ -4,6 +4,8 @@
 //! Used by `legacy` and `modern` for what clients declare, and by `pair`, `pool` and `legacy_to_modern` for each question.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>
 
+use std::sync::Arc;
+
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
@@ -11,6 +13,7 @@ use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
 use super::SharedPolicy;
 use super::rules::TargetRules;
 use crate::errors::failure;
+use crate::portable::Portable;
 use crate::upstream::ClientHello;
 
 /// The questions beside elicitation that a target may ask.
@@ -33,6 +36,8 @@ pub(crate) struct Questions {
     policy: Option<(SharedPolicy, Box<str>)>,
     /// What it may ask if no rule says so.
     otherwise: Allowed,
+    /// The session with it, if other processes may go on with it.
+    portable: Option<Arc<Portable>>,
 }
 
 impl Allowed {
@@ -68,7 +73,18 @@ impl Allowed {
 
 impl Questions {
     pub(super) const fn new(policy: Option<(SharedPolicy, Box<str>)>, otherwise: Allowed) -> Self {
-        Self { policy, otherwise }
+        Self { policy, otherwise, portable: None }
+    }
+
+    /// Sets the session with the target, if other processes may go on with it.
+    pub(crate) fn about(mut self, portable: Option<Arc<Portable>>) -> Self {
+        self.portable = portable;
+        self
+    }
+
+    /// Returns the session with the target, if other processes may go on with it.
+    pub(crate) const fn portable(&self) -> Option<&Arc<Portable>> {
+        self.portable.as_ref()
     }
 
     fn allowed(&self) -> Allowed {
@@ -81,6 +97,18 @@ impl Questions {
     /// Refuses a question that the target may not ask.
     pub(crate) fn check(&self, question: &Method) -> Result<(), ErrorObject> {
         if self.allowed().refuses(question) { Err(refused(question)) } else { Ok(()) }
+    }
+
+    /// Refuses a question of a modern server that it may not ask, or whose answer another process may receive: the result of the
+    /// call would wait for it in vain.
+    pub(crate) fn check_here(&self, question: &Method) -> Result<(), ErrorObject> {
+        if self.portable.as_ref().is_some_and(|portable| portable.is_stored()) {
+            let text = format!(
+                "several processes serve the session, and the answer of the client to {question} would reach any of them"
+            );
+            return Err(failure("questionRefused", &text, &[]));
+        }
+        self.check(question)
     }
 
     /// What the client declares, without what the target may not ask for.

@@ -18,6 +18,7 @@ mod owners;
 mod policy;
 mod pools;
 mod raw;
+mod replicas;
 mod same_era;
 mod traces;
 

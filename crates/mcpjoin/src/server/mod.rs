@@ -43,7 +43,7 @@ mod prompts;
 mod resources;
 pub(crate) mod schema;
 mod schema_profile;
-mod seal;
+pub(crate) mod seal;
 mod service;
 mod state;
 mod subscription;
@@ -135,7 +135,7 @@ pub use resources::{ReadRequest, ResourceTemplateDescription, TypedResourceTempl
 pub use schema_profile::SchemaProfile;
 /// The crate that derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
-pub use seal::StateKey;
+pub use seal::{SealingKeys, StateKey};
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub use serde;

@@ -1,11 +1,12 @@
 //! Values that a server gives to its clients and takes back: encrypted states, and the ids of tasks.
 //!
-//! Used by `input` and `task`. A state is `base64url(version | key id | nonce | XChaCha20-Poly1305(time | content))`.
+//! Used by `input` and `task`, and through [`SealingKeys`] by gateways. A state is `base64url(version | key id | nonce | XChaCha20-Poly1305(time | content))`.
 //! Its associated data bind it to its purpose and to the digest of its request. The id of a task is 128 random bits and
 //! a MAC, which also covers the name of the replica that follows it. Each purpose has a key of its own, derived from the
 //! server's [`StateKey`].
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -14,6 +15,7 @@ use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mcpjoin_proto::ErrorObject;
+use parking_lot::Mutex;
 use sha2::Sha256;
 
 /// How long a state is accepted: long enough for a person to fill in a form.
@@ -71,8 +73,29 @@ impl StateKey {
         [a, b, c, d]
     }
 
-    fn cipher(&self, purpose: Purpose) -> XChaCha20Poly1305 {
-        XChaCha20Poly1305::new(&self.derive(purpose.label()).into())
+    fn cipher(&self, label: &str) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(&self.derive(label).into())
+    }
+
+    /// Encrypts a text for one purpose. `associated` makes the associated data from the id of the key.
+    fn encrypt(
+        &self,
+        label: &str,
+        associated: impl Fn(&[u8; KEY_ID_BYTES]) -> Vec<u8>,
+        plain: &[u8],
+    ) -> Result<String, ErrorObject> {
+        let nonce: [u8; NONCE_BYTES] = random().ok_or_else(no_random_numbers)?;
+        let id = self.id();
+        let sealed = self
+            .cipher(label)
+            .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &associated(&id) })
+            .map_err(|_| ErrorObject::internal("the state is too large to be sealed"))?;
+        let mut state = Vec::with_capacity(HEADER_BYTES + sealed.len());
+        state.push(VERSION);
+        state.extend_from_slice(&id);
+        state.extend_from_slice(&nonce);
+        state.extend_from_slice(&sealed);
+        Ok(URL_SAFE_NO_PAD.encode(state))
     }
 
     /// The random bytes have a fixed length, so no two pairs have the same MAC.
@@ -147,21 +170,9 @@ impl Keys {
         content: &str,
         now: Duration,
     ) -> Result<String, ErrorObject> {
-        let key = self.own()?;
-        let nonce: [u8; NONCE_BYTES] = random().ok_or_else(no_random_numbers)?;
         let mut plain = millis(now).to_be_bytes().to_vec();
         plain.extend_from_slice(content.as_bytes());
-        let (id, aad) = (key.id(), associated_data(purpose, &key.id(), request));
-        let sealed = key
-            .cipher(purpose)
-            .encrypt(&XNonce::from(nonce), Payload { msg: &plain, aad: &aad })
-            .map_err(|_| ErrorObject::internal("the state is too large to be sealed"))?;
-        let mut state = Vec::with_capacity(HEADER_BYTES + sealed.len());
-        state.push(VERSION);
-        state.extend_from_slice(&id);
-        state.extend_from_slice(&nonce);
-        state.extend_from_slice(&sealed);
-        Ok(URL_SAFE_NO_PAD.encode(state))
+        self.own()?.encrypt(purpose.label(), |id| associated_data(purpose, id, request), &plain)
     }
 
     /// Decrypts a state for this purpose and request. `now`: the time since 1970; without it the age does not count.
@@ -172,20 +183,8 @@ impl Keys {
         state: &str,
         now: Option<Duration>,
     ) -> Result<String, OpenError> {
-        let state = URL_SAFE_NO_PAD.decode(state).map_err(|_| OpenError::Foreign)?;
-        let (head, sealed) = state.split_first_chunk::<HEADER_BYTES>().ok_or(OpenError::Foreign)?;
-        let (version, rest) = head.split_first().ok_or(OpenError::Foreign)?;
-        let (id, nonce) = rest.split_first_chunk::<KEY_ID_BYTES>().ok_or(OpenError::Foreign)?;
-        let nonce = XNonce::try_from(nonce).map_err(|_| OpenError::Foreign)?;
-        if *version != VERSION {
-            return Err(OpenError::Foreign);
-        }
-        let aad = associated_data(purpose, id, request);
-        let plain = self
-            .all()
-            .filter(|key| key.id() == *id)
-            .find_map(|key| key.cipher(purpose).decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok())
-            .ok_or(OpenError::Foreign)?;
+        let plain = decrypt(self.all(), purpose.label(), |id| associated_data(purpose, id, request), state)
+            .map_err(|_| OpenError::Foreign)?;
         let (sealed_at, content) = plain.split_first_chunk::<8>().ok_or(OpenError::Foreign)?;
         if let Some(now) = now {
             let sealed_at = Duration::from_millis(u64::from_be_bytes(*sealed_at));
@@ -220,9 +219,120 @@ impl Keys {
     }
 }
 
+/// Decrypts what [`StateKey::encrypt`] has written with one of these keys.
+fn decrypt<'a>(
+    keys: impl Iterator<Item = &'a StateKey>,
+    label: &str,
+    associated: impl Fn(&[u8; KEY_ID_BYTES]) -> Vec<u8>,
+    state: &str,
+) -> Result<Vec<u8>, NotOpened> {
+    let state = URL_SAFE_NO_PAD.decode(state).map_err(|_| NotOpened::Malformed)?;
+    let (head, sealed) = state.split_first_chunk::<HEADER_BYTES>().ok_or(NotOpened::Malformed)?;
+    let (version, rest) = head.split_first().ok_or(NotOpened::Malformed)?;
+    let (id, nonce) = rest.split_first_chunk::<KEY_ID_BYTES>().ok_or(NotOpened::Malformed)?;
+    let nonce = XNonce::try_from(nonce).map_err(|_| NotOpened::Malformed)?;
+    if *version != VERSION {
+        return Err(NotOpened::OtherVersion);
+    }
+    let aad = associated(id);
+    let mut known = keys.filter(|key| key.id() == *id).peekable();
+    if known.peek().is_none() {
+        return Err(NotOpened::UnknownKey);
+    }
+    known
+        .find_map(|key| key.cipher(label).decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok())
+        .ok_or(NotOpened::Foreign)
+}
+
+/// Why a sealed text is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum NotOpened {
+    /// It has another form.
+    #[error("it is not a sealed text")]
+    Malformed,
+    /// It has another version of the form.
+    #[error("it was sealed by another version of this program")]
+    OtherVersion,
+    /// It was sealed with a key that is not one of ours.
+    #[error("it was sealed with a key that this process does not have")]
+    UnknownKey,
+    /// It was changed, or it belongs to another purpose or owner.
+    #[error("it was changed, or given to another client")]
+    Foreign,
+}
+
+/// The keys that the processes of one gateway share. They may be replaced while the gateway runs. Cheap to clone.
+///
+/// The first key seals, and all keys open. To replace a key without refusing anybody: add the new one as the last key
+/// everywhere, then make it the first one everywhere, and remove the old one when nothing that it has sealed is in use.
+///
+/// `Debug` shows none of them.
+#[derive(Clone)]
+pub struct SealingKeys(Arc<Mutex<Arc<[StateKey]>>>);
+
+impl SealingKeys {
+    /// Uses these keys.
+    #[must_use]
+    pub fn new(first: StateKey, others: impl IntoIterator<Item = StateKey>) -> Self {
+        Self(Arc::new(Mutex::new([first].into_iter().chain(others).collect())))
+    }
+
+    /// Replaces all keys, in all clones.
+    pub fn replace(&self, first: StateKey, others: impl IntoIterator<Item = StateKey>) {
+        *self.0.lock() = [first].into_iter().chain(others).collect();
+    }
+
+    fn all(&self) -> Arc<[StateKey]> {
+        self.0.lock().clone()
+    }
+
+    /// Encrypts `content` for one purpose and one owner.
+    ///
+    /// # Errors
+    /// [`ErrorObject`] if the system gives no random numbers.
+    #[doc(hidden)]
+    pub fn seal(&self, purpose: &str, owner: &[u8], content: &[u8]) -> Result<String, ErrorObject> {
+        let first = self.all().first().cloned().ok_or_else(no_random_numbers)?;
+        first.encrypt(purpose, |id| owned_data(purpose, id, owner), content)
+    }
+
+    /// Decrypts what was sealed for this purpose and this owner.
+    ///
+    /// # Errors
+    /// [`NotOpened`] says why it is refused.
+    #[doc(hidden)]
+    pub fn open(&self, purpose: &str, owner: &[u8], sealed: &str) -> Result<Vec<u8>, NotOpened> {
+        decrypt(self.all().iter(), purpose, |id| owned_data(purpose, id, owner), sealed)
+    }
+
+    /// Returns the keys for one purpose that are derived from the shared ones, in the same order.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn derived(&self, purpose: &str) -> Vec<[u8; 32]> {
+        self.all().iter().map(|key| key.derive(purpose)).collect()
+    }
+}
+
+impl fmt::Debug for SealingKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealingKeys(..)")
+    }
+}
+
+/// The associated data of a text of a gateway. The lengths keep two purposes and owners apart that are the same in sum.
+fn owned_data(purpose: &str, id: &[u8; KEY_ID_BYTES], owner: &[u8]) -> Vec<u8> {
+    let mut data = b"mcpjoin gateway".to_vec();
+    data.push(VERSION);
+    data.extend_from_slice(id);
+    data.extend_from_slice(&(purpose.len() as u64).to_be_bytes());
+    data.extend_from_slice(purpose.as_bytes());
+    data.extend_from_slice(owner);
+    data
+}
+
 /// Returns the time since 1970, the only clock that replicas share. It is ahead only if a test moves the clock of the
 /// runtime.
-pub(super) fn unix_time() -> Duration {
+pub fn unix_time() -> Duration {
     let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let moved = tokio::time::Instant::now().into_std();
     day + moved.saturating_duration_since(Instant::now())

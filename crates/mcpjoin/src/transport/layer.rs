@@ -11,7 +11,7 @@ use mcpjoin_proto::session::{Inbound, Limits, Origin, Outbound, TransportCaps, T
 
 #[cfg(all(unix, feature = "child"))]
 use super::ChildHandle;
-use super::{Inspector, PeerIdentity, Transport};
+use super::{Inspector, PeerIdentity, Transport, UpstreamSession};
 
 /// A transport around another one. What it does not override, the inner transport does. Every layer is a [`Transport`].
 pub trait TransportLayer: Send {
@@ -107,6 +107,10 @@ impl<A: TransportLayer> Transport for A {
 
     fn origin(&self) -> Option<Arc<Origin>> {
         self.io().origin()
+    }
+
+    fn upstream_session(&self) -> Option<UpstreamSession> {
+        self.io().upstream_session()
     }
 
     fn has_listener(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {

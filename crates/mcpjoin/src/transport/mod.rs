@@ -27,6 +27,7 @@ pub(crate) mod socket;
 #[cfg(unix)]
 mod stdio;
 pub(crate) mod stream;
+mod upstream_session;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -51,7 +52,8 @@ pub use http_client::{
 #[cfg(feature = "http-server")]
 pub use http_server::{
     Admission, Admitted, Admitting, Denied, Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture,
-    HttpListenError, HttpListener, HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
+    HttpListenError, HttpListener, HttpOptions, HttpService, MemoryEvents, Replay, SessionId, SessionRecord,
+    SessionStore, SessionStoreError, Stored,
 };
 pub use identity::{CredentialKey, PeerIdentity};
 pub use inspect::{Direction, Inspected, Inspector};
@@ -60,6 +62,8 @@ pub use listener::{Accept, ListenAddress, Listener, ListenerHandle};
 pub use raw_link::RawLink;
 #[cfg(feature = "socket")]
 pub use socket::{Attempt, SocketConnect, SocketError, SocketErrorKind};
+#[doc(hidden)]
+pub use upstream_session::UpstreamSession;
 
 /// One end of a connection between two peers. A client or a server takes it and drives it.
 pub struct Link(Box<dyn Transport>);
@@ -145,6 +149,12 @@ pub trait Transport: Send {
         None
     }
 
+    /// A handle of the legacy session, where the transport has such sessions: HTTP alone.
+    #[doc(hidden)]
+    fn upstream_session(&self) -> Option<UpstreamSession> {
+        None
+    }
+
     /// Shows every byte that crosses to `inspector`. A transport without bytes returns the inspector, which is then shown messages.
     ///
     /// # Errors
@@ -175,6 +185,13 @@ impl Link {
 
     pub(crate) fn identity(&self) -> PeerIdentity {
         self.0.identity()
+    }
+
+    /// A handle of the legacy session of a link over HTTP.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn upstream_session(&self) -> Option<UpstreamSession> {
+        self.0.upstream_session()
     }
 
     #[doc(hidden)]

@@ -17,5 +17,6 @@ mod sessions;
 mod shutdown;
 mod sockets;
 mod stateless;
+mod stored_sessions;
 mod support;
 mod tasks;

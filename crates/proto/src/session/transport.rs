@@ -251,6 +251,8 @@ pub enum TransportErrorKind {
     Unauthorized,
     /// The peer speaks another protocol than MCP.
     Foreign,
+    /// The server does not know the session any more, so it has not processed the message.
+    SessionEnded,
 }
 
 impl TransportError {

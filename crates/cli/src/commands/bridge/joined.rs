@@ -9,12 +9,14 @@ use std::ffi::OsString;
 use std::future::Future;
 
 use mcpjoin::proto::session::Limits;
+use mcpjoin::server::SealingKeys;
 use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions, TargetState, TargetStatus};
 use tracing::level_filters::LevelFilter;
 
 use super::admin::Monitoring;
+use super::keys::KeyFile;
 use super::misplaced;
 use super::policy::PolicyFile;
 use super::relay::{Places, TargetGateway};
@@ -51,7 +53,7 @@ pub(super) fn names_several(args: &Bridge) -> bool {
 
 /// Runs the bridge until the client, or a signal, ends it.
 pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
-    let places = Places::of(&mut args)?;
+    let places = Places::of(ui, &mut args)?;
     refuse_trace(&args.connect, "several are joined")?;
     let joined = targets(ui, &args)?;
     let sources = sources(&args, &joined)?;
@@ -62,7 +64,8 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
     let telemetry = Telemetry::start(ui, LevelFilter::WARN);
     let exit = with_plans(ui, &targets, &args.connect, async |plans, mut signals| {
         let make = |policy: Option<&PolicyFile>, monitoring: &Monitoring| {
-            Joined::new(ui, &names, sources, plans, &args, policy, monitoring)
+            let keys = places.keys.as_ref().map(KeyFile::keys);
+            Joined::new(ui, &names, sources, plans, &args, keys, policy, monitoring)
         };
         exit_of(ui, serving::run(ui, &args, &places, &names, &telemetry, &mut signals, make).await)
     });
@@ -150,16 +153,21 @@ struct Joined {
 }
 
 impl Joined {
+    #[allow(clippy::too_many_arguments, reason = "what a run of the bridge has, from one caller")]
     fn new(
         ui: &Ui,
         names: &[String],
         sources: Vec<Source>,
         plans: Vec<Plan>,
         args: &Bridge,
+        keys: Option<SealingKeys>,
         policy: Option<&PolicyFile>,
         monitoring: &Monitoring,
     ) -> Result<Self, Failure> {
         let mut joined = monitoring.telemetry.joined(Gateway::joined(NAME, env!("CARGO_PKG_VERSION")));
+        if let Some(keys) = keys {
+            joined = joined.sealing_keys(keys);
+        }
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);
         for ((name, source), plan) in names.iter().zip(&sources).zip(plans) {

@@ -24,10 +24,13 @@ use crate::ui::Ui;
 use crate::visible;
 
 /// How often the times of the files are looked at.
-const POLL: Duration = Duration::from_secs(1);
+pub(super) const POLL: Duration = Duration::from_secs(1);
 
-/// The time and the size of each file that a policy was read from. `None`: it is not there.
-type Stamps = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
+/// The time and the size of a file. `None`: it is not there.
+pub(super) type Stamp = Option<(SystemTime, u64)>;
+
+/// Those of each file that a policy was read from.
+type Stamps = Vec<(PathBuf, Stamp)>;
 
 /// A policy that is read again when its file changes.
 pub(super) struct PolicyFile {
@@ -90,7 +93,7 @@ fn credentials_of(policy: &Policy) -> BTreeMap<String, TargetCredentials> {
     policy.credentials().map(|(target, own)| (target.to_owned(), own.clone())).collect()
 }
 
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+pub(super) fn stamp(path: &Path) -> Stamp {
     let metadata = path.metadata().ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
-use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal};
+use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal, SealedSessions};
 use tracing::level_filters::LevelFilter;
 
 use super::admin::Monitoring;
+use super::keys::KeyFile;
 use super::policy::PolicyFile;
 use super::serving::{self, Bridged};
 use super::upstream::Upstream;
@@ -43,7 +44,7 @@ const TARGET_NAME: &str = "server";
 
 /// Runs the bridge until the client, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
-    let places = Places::of(&mut args)?;
+    let places = Places::of(ui, &mut args)?;
     let words = std::mem::take(&mut args.words);
     let typed = match args.connect.server() {
         Some(name) => format!("--server {}", shown(name.as_ref())),
@@ -76,11 +77,13 @@ pub(super) struct Places {
     pub(super) addresses: Vec<Address>,
     pub(super) quic: QuicOptions,
     pub(super) options: HttpOptions,
+    /// The keys that other bridges have as well.
+    pub(super) keys: Option<KeyFile>,
 }
 
 impl Places {
     /// Reads the options, and refuses those without effect.
-    pub(super) fn of(args: &mut Bridge) -> Result<Self, Failure> {
+    pub(super) fn of(ui: &Ui, args: &mut Bridge) -> Result<Self, Failure> {
         let addresses: Vec<Address> =
             args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
         misplaced(
@@ -102,9 +105,13 @@ impl Places {
                 "--listen quic://host:port or https://host:port/path",
             )?;
         }
-        let options = http_options(args)?;
+        let mut options = http_options(args)?;
+        let keys = args.key_file.as_deref().map(|file| KeyFile::open(ui, file)).transpose()?;
+        if let Some(keys) = &keys {
+            options = options.session_store(SealedSessions::new(keys.keys()));
+        }
         args.connect.for_others = !addresses.is_empty();
-        Ok(Self { addresses, quic, options })
+        Ok(Self { addresses, quic, options, keys })
     }
 }
 

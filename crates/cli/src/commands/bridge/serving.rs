@@ -90,6 +90,12 @@ pub(super) async fn run<B: Bridged>(
             false => at(ui, &bridge, &monitoring, subjects.as_ref(), places, args, signals).await,
         }
     };
+    let serving = async {
+        match &places.keys {
+            Some(keys) => keys.during(ui, serving).await,
+            None => serving.await,
+        }
+    };
     let outcome = match policy {
         Some(policy) => policy.during(ui, serving).await,
         None => serving.await,

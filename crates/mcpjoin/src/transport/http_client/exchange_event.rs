@@ -88,6 +88,12 @@ impl HttpLink {
                     self.abort(&probe);
                 }
                 self.handle.took(HttpWay::Streamable);
+                if let Inbound::Message { message: Message::Response(response), .. } = &reply
+                    && let Ok(result) = &response.outcome
+                {
+                    let id = session.id.as_ref().and_then(|id| id.to_str().ok());
+                    self.held.opened(id, result);
+                }
                 self.session = Some(Arc::new(session));
                 self.opened = true;
                 self.deliver(reply);

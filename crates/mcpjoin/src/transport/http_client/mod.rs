@@ -36,6 +36,7 @@ mod requester;
 mod resend;
 mod response_error;
 mod response_stream;
+mod resuming;
 mod retry;
 mod seen_events;
 mod session;
@@ -51,7 +52,7 @@ use http::Method as HttpMethod;
 use http::header::HeaderMap;
 use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::session::{
-    Inbound, Limits, Origin, Outbound, TransportCaps, TransportEnd, TransportError,
+    Inbound, Limits, Origin, Outbound, Route, TransportCaps, TransportEnd, TransportError,
 };
 use mcpjoin_proto::{Message, Method, RequestId};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -78,7 +79,7 @@ use self::queue::{MessageKind, QueuedMessage, SendGate, cancelled};
 use self::requester::{HttpRequest, Requester};
 use self::seen_events::SeenEvents;
 use self::session::{LegacySession, SessionSettings};
-use super::{Transport, cannot_reopen};
+use super::{Transport, UpstreamSession, cannot_reopen};
 
 /// Bytes of queued messages above which no more are taken: as many as a session queues ([`Limits::queued_calls`]). Other
 /// transports take less; here calls are queued, and responses to what the server asks meanwhile must pass them.
@@ -99,6 +100,8 @@ struct HttpLink {
     mode: Mode,
     gate: SendGate,
     session: Option<Arc<LegacySession>>,
+    /// The session as its owner sees and treats it.
+    held: UpstreamSession,
     settings: SessionSettings,
     /// The events of the session that were delivered.
     seen_events: SeenEvents,
@@ -111,6 +114,8 @@ struct HttpLink {
     in_flight: InFlight,
     /// The stream of the session.
     stream: Option<TaskId>,
+    /// Whether the server has accepted `initialized`, so that the stream may be open.
+    streams: bool,
     /// The probe of the era.
     probe: Option<RequestId>,
     /// The server has accepted a probe.
@@ -155,6 +160,7 @@ impl HttpLink {
             mode: Mode::Streamable,
             gate: SendGate::Open,
             session: None,
+            held: UpstreamSession::default(),
             settings: SessionSettings::default(),
             seen_events: SeenEvents::default(),
             headers: MessageHeaders::default(),
@@ -163,6 +169,7 @@ impl HttpLink {
             waiting_bytes: 0,
             in_flight: InFlight::default(),
             stream: None,
+            streams: false,
             probe: None,
             opened: false,
             events,
@@ -188,6 +195,7 @@ impl HttpLink {
                 if self.gate == SendGate::Initialized {
                     self.gate = SendGate::Open;
                 }
+                self.streams = true;
                 self.open_stream();
             }
             Task::Cancel(id) => self.abort(&id),
@@ -225,10 +233,12 @@ impl HttpLink {
         let Some(session) = self.session.clone().filter(|session| session.streams && self.get_stream) else {
             return;
         };
-        if matches!(self.mode, Mode::HttpSse { .. }) || self.closing.is_some() {
+        let is_silent = self.held.is_silent();
+        if matches!(self.mode, Mode::HttpSse { .. }) || self.closing.is_some() || is_silent {
             return;
         }
-        let stream = session_stream::listen(Arc::clone(&self.requester), session, self.events.clone());
+        let (requester, events) = (Arc::clone(&self.requester), self.events.clone());
+        let stream = session_stream::listen(requester, session, self.held.clone(), events);
         self.stream = Some(self.in_flight.start(Task::Background, stream));
     }
 
@@ -355,8 +365,25 @@ impl HttpLink {
         }
     }
 
+    /// Opens or closes the stream of the session, as the owner of the session wishes.
+    fn follow_owner(&mut self, cx: &Context<'_>) {
+        if !self.held.is_held() {
+            return;
+        }
+        let listens = self.held.listens(cx.waker());
+        for answer in self.held.take_answers() {
+            self.push(Outbound::Message { message: Message::Response(answer), route: Route::Session });
+        }
+        if !listens && let Some(stream) = self.stream.take() {
+            self.in_flight.abort(stream);
+        } else if listens && self.stream.is_none() && self.streams {
+            self.open_stream();
+        }
+    }
+
     /// Polls all parts until none makes progress.
     fn drive(&mut self, cx: &mut Context<'_>) {
+        self.follow_owner(cx);
         loop {
             let mut moved = self.pump();
             while let Poll::Ready(task) = self.in_flight.poll_finished(cx) {
@@ -377,7 +404,10 @@ impl HttpLink {
     /// The request that ends the session at the server, if the session has an id.
     fn session_end_request(&self) -> Option<HttpRequest> {
         let session = self.session.as_ref().filter(|session| session.id.is_some())?;
-        if self.gate == SendGate::Reopening || matches!(self.mode, Mode::HttpSse { .. }) {
+        if self.gate == SendGate::Reopening
+            || matches!(self.mode, Mode::HttpSse { .. })
+            || !self.held.ends_with_link()
+        {
             return None;
         }
         let mut headers = HeaderMap::new();
@@ -431,6 +461,7 @@ impl Transport for HttpLink {
         if closes || cancelled(&outbound).is_some_and(|id| self.remove_queued(&id)) {
             return;
         }
+        let Some(outbound) = self.resume(outbound) else { return };
         let waiting = QueuedMessage::new(outbound);
         if self.legacy_sse {
             if waiting.request().is_some_and(|request| request.method == Method::Discover) {
@@ -510,6 +541,10 @@ impl Transport for HttpLink {
                 None => return Poll::Ready(TransportEnd::end_of_stream()),
             }
         }
+    }
+
+    fn upstream_session(&self) -> Option<UpstreamSession> {
+        Some(self.held.hold())
     }
 
     fn identity(&self) -> crate::transport::PeerIdentity {

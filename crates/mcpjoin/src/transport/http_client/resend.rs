@@ -32,6 +32,9 @@ const MAX_PAGES: usize = 100;
 impl HttpLink {
     /// Opens the session again, which the server has lost, and sends the message again that was refused for that reason.
     pub(super) fn session_lost(&mut self, generation: u64, refused: Option<Box<Outbound>>) {
+        if self.held.is_shared() {
+            return self.shared_session_lost(refused.map(|refused| *refused));
+        }
         if let Some(refused) = refused {
             self.resend(*refused);
         }

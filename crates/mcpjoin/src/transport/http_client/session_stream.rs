@@ -18,11 +18,13 @@ use super::response_stream::{MAX_RECONNECT_DELAY, reconnect_delay, stream_reques
 use super::retry::retry_after_of;
 use super::session::LegacySession;
 use crate::http::Response;
+use crate::transport::UpstreamSession;
 
 /// Opens the stream, delivers its messages, and resumes it when it ends, until the server refuses it.
 pub(super) async fn listen(
     requester: Arc<Requester>,
     session: Arc<LegacySession>,
+    held: UpstreamSession,
     reports: Sender<ExchangeEvent>,
 ) {
     let limits = &requester.limits;
@@ -70,14 +72,16 @@ pub(super) async fn listen(
                     continue;
                 }
                 let is_lost = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
-                if opened && is_lost && session.id.is_some() {
+                // Where the session is new, the server may just have no such stream.
+                let is_known = opened || held.is_shared() && status == StatusCode::NOT_FOUND;
+                if is_known && is_lost && session.id.is_some() {
                     let lost = ExchangeEvent::SessionLost { generation: session.generation, refused: None };
                     let _ = reports.send(lost).await;
                     return;
                 }
                 let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-                // 409: for the server the broken stream is still open.
-                let still_open = opened && status == StatusCode::CONFLICT;
+                // 409: for the server the broken stream is still open, or that of another link to the session.
+                let still_open = (opened || held.is_shared()) && status == StatusCode::CONFLICT;
                 if !later && !still_open {
                     return;
                 }

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Wake, Waker};
 
-use mcpjoin_proto::Version;
 use mcpjoin_proto::http::params::HeaderMark;
+use mcpjoin_proto::{Raw, Version};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -23,6 +23,13 @@ use crate::transport::Link;
 pub trait Serves: Send + Sync {
     /// Opens a connection over a link. Returns its handle and the future that runs it.
     fn open(&self, link: Link) -> (Box<dyn Served>, Serving);
+
+    /// Opens a connection that goes on with a session which another connection has opened, maybe in another process.
+    /// `state` is what [`Served::state`] has returned there. The client's `initialize` follows, once more.
+    fn reopen(&self, link: Link, state: &Raw) -> (Box<dyn Served>, Serving) {
+        let _ = state;
+        self.open(link)
+    }
 
     /// The arguments of a tool that clients repeat in headers; `None` when there are none.
     fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>>;
@@ -43,6 +50,27 @@ pub trait Served: Send + Sync {
 
     /// Shuts it down gracefully: what is in progress is finished first.
     fn drain(&self);
+
+    /// Returns what another connection needs to go on with the session. Asked once, after `initialize`. `None`: no other
+    /// connection can. By default it needs nothing but the client's `initialize`.
+    fn state(&self) -> Option<Raw> {
+        Some(Raw::empty_object())
+    }
+
+    /// Whether the session was stored. If it was, connections of other processes may go on with it at the same time from now on,
+    /// and its end here is not the end of the session. Called once where there is a session store: after `initialize`, or before the
+    /// first message of a session of 2024-11-05, which is never stored.
+    fn stored(&self, stored: bool) {
+        let _ = stored;
+    }
+
+    /// The client has opened or closed its stream for messages that belong to no request. Called for stored sessions only.
+    fn listens(&self, listens: bool) {
+        let _ = listens;
+    }
+
+    /// The client has ended the session, everywhere. The connection is stopped after this call.
+    fn ended(&self) {}
 }
 
 /// Runs a connection to its end. Dropping it closes the connection at once.

@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
 
 /// Bytes of events that [`MemoryEvents`] keeps for one session: 1 MiB. The newest event may be larger.
 const MAX_SESSION_BYTES: usize = 1024 * 1024;
@@ -21,7 +22,8 @@ const MAX_TOTAL_BYTES: usize = 256 * 1024 * 1024;
 /// Bytes that an event takes beside its text.
 const EVENT_OVERHEAD_BYTES: usize = 96;
 
-/// The name of a legacy session: 128 random bits, written as 32 hexadecimal digits.
+/// The name of a legacy session: 128 random bits, written as 32 hexadecimal digits. That of a stored session is a digest of its
+/// id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId([u8; 16]);
 
@@ -63,6 +65,13 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// Drops the events of a session that has ended.
     fn forget(&self, session: &SessionId);
+
+    /// Whether all processes that serve a stored session see the same events
+    /// ([`SessionStore`](super::SessionStore)). If not, which is the default, the events of stored sessions are not appended, and
+    /// their streams cannot be resumed: another process would replay another stream of the same number.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }
 
 /// Stores events in memory: for each session the newest 1 MiB (its newest event always), and 256 MiB in all.
@@ -135,6 +144,13 @@ impl SessionId {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).ok()?;
         Some(Self(bytes))
+    }
+
+    /// The name, in this process, of a stored session: a digest of its id.
+    pub(super) fn of_stored(id: &str) -> Self {
+        let digest: [u8; 32] = Sha256::digest(id.as_bytes()).into();
+        let (name, _) = digest.split_first_chunk().expect("32 bytes are more than 16");
+        Self(*name)
     }
 
     /// Parses the output of [`fmt::Display`].

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::entry::Entry;
 use super::exchange_state::Reader;
 use super::sessions::Session;
-use super::wire::Head;
+use super::wire::{GET_STREAM, Head};
 use super::{Shared, stateless};
 
 /// An exchange in progress. Dropping it means that the client has disconnected.
@@ -96,6 +96,9 @@ impl Drop for Exchange {
             Owner::Once(_) => wire.release(self.reader),
             Owner::Session(session) => {
                 wire.release(self.reader);
+                if self.reader.stream == GET_STREAM {
+                    session.listener_changed();
+                }
                 session.leave();
             }
             Owner::Sse { session, shared } => {

@@ -44,8 +44,12 @@ pub(super) fn stream(
     entry.wire.charge_to(account);
     let id = SessionId::random().ok_or_else(|| reply::refuse(500, "the system gave no random bytes"))?;
     let reader = entry.wire.open_get_stream().ok_or_else(|| reply::bare(500))?;
+    if shared.options.session_store.is_some() {
+        // The stream is the session.
+        entry.served().stored(false);
+    }
     entry.run();
-    let session = shared.sessions.insert(place, id, entry, None, origin.principal.clone());
+    let session = shared.sessions.insert(place, id, None, entry, None, origin.principal.clone());
     let exchange = Exchange::new(reader, Owner::Sse { session, shared: shared.clone() });
     // Relative, so that it leads to this server by whatever name the client has reached it.
     let endpoint = format!("{}?{PARAMETER}={id}", shared.options.messages_path);

@@ -130,7 +130,7 @@ impl Wire {
         let instead = |full| Some(single(&Message::Response(refuse(response?, full))));
         if last && matches!(slot.form, Form::Open) {
             let status = match response.map(|response| &response.outcome) {
-                Some(Err(error)) => match reply::for_later(error) {
+                Some(Err(error)) => match reply::for_unprocessed(error) {
                     Some(status) => status,
                     None if self.routing == Routing::Exchange => classify::status(error.code).into(),
                     None => 200.into(),

@@ -12,15 +12,18 @@ use mcpjoin_proto::http::classify::LegacyKind;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::session::{Inbound, Origin};
 use mcpjoin_proto::types::CancelledParams;
-use mcpjoin_proto::{ErrorObject, Message, Method, Notification, Payload, Profile, RequestId};
+use mcpjoin_proto::{ErrorObject, Message, Method, Notification, Payload, Profile, RequestId, Version};
 use tokio::time::Instant;
 
 use super::body::HttpBody;
-use super::events::{EventId, SessionId};
+use super::entry::Entry;
+use super::events::{EventId, EventStore, SessionId};
 use super::exchange::{Exchange, Owner};
 use super::head::{Answer, RequestHead};
 use super::memory::Traffic;
-use super::sessions::Session;
+use super::reopening::{initialized, is_stored_id};
+use super::session_store::SessionRecord;
+use super::sessions::{Place, Problem, Session};
 use super::wire::{GET_STREAM, Head, Negotiated, Routing};
 use super::{Received, Shared, gone, reply, request_id};
 
@@ -45,10 +48,7 @@ pub(super) async fn answer(
             Some(after) => resume(shared, session, after, &received).await,
             None => stream(shared, session, received.until),
         },
-        (LegacyKind::End, Some(session)) => {
-            shared.sessions.end(&session.id);
-            Ok(reply::bare(204))
-        }
+        (LegacyKind::End, Some(session)) => end(shared, session).await,
         // `classify` refuses a message that needs a session and has none.
         (_, None) => Err(reply::error(400, None, gone()).into()),
     }
@@ -61,11 +61,16 @@ async fn initialize(shared: &Arc<Shared>, received: Received) -> Answer {
         return Err(reply::bare(400).into());
     };
     let id = request_id(&message).cloned().ok_or_else(|| reply::bare(400))?;
+    let store = shared.options.session_store.as_ref();
+    let params = match (&message, store) {
+        (Message::Request(request), Some(_)) => request.params.as_ref().map(|params| params.raw().clone()),
+        _ => None,
+    };
     let place = shared.reserve_session(&account)?;
     let entry = shared.open(Routing::Session)?;
-    entry.wire.charge_to(account);
+    entry.wire.charge_to(account.clone());
     let principal = origin.principal.clone();
-    let inbound = Inbound::Message { message, origin };
+    let inbound = Inbound::Message { message, origin: origin.clone() };
     let reader = entry.wire.begin(std::slice::from_ref(&id), inbound, size);
     let reader = reader.map_err(|refused| shared.refused(refused, Some(id.clone())))?;
     let exchange = Exchange::new(reader, Owner::Once(entry.clone()));
@@ -78,14 +83,71 @@ async fn initialize(shared: &Arc<Shared>, received: Received) -> Answer {
     let mut response = reply::json(status, body);
     let agreed = entry.served().version().and_then(|version| Some((Profile::of(&version)?, version)));
     if let Some((profile, version)) = agreed {
-        let session = SessionId::random().ok_or_else(|| failed("the system gave no random bytes"))?;
-        let value = HeaderValue::from_str(&session.to_string()).map_err(|_| reply::bare(500))?;
-        let events = shared.options.events.clone().filter(|_| profile.http_sessions);
-        entry.wire.set_negotiated(Negotiated { profile, session, events, retry: shared.options.retry });
-        shared.sessions.insert(place, session, entry, Some(version), principal);
+        let mut stored: Option<Box<str>> = None;
+        if let (Some(store), Some(params)) = (store, params) {
+            let mut record = SessionRecord::new(params);
+            record.principal.clone_from(&principal);
+            record.state = entry.served().state();
+            stored = store.create(&record).await.map(|id| id.map(Into::into)).map_err(|error| {
+                shared.sessions.warn(Problem::Store, &account, &error.to_string());
+                reply::unavailable(&error.to_string())
+            })?;
+        }
+        if stored.as_deref().is_some_and(|id| !is_stored_id(id)) {
+            return Err(failed("the session store gave an id that cannot be sent").into());
+        }
+        let session = match &stored {
+            Some(id) => SessionId::of_stored(id),
+            None => SessionId::random().ok_or_else(|| failed("the system gave no random bytes"))?,
+        };
+        let value = stored.as_ref().map_or_else(|| session.to_string(), ToString::to_string);
+        let value = HeaderValue::from_str(&value).map_err(|_| reply::bare(500))?;
+        if stored.is_some() {
+            // That of the client may come to another process. It changes nothing if it comes here as well.
+            initialized(&entry, &origin);
+        }
+        insert(shared, place, entry, profile, version, principal, session, stored);
         response.headers_mut().insert(name::SESSION_ID, value);
     }
     Ok(response)
+}
+
+/// Inserts a session that is open. `stored`: its id in the store, if it is stored.
+#[allow(clippy::too_many_arguments, reason = "what a session consists of, from two callers")]
+pub(super) fn insert(
+    shared: &Arc<Shared>,
+    place: Place,
+    entry: Arc<Entry>,
+    profile: &'static Profile,
+    version: Version,
+    principal: Option<Box<str>>,
+    session: SessionId,
+    stored: Option<Box<str>>,
+) {
+    // The events of a stored session are useful only if every process has them.
+    let is_useful = |events: &Arc<dyn EventStore>| stored.is_none() || events.is_shared();
+    let events = shared.options.events.clone().filter(|events| profile.http_sessions && is_useful(events));
+    entry.wire.set_negotiated(Negotiated { profile, session, events, retry: shared.options.retry });
+    if shared.options.session_store.is_some() {
+        entry.served().stored(stored.is_some());
+    }
+    shared.sessions.insert(place, session, stored, entry, Some(version), principal);
+}
+
+/// Ends a session at the request of its client.
+async fn end(shared: &Arc<Shared>, session: Arc<Session>) -> Answer {
+    if let (Some(store), Some(id)) = (&shared.options.session_store, &session.stored) {
+        store.end(id).await.map_err(|error| {
+            shared.sessions.warn(Problem::Store, &session.account, &error.to_string());
+            reply::unavailable(&error.to_string())
+        })?;
+        session.entry.served().ended();
+        if let Some(events) = &shared.options.events {
+            events.forget(&session.id);
+        }
+    }
+    shared.sessions.end(&session.id);
+    Ok(reply::bare(204))
 }
 
 /// Receives a message or a batch in a session.
@@ -159,6 +221,7 @@ pub(super) fn cancels(message: &Message) -> Option<RequestId> {
 fn stream(shared: &Arc<Shared>, session: Arc<Session>, until: Option<Instant>) -> Answer {
     let open = || reply::refuse(409, "the session has this stream open already");
     let reader = session.entry.wire.open_get_stream().ok_or_else(open)?;
+    session.listener_changed();
     let exchange = Exchange::new(reader, Owner::Session(session));
     Ok(reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive).until(until)))
 }
@@ -175,6 +238,7 @@ async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8], recei
         Some((reader, next)) => (Some(Exchange::new(reader, Owner::Session(session.clone()))), next),
         None => (None, u64::MAX),
     };
+    session.listener_changed();
     let missed = events.replay(&session.id, after, before).await;
     let missed =
         missed.ok_or_else(|| reply::refuse(400, "the events after Last-Event-ID are no longer stored"))?;

@@ -30,9 +30,11 @@ mod long_lived;
 mod memory;
 mod modern;
 mod options;
+mod reopening;
 mod reply;
 mod response_progress;
 mod serve;
+mod session_store;
 mod sessions;
 mod stateless;
 mod time_limits;
@@ -72,6 +74,7 @@ use head::{Answer, Place, Refusal};
 pub(crate) use head::{RequestHead, RequestParts};
 use io::HttpIo;
 use memory::{Account, Memory, Traffic};
+use reopening::Reopenings;
 use sessions::{Session, Sessions};
 use wire::{Refused, Routing, Wire};
 
@@ -81,6 +84,7 @@ pub use events::{Event, EventId, EventIdError, EventStore, MemoryEvents, Replay,
 use options::DEFAULT_PATH;
 pub use options::HttpOptions;
 pub use serve::{HttpListenError, HttpListener};
+pub use session_store::{SessionRecord, SessionStore, SessionStoreError, Stored};
 
 /// Answers HTTP requests for a server. Made by [`Server::http`](crate::Server::http), cheap to clone.
 ///
@@ -113,6 +117,7 @@ pub(super) struct Shared {
     served: Box<dyn Serves>,
     origin: Arc<Origin>,
     sessions: Arc<Sessions>,
+    reopenings: Reopenings,
     memory: Arc<Memory>,
     /// Other services by their whole path.
     routes: Vec<(Box<str>, HttpService)>,
@@ -145,7 +150,8 @@ impl HttpService {
         versions: Vec<Version>,
         served: impl Serves + 'static,
     ) -> Self {
-        let sessions = Sessions::new(options.sessions, options.session_idle, options.events.clone());
+        let (events, store) = (options.events.clone(), options.session_store.clone());
+        let sessions = Sessions::new(options.sessions, options.session_idle, events, store);
         let [bodies, responses] =
             [options.bodies, options.responses].map(|bound| bound.at_least(limits.message));
         Self(Arc::new(Shared {
@@ -156,6 +162,7 @@ impl HttpService {
             served: Box::new(served),
             origin: Arc::new(Origin::new("http")),
             sessions,
+            reopenings: Reopenings::default(),
             memory: Memory::new(bodies, responses),
             routes: Vec::new(),
             pool: Mutex::default(),
@@ -315,7 +322,7 @@ where
     let stateless = shared.options.stateless;
     let (lookup, session) = match stateless {
         true => (SessionLookup::Absent, None),
-        false => shared.look_up(head, origin.principal.as_deref()),
+        false => shared.look_up(head, &origin, &account).await?,
     };
     let offer = Offer { versions: &shared.versions, sessions: !stateless };
     let (decoded, size) = if method == HttpMethod::Post {
@@ -421,19 +428,25 @@ impl Shared {
         )
     }
 
-    /// Looks up the session that a request names.
-    fn look_up(
-        &self,
+    /// Looks up the session that a request names: in this process, then in the session store.
+    async fn look_up(
+        self: &Arc<Self>,
         head: &RequestHead<'_>,
-        principal: Option<&str>,
-    ) -> (SessionLookup, Option<Arc<Session>>) {
-        let Some(named) = head.session_id() else { return (SessionLookup::Absent, None) };
-        let session = SessionId::parse(named).and_then(|id| self.sessions.find(&id, principal));
-        match session.as_ref().and_then(|session| session.version.clone()) {
+        origin: &Arc<Origin>,
+        account: &Arc<Account>,
+    ) -> Result<(SessionLookup, Option<Arc<Session>>), Refusal> {
+        let Some(named) = head.session_id() else { return Ok((SessionLookup::Absent, None)) };
+        let principal = origin.principal.as_deref();
+        let mut session = SessionId::parse(named).and_then(|id| self.sessions.find(&id, principal));
+        if let (None, Some(store)) = (&session, &self.options.session_store) {
+            // In a box, because most requests need none of it.
+            session = Box::pin(reopening::find(self, store, named, origin, account)).await?;
+        }
+        Ok(match session.as_ref().and_then(|session| session.version.clone()) {
             Some(version) => (SessionLookup::Known(version), session),
             // A session of 2024-11-05 cannot be used here.
             None => (SessionLookup::Unknown, None),
-        }
+        })
     }
 
     /// Reads a body within its limits.
@@ -475,10 +488,18 @@ impl Shared {
 
     /// Opens a connection, unless the shutdown has begun.
     fn open(self: &Arc<Self>, routing: Routing) -> Result<Arc<Entry>, Refusal> {
+        self.open_with(routing, |served, link| served.open(link))
+    }
+
+    fn open_with(
+        self: &Arc<Self>,
+        routing: Routing,
+        open: impl FnOnce(&dyn Serves, Link) -> (Box<dyn Served>, Serving),
+    ) -> Result<Arc<Entry>, Refusal> {
         let outside = |_| reply::refuse(500, "the service was called outside of a tokio runtime");
         let runtime = Handle::try_current().map_err(outside)?;
         let wire = Arc::new(Wire::new(routing, self.options.json_only));
-        let (served, serving) = self.served.open(Link::new(HttpIo(wire.clone())));
+        let (served, serving) = open(&*self.served, Link::new(HttpIo(wire.clone())));
         let number = self.last_entry.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::downgrade(self);
         let entry = Entry::new(wire, served, serving, runtime, move || {

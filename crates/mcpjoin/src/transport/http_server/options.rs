@@ -11,6 +11,7 @@ use mcpjoin_proto::http::origin::{OriginError, OriginPolicy};
 use super::admission::{Admission, Admitted, BearerTokens};
 use super::events::{EventStore, MemoryEvents};
 use super::memory::Bound;
+use super::session_store::SessionStore;
 use super::time_limits::STALL_TIMEOUT;
 
 const MIB: usize = 1024 * 1024;
@@ -64,6 +65,7 @@ pub struct HttpOptions {
     pub(super) retry: Duration,
     pub(super) connections: usize,
     pub(super) events: Option<Arc<dyn EventStore>>,
+    pub(super) session_store: Option<Arc<dyn SessionStore>>,
     pub(super) principal: Option<Principal>,
     pub(super) admission: Option<Arc<dyn Admission>>,
 }
@@ -94,6 +96,7 @@ impl HttpOptions {
             retry: Duration::from_secs(1),
             connections: 10_000,
             events: Some(Arc::new(MemoryEvents::new())),
+            session_store: None,
             principal: None,
             admission: None,
         }
@@ -306,6 +309,17 @@ impl HttpOptions {
         self
     }
 
+    /// Stores legacy sessions, so that any process with the same store can serve them. Without a store, which is the default, a
+    /// session belongs to this process, and clients behind a balancer must come back to it.
+    ///
+    /// The streams of a stored session can be resumed only where the event store is shared as well
+    /// ([`EventStore::is_shared`]).
+    #[must_use]
+    pub fn session_store(mut self, store: impl SessionStore) -> Self {
+        self.session_store = Some(Arc::new(store));
+        self
+    }
+
     /// Returns the principal of a request by its head. A legacy session belongs to the principal that has opened it; for any
     /// other principal it does not exist.
     #[must_use]
@@ -375,6 +389,13 @@ impl HttpOptions {
         Fut: Future<Output = Option<Admitted>> + Send + 'static,
     {
         self.admission(BearerTokens(tokens))
+    }
+
+    /// Whether legacy sessions are stored.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn stores_sessions(&self) -> bool {
+        self.session_store.is_some() && !self.stateless
     }
 
     /// Whether clients of the legacy era have sessions.

@@ -28,6 +28,13 @@ impl From<u16> for Status {
     }
 }
 
+impl Status {
+    /// Whether the client may send the same request again.
+    pub(super) const fn is_for_later(self) -> bool {
+        self.retry_after.is_some()
+    }
+}
+
 /// A status without a body.
 pub(super) fn bare(status: u16) -> Response<HttpBody> {
     with(status, HttpBody::empty())
@@ -50,12 +57,13 @@ pub(super) fn json(status: impl Into<Status>, text: Bytes) -> Response<HttpBody>
     response
 }
 
-/// The status for an error which says that a gateway did not process the request now: it has no server for the client
-/// (503), or the client has sent too many requests (429).
-pub(super) fn for_later(error: &ErrorObject) -> Option<Status> {
+/// The status for an error which says that a gateway did not process the request: it has no server for the client now (503),
+/// the client has sent too many requests (429), or the session has ended (404).
+pub(super) fn for_unprocessed(error: &ErrorObject) -> Option<Status> {
     let data = error.data.as_ref()?;
     match &*data.member("gateway")?.to_string_value()? {
         "tooManyServers" | "tooManyStarts" => Some(503.into()),
+        "sessionEnded" => Some(404.into()),
         "tooManyRequests" => {
             let millis: u64 = data.member("retryAfterMs").and_then(|millis| millis.decode().ok())?;
             Some(Status { code: 429, retry_after: Some(millis.div_ceil(1_000)) })

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use super::entry::Entry;
 use super::events::{EventStore, SessionId};
 use super::memory::Account;
+use super::session_store::SessionStore;
 use crate::warning_rate::WarningRate;
 
 /// How long a session must be idle before it may be ended in favour of a new one: 1 min, about as long as a person reads.
@@ -26,15 +27,19 @@ const MIN_IDLE: Duration = Duration::from_secs(60);
 /// An open legacy session.
 pub(super) struct Session {
     pub(super) id: SessionId,
+    /// Its id in the session store, if it is stored.
+    pub(super) stored: Option<Box<str>>,
     pub(super) entry: Arc<Entry>,
     /// The negotiated revision; `None` for the transport of 2024-11-05, which negotiates none.
     pub(super) version: Option<Version>,
     principal: Option<Box<str>>,
     /// The client whose share it counts against.
-    account: Arc<Account>,
+    pub(super) account: Arc<Account>,
     epoch: Instant,
     /// When it was last used, in milliseconds since the table was made.
     used: AtomicU64,
+    /// That time when the store was last told that the session is used.
+    told: AtomicU64,
     /// Exchanges in progress.
     exchanges: AtomicUsize,
 }
@@ -44,6 +49,7 @@ pub(super) struct Sessions {
     idle: Duration,
     epoch: Instant,
     events: Option<Arc<dyn EventStore>>,
+    store: Option<Arc<dyn SessionStore>>,
     /// The table may contain sessions that have ended.
     stale: AtomicBool,
     table: Mutex<Table>,
@@ -51,12 +57,16 @@ pub(super) struct Sessions {
 }
 
 /// A kind of problem with a client.
-#[derive(PartialEq, Eq, Hash)]
-enum Problem {
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Problem {
     /// It wants one more session than there may be.
     TooMany,
     /// It names a session of another principal.
     OfAnother,
+    /// The session store is not available.
+    Store,
+    /// A session of the store was not opened again.
+    NotReopened,
 }
 
 #[derive(Default)]
@@ -132,6 +142,19 @@ impl Session {
         self.exchanges.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether it was used since the last call, or is in use.
+    fn was_used(&self) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        self.told.swap(used, Ordering::Relaxed) != used || self.is_used()
+    }
+
+    /// The client may have opened or closed its stream for messages that belong to no request.
+    pub(super) fn listener_changed(&self) {
+        if self.stored.is_some() {
+            self.entry.served().listens(self.entry.wire.has_get_reader());
+        }
+    }
+
     fn idle(&self) -> Duration {
         if self.is_used() {
             return Duration::ZERO;
@@ -142,10 +165,26 @@ impl Session {
 }
 
 impl Sessions {
-    pub(super) fn new(limit: usize, idle: Duration, events: Option<Arc<dyn EventStore>>) -> Arc<Self> {
+    pub(super) fn new(
+        limit: usize,
+        idle: Duration,
+        events: Option<Arc<dyn EventStore>>,
+        store: Option<Arc<dyn SessionStore>>,
+    ) -> Arc<Self> {
         let (epoch, stale) = (Instant::now(), AtomicBool::new(false));
         let (table, warnings) = (Mutex::default(), WarningRate::default());
-        Arc::new(Self { limit, idle, epoch, events, stale, table, warnings })
+        Arc::new(Self { limit, idle, epoch, events, store, stale, table, warnings })
+    }
+
+    /// Logs a problem of stored sessions, each kind once a minute at most.
+    pub(super) fn warn(&self, problem: Problem, client: &Account, why: &str) {
+        let Some(left_out) = self.warnings.due(problem) else { return };
+        match problem {
+            Problem::NotReopened => {
+                tracing::warn!(target: "mcpjoin", %client, why, left_out, "a stored session was not opened in this process, and its client has to initialize again");
+            }
+            _ => tracing::warn!(target: "mcpjoin", %client, why, left_out, "a client was refused for now"),
+        }
     }
 
     /// The number of entries. A session whose connection has ended keeps its entry until the next lookup.
@@ -235,6 +274,7 @@ impl Sessions {
         self: &Arc<Self>,
         mut place: Place,
         id: SessionId,
+        stored: Option<Box<str>>,
         entry: Arc<Entry>,
         version: Option<Version>,
         principal: Option<Box<str>>,
@@ -242,12 +282,14 @@ impl Sessions {
         place.taken = true;
         let session = Arc::new(Session {
             id,
+            stored,
             entry,
             version,
             principal,
             account: place.account.clone(),
             epoch: self.epoch,
             used: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             exchanges: AtomicUsize::new(0),
         });
         session.touch();
@@ -291,7 +333,8 @@ impl Sessions {
         drop(table);
         if let Some(session) = session {
             session.entry.stop();
-            if let Some(events) = &self.events {
+            // Another process may go on with a stored session.
+            if let (None, Some(events)) = (&session.stored, &self.events) {
                 events.forget(id);
             }
         }
@@ -300,6 +343,11 @@ impl Sessions {
     fn end_idle(&self) {
         for session in self.table.lock().sessions.values() {
             session.entry.wire.shrink();
+            if let (Some(store), Some(id)) = (&self.store, &session.stored)
+                && session.was_used()
+            {
+                store.touch(id);
+            }
         }
         self.end_those(|session| session.idle() >= self.idle || session.is_over());
     }

@@ -1,0 +1,111 @@
+//! Tests of `bridge --key-file`: several bridges that serve the sessions of each other's clients.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use mcpjoin::proto::Era;
+use serde_json::json;
+
+use super::bridge_relay::{Bridge, call, client, http, opening, text, within};
+use super::config::Folder;
+use super::support::run;
+
+/// The base64 of 32 bytes.
+const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+const OTHER_KEY: &str = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=";
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a__echo","arguments":{"message":"hi"}}}"#;
+
+/// A bridge with these keys in front of the server at `url`.
+fn bridge(keys: &Path, url: &str) -> Bridge {
+    let join = format!("a={url}");
+    Bridge::before("http://127.0.0.1:0/mcp", &["--key-file", keys.to_str().unwrap(), "--join", &join])
+}
+
+fn key_file(folder: &Folder, text: &str) -> std::path::PathBuf {
+    let file = folder.file("keys", text);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    file
+}
+
+/// The id of a session that was opened at this address.
+fn open(url: &str) -> String {
+    let (status, answer) = http(url, "", &opening());
+    assert_eq!(status, 200, "{answer}");
+    let line = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+    line.unwrap_or_else(|| panic!("no session: {answer}")).trim().to_owned()
+}
+
+/// The status of a call in a session at this address.
+fn calls(url: &str, session: &str) -> u16 {
+    let head = format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n");
+    let (status, answer) = http(url, &head, CALL);
+    assert!(status != 200 || answer.contains("hi"), "{answer}");
+    status
+}
+
+#[test]
+fn a_session_goes_on_at_another_bridge_with_the_key_and_the_key_is_replaced_meanwhile() {
+    let folder = Folder::new("replicas");
+    let keys = key_file(&folder, &format!("# the first one seals\n{KEY}\n"));
+    let target = Bridge::before("http://127.0.0.1:0/mcp", &["demo:"]);
+    let (one, mut other) = (bridge(&keys, &target.addresses[0]), bridge(&keys, &target.addresses[0]));
+    let foreign = folder.file("foreign", OTHER_KEY);
+    let foreign = bridge(&foreign, &target.addresses[0]);
+    assert!(foreign.before.iter().any(|line| line.contains("other users can read")), "{:?}", foreign.before);
+    let session = open(&one.addresses[0]);
+    assert!(session.len() > 100, "{session}");
+    for url in [&one.addresses[0], &other.addresses[0], &one.addresses[0]] {
+        assert_eq!(calls(url, &session), 200);
+    }
+    assert_eq!(calls(&foreign.addresses[0], &session), 404);
+    // The bridge that has opened it dies.
+    drop(one);
+    assert_eq!(calls(&other.addresses[0], &session), 200);
+    fs::write(&keys, "no key").unwrap();
+    assert!(other.says_of("stay as they were").contains("line 1 is not base64"));
+    fs::write(&keys, format!("{OTHER_KEY}\n{KEY}\n")).unwrap();
+    let again = other.says_of("read again");
+    assert!(again.contains("the keys were read again: 2 in"), "{again}");
+    let new = open(&other.addresses[0]);
+    assert_eq!(calls(&foreign.addresses[0], &new), 200);
+    within(async {
+        let modern = client(&other.addresses[0], Era::Modern).await;
+        let said = call(&modern, "a__echo", json!({ "message": "hello" })).await;
+        assert!(text(&said).contains("hello"), "{said:?}");
+    });
+}
+
+#[test]
+fn a_file_of_keys_with_a_fault_is_named_with_its_line() {
+    let folder = Folder::new("replicas-check");
+    let file = key_file(&folder, &format!("{KEY}\n"));
+    let check = || {
+        run([
+            "bridge",
+            "--key-file",
+            file.to_str().unwrap(),
+            "--listen",
+            "http://127.0.0.1:0",
+            "--check-config",
+        ])
+    };
+    let valid = check().exits(0).stdout;
+    assert!(valid.contains("keys is valid"), "{valid}");
+    fs::write(&file, format!("{KEY}\n{KEY}\n")).unwrap();
+    let twice = check().exits(2).stderr;
+    assert!(twice.contains("keys: line 2 has a key that an earlier line has, too"), "{twice}");
+    fs::write(&file, format!("{KEY}\n{}", "#".repeat(64 * 1024))).unwrap();
+    let long = check().exits(2).stderr;
+    assert!(long.contains("it is larger than the limit of 64 KiB"), "{long}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o622)).unwrap();
+    let writable = check().exits(2).stderr;
+    assert!(writable.contains("other users can write to it (chmod go-w)"), "{writable}");
+    fs::remove_file(&file).unwrap();
+    check().exits(2);
+    let stdio = run(["bridge", "--key-file", "keys", "demo:"]).exits(2).stderr;
+    assert!(stdio.contains("--listen"), "{stdio}");
+    let tcp = run(["bridge", "--key-file", "keys", "--listen", "tcp://127.0.0.1:0", "demo:"]).exits(2).stderr;
+    assert!(tcp.contains("--key-file is for clients over HTTP"), "{tcp}");
+}
