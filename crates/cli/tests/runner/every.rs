@@ -63,9 +63,9 @@ fn watching_redraws_a_terminal_from_its_top() {
     /// To the first place, and everything behind it away.
     const CLEARED: &str = "\u{1b}[H\u{1b}[2J";
     let folder = configured("every-redraw");
-    // The second round is waited for, and then ended.
+    // The second round is waited for, and then ended: keys are typed only while nothing is shown for 20 ms.
     let steps = r#"[["again in", ""], ["again in", "^C"]]"#;
-    let mut command = typed("steps", steps, &["list", "--watch=10ms"]);
+    let mut command = typed("steps", steps, &["list", "--watch=100ms"]);
     folder.place(&mut command);
     command.env("NO_COLOR", "1");
     let told = start(command).finish().exits(0).json();
@@ -73,7 +73,7 @@ fn watching_redraws_a_terminal_from_its_top() {
     let shown = told["shown"].as_str().unwrap();
     let mut rounds = shown.split(CLEARED);
     assert!(rounds.next().is_some_and(|before| !before.contains("again in")), "{shown:?}");
-    let rounds: Vec<&str> = rounds.filter(|round| round.contains("again in 10 ms; Ctrl-C ends")).collect();
+    let rounds: Vec<&str> = rounds.filter(|round| round.contains("again in 100 ms; Ctrl-C ends")).collect();
     assert!(rounds.len() >= 2, "{shown:?}");
     for round in rounds {
         let names: Vec<&str> = round.lines().take(4).filter_map(|line| line.split(' ').next()).collect();
