@@ -41,11 +41,19 @@ pub(crate) fn names() -> [&'static str; 5] {
     KINDS.map(|kind| kind.name)
 }
 
-/// The running servers, and the bridge that joins them.
-pub(crate) struct Backends {
-    folder: Folder,
+/// The number of servers that listen: the first ones.
+pub(crate) const LISTENING: usize = 4;
+
+/// The servers, of which those that listen run.
+pub(crate) struct Servers {
+    pub(crate) folder: Folder,
     /// Those that listen, by their place in [`KINDS`].
     listening: BTreeMap<usize, Listening>,
+}
+
+/// The running servers, and the bridge that joins them.
+pub(crate) struct Backends {
+    servers: Servers,
     pub(crate) bridge: Bridge,
 }
 
@@ -65,11 +73,10 @@ struct Listening {
     server: Option<Server>,
 }
 
-impl Backends {
-    /// Starts the servers, and the bridge with this policy.
-    pub(crate) fn start(name: &str, policy: Option<&str>) -> Self {
+impl Servers {
+    /// Starts the servers that listen.
+    pub(crate) fn start(name: &str) -> Self {
         let folder = Folder::new(name);
-        let mut entries = serde_json::Map::new();
         let mut listening = BTreeMap::new();
         thread::scope(|scope| {
             let started = KINDS.iter().enumerate().filter(|(_, kind)| !kind.is_child).map(|(at, kind)| {
@@ -85,63 +92,25 @@ impl Backends {
                 listening.insert(at, server);
             }
         });
-        for (at, kind) in KINDS.iter().enumerate() {
-            let entry = match listening.get(&at) {
+        Self { folder, listening }
+    }
+
+    /// Writes a configuration with the first servers.
+    pub(crate) fn configuration(&self, count: usize) -> PathBuf {
+        let mut entries = serde_json::Map::new();
+        for (at, kind) in KINDS.iter().enumerate().take(count) {
+            let entry = match self.listening.get(&at) {
                 Some(one) => json!({ "url": format!("http://127.0.0.1:{}/mcp", one.port.number()) }),
                 None => json!({
                     "command": interop::server(kind.command[0]).unwrap(),
-                    "env": { "COUNTED": counts(&folder, kind.name) },
+                    "env": { "COUNTED": counts(&self.folder, kind.name) },
                 }),
             };
             entries.insert(kind.name.to_owned(), entry);
         }
-        let file = folder.path().join("servers.json");
+        let file = self.folder.path().join("servers.json");
         fs::write(&file, json!({ "mcpServers": entries }).to_string()).unwrap();
-        let mut words: Vec<OsString> = vec!["--config".into(), file.into()];
-        if let Some(policy) = policy {
-            let file = folder.path().join(POLICY);
-            fs::write(&file, policy).unwrap();
-            words.extend(["--policy".into(), file.into()]);
-        }
-        let bridge = Bridge::joined(&words);
-        Self { folder, listening, bridge }
-    }
-
-    /// Writes another policy in place of the first one.
-    pub(crate) fn write_policy(&self, policy: &str) {
-        let (new, file) = (self.folder.path().join("new"), self.folder.path().join(POLICY));
-        fs::write(&new, policy).unwrap();
-        // The bridge never reads half of it.
-        fs::rename(new, file).unwrap();
-    }
-
-    /// Kills the processes of a server, and returns how many there were.
-    pub(crate) fn kill(&mut self, at: usize) -> usize {
-        match self.listening.get_mut(&at) {
-            Some(listening) => usize::from(listening.server.take().is_some()),
-            None => self.bridge.kill_servers(CHILD),
-        }
-    }
-
-    /// Starts a server that was killed again at its address, if that is not what the gateway does.
-    pub(crate) fn start_again(&mut self, at: usize) {
-        let file = counts(&self.folder, KINDS[at].name);
-        if let Some(listening) = self.listening.get_mut(&at) {
-            listening.server = Some(listen(&KINDS[at], listening.port.number(), &file));
-        }
-    }
-
-    /// Starts as many processes of a server as [`kill`](Self::kill) ends, which the gateway does not know. They end when the
-    /// returned value is dropped.
-    pub(crate) fn start_beside(&self, at: usize) -> impl Sized + use<> {
-        let kind = &KINDS[at];
-        let count = if kind.is_child {
-            self.bridge.servers().iter().filter(|line| line.contains(CHILD)).count()
-        } else {
-            1
-        };
-        let start = |_| Server(command(kind, 0, Path::new("/dev/null")).spawn().unwrap());
-        (0..count).map(start).collect::<Vec<_>>()
+        file
     }
 
     /// Checks that each server has run its calls and no others: those with a result once, all others at most once.
@@ -159,6 +128,63 @@ impl Backends {
             }
             assert!(runs.is_empty(), "{name} has run calls of others: {runs:?}");
         }
+    }
+}
+
+impl Backends {
+    /// Starts the servers, and the bridge with this policy.
+    pub(crate) fn start(name: &str, policy: Option<&str>) -> Self {
+        let servers = Servers::start(name);
+        let mut words: Vec<OsString> = vec!["--config".into(), servers.configuration(KINDS.len()).into()];
+        if let Some(policy) = policy {
+            let file = servers.folder.path().join(POLICY);
+            fs::write(&file, policy).unwrap();
+            words.extend(["--policy".into(), file.into()]);
+        }
+        let bridge = Bridge::joined(&words);
+        Self { servers, bridge }
+    }
+
+    /// As [`Servers::have_run_each_once`].
+    pub(crate) fn have_run_each_once(&self, calls: &[Ended]) {
+        self.servers.have_run_each_once(calls);
+    }
+
+    /// Writes another policy in place of the first one.
+    pub(crate) fn write_policy(&self, policy: &str) {
+        let (new, file) = (self.servers.folder.path().join("new"), self.servers.folder.path().join(POLICY));
+        fs::write(&new, policy).unwrap();
+        // The bridge never reads half of it.
+        fs::rename(new, file).unwrap();
+    }
+
+    /// Kills the processes of a server, and returns how many there were.
+    pub(crate) fn kill(&mut self, at: usize) -> usize {
+        match self.servers.listening.get_mut(&at) {
+            Some(listening) => usize::from(listening.server.take().is_some()),
+            None => self.bridge.kill_servers(CHILD),
+        }
+    }
+
+    /// Starts a server that was killed again at its address, if that is not what the gateway does.
+    pub(crate) fn start_again(&mut self, at: usize) {
+        let file = counts(&self.servers.folder, KINDS[at].name);
+        if let Some(listening) = self.servers.listening.get_mut(&at) {
+            listening.server = Some(listen(&KINDS[at], listening.port.number(), &file));
+        }
+    }
+
+    /// Starts as many processes of a server as [`kill`](Self::kill) ends, which the gateway does not know. They end when the
+    /// returned value is dropped.
+    pub(crate) fn start_beside(&self, at: usize) -> impl Sized + use<> {
+        let kind = &KINDS[at];
+        let count = if kind.is_child {
+            self.bridge.servers().iter().filter(|line| line.contains(CHILD)).count()
+        } else {
+            1
+        };
+        let start = |_| Server(command(kind, 0, Path::new("/dev/null")).spawn().unwrap());
+        (0..count).map(start).collect::<Vec<_>>()
     }
 }
 

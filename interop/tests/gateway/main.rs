@@ -8,3 +8,4 @@ mod clients;
 mod load;
 mod outages;
 mod reloads;
+mod replicas;
