@@ -45,8 +45,18 @@ const NGINX: Tool = Tool {
     unpacked: Some("usr/sbin/nginx"),
 };
 
-const TOOLS: [Tool; 4] = [
+const TOOLS: [Tool; 5] = [
     NGINX,
+    Tool {
+        name: "redis-server",
+        places: &["redis-server", "valkey-server"],
+        version: "--version",
+        // The scripts of `crates/redis` trim streams by the smallest id.
+        lowest: Version::new(6, 2, 0),
+        purpose: "the tests of the state that several bridges share",
+        package: "redis-server",
+        unpacked: Some("usr/bin/redis-server"),
+    },
     Tool {
         name: "cc",
         places: &["cc"],
@@ -90,7 +100,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for tool in &TOOLS {
         match provide(tool, &folder) {
             Ok(Found { program, version }) => {
-                println!("    {:<8} {:<10} {}", tool.name, version, program.display());
+                println!("    {:<12} {:<10} {}", tool.name, version, program.display());
             }
             Err(error) => faults.push(format!("{}, for {}: {error:#}", tool.name, tool.purpose)),
         }

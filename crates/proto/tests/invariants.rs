@@ -23,7 +23,7 @@ const DECIDERS: [&str; 6] = [
 ];
 
 /// Which crates of the project each crate may depend on. Its own tests may use any.
-const CRATES: [(&str, &[&str]); 11] = [
+const CRATES: [(&str, &[&str]); 12] = [
     ("proto", &[]),
     ("macros", &[]),
     ("schema", &["mcpjoin-proto"]),
@@ -31,6 +31,7 @@ const CRATES: [(&str, &[&str]); 11] = [
     ("mcpjoin", &["mcpjoin-macros", "mcpjoin-proto", "mcpjoin-schema"]),
     ("auth", &["mcpjoin", "mcpjoin-proto"]),
     ("quic", &["mcpjoin", "mcpjoin-proto"]),
+    ("redis", &["mcpjoin", "mcpjoin-proto"]),
     ("orchestra", &["mcpjoin", "mcpjoin-proto", "mcpjoin-quic"]),
     ("gateway", &["mcpjoin", "mcpjoin-auth", "mcpjoin-proto", "mcpjoin-rules"]),
     (
@@ -47,6 +48,7 @@ const CRATES: [(&str, &[&str]); 11] = [
             "mcpjoin-orchestra",
             "mcpjoin-proto",
             "mcpjoin-quic",
+            "mcpjoin-redis",
             "mcpjoin-rules",
             "mcpjoin-schema",
         ],

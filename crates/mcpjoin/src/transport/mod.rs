@@ -51,7 +51,8 @@ pub use http_client::{
 };
 #[cfg(feature = "http-server")]
 pub use http_server::{
-    Admission, Admitted, Admitting, Denied, Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture,
+    Admission, Admitted, Admitting, Confirm, Confirmation, Denied, Event, EventId, EventIdError, EventStore,
+    EventStoreError, HttpBody, HttpFuture,
     HttpListenError, HttpListener, HttpOptions, HttpService, MemoryEvents, Replay, SessionId, SessionRecord,
     SessionStore, SessionStoreError, Stored,
 };

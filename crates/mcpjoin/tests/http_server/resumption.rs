@@ -221,8 +221,12 @@ fn what_is_kept_is_bounded_and_goes_with_its_session() {
 struct Shared(std::sync::Arc<MemoryEvents>);
 
 impl mcpjoin::transport::EventStore for Shared {
-    fn append(&self, session: &mcpjoin::transport::SessionId, event: mcpjoin::transport::Event) {
-        self.0.append(session, event);
+    fn append(
+        &self,
+        session: &mcpjoin::transport::SessionId,
+        event: mcpjoin::transport::Event,
+    ) -> Option<mcpjoin::transport::Confirmation> {
+        self.0.append(session, event)
     }
 
     fn replay<'a>(

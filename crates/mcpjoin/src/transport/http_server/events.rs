@@ -8,10 +8,12 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::str::FromStr;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::oneshot;
 
 /// Bytes of events that [`MemoryEvents`] keeps for one session: 1 MiB. The newest event may be larger.
 const MAX_SESSION_BYTES: usize = 1024 * 1024;
@@ -41,34 +43,79 @@ pub struct EventId {
 pub struct Event {
     /// Its id.
     pub id: EventId,
-    /// The event as it is written to the stream, with its id.
+    /// The event as it is written to the stream, with its id. Its first line is the id.
     pub bytes: Bytes,
     /// It is the last event of its stream.
     pub last: bool,
 }
 
 /// The events that resume a stream.
-pub type Replay<'a> = Pin<Box<dyn Future<Output = Option<Vec<Event>>> + Send + 'a>>;
+pub type Replay<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<Event>>, EventStoreError>> + Send + 'a>>;
+
+/// Why a store gives no answer. The client gets 503, and may try again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the event store is not available: {0}")]
+pub struct EventStoreError(pub Box<str>);
+
+/// Tells a stream that an event is stored. If it is dropped before, the event is not stored.
+#[derive(Debug)]
+pub struct Confirm(oneshot::Sender<()>);
+
+/// What a stream waits for before it sends an event: that the event is stored.
+#[derive(Debug)]
+pub struct Confirmation(oneshot::Receiver<()>);
+
+impl Confirm {
+    /// A pair for one event.
+    #[must_use]
+    pub fn new() -> (Self, Confirmation) {
+        let (confirm, confirmation) = oneshot::channel();
+        (Self(confirm), Confirmation(confirmation))
+    }
+
+    /// The event is stored.
+    pub fn stored(self) {
+        // The stream may have ended.
+        let _ = self.0.send(());
+    }
+}
+
+impl Confirmation {
+    /// Waits until it is known whether the event is stored. Cancel-safe.
+    pub async fn wait(&mut self) -> bool {
+        (&mut self.0).await.is_ok()
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        Pin::new(&mut self.0).poll(cx).map(|stored| stored.is_ok())
+    }
+}
 
 /// Stores the events of legacy sessions for clients that resume a stream.
 ///
 /// [`MemoryEvents`] stores them in this process. A store outside of the process sends them on in
-/// [`append`](Self::append) and waits only in [`replay`](Self::replay).
+/// [`append`](Self::append), and confirms each event once it is stored.
 pub trait EventStore: Send + Sync + 'static {
     /// Stores an event. The numbers of a stream are consecutive. Must not block, and what is stored must be bounded: the oldest
     /// events may be dropped at any time.
-    fn append(&self, session: &SessionId, event: Event);
+    ///
+    /// `None`: nothing has to be waited for. Otherwise the event is sent after the confirmation, which must come soon: by drop of
+    /// [`Confirm`] if the event cannot be stored in time. Then it is sent without its id, and must not be replayed. If the
+    /// confirmation is dropped, the event is to be stored all the same.
+    fn append(&self, session: &SessionId, event: Event) -> Option<Confirmation>;
 
     /// Returns the events of a stream after `after` and before the number `before`, in order. `None` when one of them is no
-    /// longer stored: then the stream cannot be resumed, and the client gets an error.
+    /// longer stored: then the stream cannot be resumed, and the client gets an error. Where `before` is the largest number, a
+    /// shared store returns those that are there; the client asks again for the others.
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a>;
 
     /// Drops the events of a session that has ended.
     fn forget(&self, session: &SessionId);
 
     /// Whether all processes that serve a stored session see the same events
-    /// ([`SessionStore`](super::SessionStore)). If not, which is the default, the events of stored sessions are not appended, and
-    /// their streams cannot be resumed: another process would replay another stream of the same number.
+    /// ([`SessionStore`](super::SessionStore)). A shared store gets the events of stored sessions, and no others; a store that is
+    /// not shared, which is the default, gets those of all other sessions. In a shared store a stream that can be resumed from
+    /// its beginning begins with an event without data, whose number is 0.
     fn is_shared(&self) -> bool {
         false
     }
@@ -139,6 +186,18 @@ impl Kept {
 }
 
 impl SessionId {
+    /// The name that consists of these bytes. For stores and their tests: a name is no permission.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
     /// A new id from the system's source of random bytes.
     pub(super) fn random() -> Option<Self> {
         let mut bytes = [0; 16];
@@ -234,7 +293,7 @@ impl Default for MemoryEvents {
 }
 
 impl EventStore for MemoryEvents {
-    fn append(&self, session: &SessionId, event: Event) {
+    fn append(&self, session: &SessionId, event: Event) -> Option<Confirmation> {
         let cost = cost(&event);
         let mut kept = self.kept.lock();
         let mut dropped = Vec::new();
@@ -254,6 +313,7 @@ impl EventStore for MemoryEvents {
         }
         drop(kept);
         drop(dropped);
+        None
     }
 
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a> {
@@ -273,7 +333,7 @@ impl EventStore for MemoryEvents {
             Some(last) => last.last || last.id.number + 1 == before,
             None => known || after.number.saturating_add(1) == before,
         };
-        Box::pin(ready((unbroken && whole).then_some(events)))
+        Box::pin(ready(Ok((unbroken && whole).then_some(events))))
     }
 
     fn forget(&self, session: &SessionId) {
@@ -305,7 +365,7 @@ mod tests {
     /// How many events the store returns from the first one on; `None` when some are lost.
     async fn replayed(store: &MemoryEvents, session: &SessionId, after: u64, before: u64) -> Option<usize> {
         let after = EventId { stream: 1, number: after };
-        store.replay(session, after, before).await.map(|events| events.len())
+        store.replay(session, after, before).await.expect("in memory").map(|events| events.len())
     }
 
     #[tokio::test]

@@ -1,12 +1,13 @@
 //! The state of one exchange, and of all exchanges of a session: what [`Wire`](super::wire::Wire) holds behind its lock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Message, RequestId, Response};
 
+use super::events::Confirmation;
 use super::legacy::cancels;
 use super::reply::Status;
 use super::wire::{GET_STREAM, Refused};
@@ -50,9 +51,9 @@ pub(super) struct State {
 pub(super) struct ExchangeState {
     pub(super) form: Form,
     /// The event without data that is sent before all others.
-    pub(super) priming: Option<Bytes>,
-    /// Events that wait for the reader, each with its number.
-    pub(super) queue: VecDeque<(u64, Bytes)>,
+    pub(super) priming: Option<Queued>,
+    /// Events that wait for the reader.
+    pub(super) queue: VecDeque<Queued>,
     pub(super) bytes: usize,
     /// The number of the last event.
     pub(super) last: u64,
@@ -66,6 +67,14 @@ pub(super) struct ExchangeState {
     pub(super) abandoned: bool,
     /// Its reader was detached behind the queued events, and resumes the stream for what follows.
     pub(super) detached: bool,
+}
+
+/// An event that waits for its reader.
+pub(super) struct Queued {
+    pub(super) number: u64,
+    pub(super) bytes: Bytes,
+    /// What it waits for, if it is being stored.
+    pub(super) confirmation: Option<Confirmation>,
 }
 
 #[derive(Default)]
@@ -121,6 +130,17 @@ fn messages(inbound: &Inbound) -> impl Iterator<Item = Option<&Message>> {
     one.into_iter().chain(parts.iter().map(|part| part.as_ref().ok()))
 }
 
+impl Queued {
+    /// Polls what is sent of it: without the line of its id if it could not be stored, so that no client resumes there.
+    pub(super) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let Some(confirmation) = &mut self.confirmation else { return Poll::Ready(self.bytes.clone()) };
+        let Poll::Ready(stored) = confirmation.poll(cx) else { return Poll::Pending };
+        self.confirmation = None;
+        let line = self.bytes.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        Poll::Ready(if stored { self.bytes.clone() } else { self.bytes.slice(line..) })
+    }
+}
+
 impl ExchangeState {
     /// Keeps the newest of the events that no reader takes, and none where memory is short.
     pub(super) fn trim(&mut self, crowded: bool) {
@@ -131,8 +151,8 @@ impl ExchangeState {
         while self.queue.len() > MAX_BACKLOG_EVENTS
             || (self.bytes > MAX_BACKLOG_BYTES && self.queue.len() > 1)
         {
-            let Some((_, bytes)) = self.queue.pop_front() else { return };
-            self.bytes -= bytes.len();
+            let Some(event) = self.queue.pop_front() else { return };
+            self.bytes -= event.bytes.len();
         }
     }
 }
@@ -249,9 +269,13 @@ mod tests {
         assert_eq!((check(1), check(2)), (Ok(()), Err(Refused::Full)));
     }
 
+    fn queued(number: u64, length: usize) -> Queued {
+        Queued { number, bytes: vec![b'x'; length].into(), confirmation: None }
+    }
+
     fn waiting(events: usize, length: usize) -> ExchangeState {
         let queue: VecDeque<_> =
-            (1..=events as u64).map(|number| (number, vec![b'x'; length].into())).collect();
+            (1..=events as u64).map(|number| queued(number, length)).collect();
         ExchangeState { queue, bytes: events * length, ..ExchangeState::default() }
     }
 
@@ -267,7 +291,7 @@ mod tests {
             let mut slot = waiting(events, length);
             slot.trim(false);
             assert_eq!((slot.queue.len(), slot.bytes), (kept, kept * length), "{events} of {length} bytes");
-            assert_eq!(slot.queue.back().map(|(number, _)| *number), Some(events as u64));
+            assert_eq!(slot.queue.back().map(|event| event.number), Some(events as u64));
             slot.trim(true);
             assert_eq!((slot.queue.len(), slot.bytes), (0, 0), "none where there is little room");
         }

@@ -11,7 +11,7 @@ use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportCaps, Tr
 use mcpjoin_proto::{ErrorObject, Message, Response, encode};
 
 use super::events::{Event, EventId};
-use super::exchange_state::{ExchangeState, Form, State, Wake, keep};
+use super::exchange_state::{ExchangeState, Form, Queued, State, Wake, keep};
 use super::legacy::cancels;
 use super::memory::Full;
 use super::reply;
@@ -161,13 +161,13 @@ impl Wire {
         instead: impl FnOnce(Full) -> Option<Bytes>,
     ) {
         slot.last += 1;
-        let id = EventId { stream, number: slot.last };
+        let id = EventId { stream: self.named(stream), number: slot.last };
         let events = self.agreed.get().and_then(|agreed| Some((agreed, agreed.events.as_ref()?)));
         let bytes = event(events.map(|_| id), text);
-        if let Some((agreed, events)) = events {
+        let confirmation = events.and_then(|(agreed, events)| {
             let event = Event { id, bytes: bytes.clone(), last: slot.ended };
-            events.append(&agreed.session, event);
-        }
+            events.append(&agreed.session, event)
+        });
         // Events after a detachment are for the reader that resumes the stream.
         if slot.detached || (slot.reader.is_none() && stream != GET_STREAM) {
             return;
@@ -184,7 +184,7 @@ impl Wire {
         };
         let length = bytes.len();
         slot.bytes += length;
-        slot.queue.push_back((id.number, bytes));
+        slot.queue.push_back(Queued { number: id.number, bytes, confirmation });
         if slot.reader.is_some() {
             self.buffered.fetch_add(length, Ordering::Relaxed);
         } else {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::body::HttpBody;
 use super::entry::Entry;
-use super::events::{EventId, EventStore, SessionId};
+use super::events::{EventId, SessionId};
 use super::exchange::{Exchange, Owner};
 use super::head::{Answer, RequestHead};
 use super::memory::Traffic;
@@ -25,7 +25,7 @@ use super::reopening::{initialized, is_stored_id};
 use super::session_store::SessionRecord;
 use super::sessions::{Place, Problem, Session};
 use super::wire::{GET_STREAM, Head, Negotiated, Routing};
-use super::{Received, Shared, gone, reply, request_id};
+use super::{HttpOptions, Received, Shared, gone, reply, request_id};
 
 /// When the response to a request becomes a stream although there is nothing to send: a client that has received an event
 /// can resume the stream and gets the reply even if the stream breaks. Not later, because some clients (rmcp up to 2.2) send
@@ -124,14 +124,24 @@ pub(super) fn insert(
     session: SessionId,
     stored: Option<Box<str>>,
 ) {
-    // The events of a stored session are useful only if every process has them.
-    let is_useful = |events: &Arc<dyn EventStore>| stored.is_none() || events.is_shared();
-    let events = shared.options.events.clone().filter(|events| profile.http_sessions && is_useful(events));
-    entry.wire.set_negotiated(Negotiated { profile, session, events, retry: shared.options.retry });
+    // The events of a stored session are useful only if every process has them, and those of another session only here.
+    let HttpOptions { events, shared_events, .. } = &shared.options;
+    let events = if stored.is_some() { shared_events } else { events };
+    let events = events.clone().filter(|_| profile.http_sessions);
+    let before_streams = if stored.is_some() && events.is_some() { random_number() } else { Some(0) };
+    // Without random numbers no stream can be told from those of other processes.
+    let events = events.filter(|_| before_streams.is_some());
+    let (before_streams, retry) = (before_streams.unwrap_or(0), shared.options.retry);
+    entry.wire.set_negotiated(Negotiated { profile, session, events, before_streams, retry });
     if shared.options.session_store.is_some() {
         entry.served().stored(stored.is_some());
     }
     shared.sessions.insert(place, session, stored, entry, Some(version), principal);
+}
+
+/// A random number above 0 with 61 bits: no two processes have the same, and adding the streams of a session does not overflow.
+fn random_number() -> Option<u64> {
+    getrandom::u64().ok().map(|number| (number >> 3).max(1))
 }
 
 /// Ends a session at the request of its client.
@@ -142,7 +152,7 @@ async fn end(shared: &Arc<Shared>, session: Arc<Session>) -> Answer {
             reply::unavailable(&error.to_string())
         })?;
         session.entry.served().ended();
-        if let Some(events) = &shared.options.events {
+        if let Some(events) = &shared.options.shared_events {
             events.forget(&session.id);
         }
     }
@@ -233,19 +243,28 @@ async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8], recei
     let events = session.entry.wire.agreed().and_then(|agreed| agreed.events.clone());
     let events = events.ok_or_else(|| reply::refuse(400, "streams of this session cannot be resumed"))?;
     // From here on, new events go to this reader: no event between them and those from the store is lost or sent twice.
-    let resumed = session.entry.wire.resume(after.stream, after.number);
+    let wire = &session.entry.wire;
+    let is_elsewhere = wire.is_get_stream_elsewhere(after.stream);
+    let resumed = match is_elsewhere {
+        true => wire.take_over_get_stream().map(|reader| (reader, u64::MAX)),
+        false => wire.resume(after.stream, after.number),
+    };
     let (exchange, before) = match resumed {
         Some((reader, next)) => (Some(Exchange::new(reader, Owner::Session(session.clone()))), next),
         None => (None, u64::MAX),
     };
+    let is_get_stream = is_elsewhere || after.stream == wire.named(GET_STREAM);
     session.listener_changed();
-    let missed = events.replay(&session.id, after, before).await;
+    let missed = events.replay(&session.id, after, before).await.map_err(|error| {
+        shared.sessions.warn(Problem::Store, &session.account, &error.to_string());
+        reply::unavailable(&error.to_string())
+    })?;
     let missed =
         missed.ok_or_else(|| reply::refuse(400, "the events after Last-Event-ID are no longer stored"))?;
     let held = missed.into_iter().map(|event| received.account.hold(Traffic::Responses, event.bytes));
     let ahead: Vec<_> =
         held.collect::<Result<_, _>>().map_err(|full| reply::unavailable(&full.to_string()))?;
     // The stream of a call ends with the call.
-    let until = received.until.filter(|_| after.stream == GET_STREAM);
+    let until = received.until.filter(|_| is_get_stream);
     Ok(reply::stream(HttpBody::stream(ahead, exchange, shared.options.keep_alive).until(until)))
 }

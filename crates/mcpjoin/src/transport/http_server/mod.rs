@@ -80,7 +80,10 @@ use wire::{Refused, Routing, Wire};
 
 pub use admission::{Admission, Admitted, Admitting, Denied};
 pub use body::HttpBody;
-pub use events::{Event, EventId, EventIdError, EventStore, MemoryEvents, Replay, SessionId};
+pub use events::{
+    Confirm, Confirmation, Event, EventId, EventIdError, EventStore, EventStoreError, MemoryEvents, Replay,
+    SessionId,
+};
 use options::DEFAULT_PATH;
 pub use options::HttpOptions;
 pub use serve::{HttpListenError, HttpListener};

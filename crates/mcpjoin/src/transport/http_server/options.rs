@@ -65,6 +65,7 @@ pub struct HttpOptions {
     pub(super) retry: Duration,
     pub(super) connections: usize,
     pub(super) events: Option<Arc<dyn EventStore>>,
+    pub(super) shared_events: Option<Arc<dyn EventStore>>,
     pub(super) session_store: Option<Arc<dyn SessionStore>>,
     pub(super) principal: Option<Principal>,
     pub(super) admission: Option<Arc<dyn Admission>>,
@@ -96,6 +97,7 @@ impl HttpOptions {
             retry: Duration::from_secs(1),
             connections: 10_000,
             events: Some(Arc::new(MemoryEvents::new())),
+            shared_events: None,
             session_store: None,
             principal: None,
             admission: None,
@@ -296,16 +298,20 @@ impl HttpOptions {
 
     /// Where the events of legacy streams are stored, for clients that resume a stream: in memory ([`MemoryEvents`]) by
     /// default.
+    ///
+    /// A shared store ([`EventStore::is_shared`]) stores the events of stored sessions
+    /// ([`session_store`](Self::session_store)). The other sessions keep their store, because only this process serves them.
     #[must_use]
     pub fn event_store(mut self, events: impl EventStore) -> Self {
-        self.events = Some(Arc::new(events));
+        let place = if events.is_shared() { &mut self.shared_events } else { &mut self.events };
+        *place = Some(Arc::new(events));
         self
     }
 
     /// Stores no events: a broken stream cannot be resumed.
     #[must_use]
     pub fn without_resumption(mut self) -> Self {
-        self.events = None;
+        (self.events, self.shared_events) = (None, None);
         self
     }
 

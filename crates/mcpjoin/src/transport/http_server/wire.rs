@@ -18,14 +18,17 @@ use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Profile, RequestId};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::events::{EventId, EventStore, SessionId};
-use super::exchange_state::{ExchangeState, Form, Reader, State, Wake, keep};
+use super::events::{Event, EventId, EventStore, SessionId};
+use super::exchange_state::{ExchangeState, Form, Queued, Reader, State, Wake, keep};
 use super::memory::{Account, Full, Traffic};
 use super::reply::Status;
 
 /// The number of the stream that belongs to no POST: the stream that a legacy client opens with GET, the only one of
 /// 2024-11-05, and the only one of a modern exchange.
 pub(super) const GET_STREAM: u64 = 0;
+
+/// Marks the GET stream of one of several processes in the ids of its events.
+const SHARED_GET_STREAM: u64 = 1 << 63;
 
 /// How messages are routed to exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,9 @@ pub(super) struct Negotiated {
     pub(super) session: SessionId,
     /// Stores events, where streams can be resumed.
     pub(super) events: Option<Arc<dyn EventStore>>,
+    /// The number before the first stream in this process. 0 unless other processes serve the session as well: then it is
+    /// random, so that no two processes have a stream of the same number.
+    pub(super) before_streams: u64,
     pub(super) retry: Duration,
 }
 
@@ -130,7 +136,7 @@ impl Wire {
     /// Marks the session as open. The stream of the request that opened it does not count.
     pub(super) fn set_negotiated(&self, agreed: Negotiated) {
         let mut state = self.lock();
-        state.last_stream = GET_STREAM;
+        state.last_stream = agreed.before_streams;
         state.shrink();
         drop(state);
         // Set once; a later call has the same value.
@@ -257,12 +263,23 @@ impl Wire {
         let mut state = self.lock();
         let closed = state.closed;
         let Some(slot) = state.held(reader) else { return Poll::Ready(None) };
-        if let Some(priming) = slot.priming.take() {
-            return Poll::Ready(Some(priming));
+        if let Some(priming) = &mut slot.priming {
+            let Poll::Ready(bytes) = priming.poll_sent(cx) else {
+                keep(&mut slot.waker, cx.waker());
+                return Poll::Pending;
+            };
+            slot.priming = None;
+            return Poll::Ready(Some(bytes));
         }
-        if let Some((_, bytes)) = slot.queue.pop_front() {
-            slot.bytes -= bytes.len();
-            let driver = self.note_taken(&mut state, bytes.len());
+        if let Some(event) = slot.queue.front_mut() {
+            let length = event.bytes.len();
+            let Poll::Ready(bytes) = event.poll_sent(cx) else {
+                keep(&mut slot.waker, cx.waker());
+                return Poll::Pending;
+            };
+            slot.queue.pop_front();
+            slot.bytes -= length;
+            let driver = self.note_taken(&mut state, length);
             drop(state);
             if let Some(driver) = driver {
                 driver.wake();
@@ -349,6 +366,7 @@ impl Wire {
     /// Resumes a stream behind the event with the number `after`. Returns the number of the next event here: those between are
     /// in the event store. `None` when there is no such stream any more.
     pub(super) fn resume(&self, stream: u64, after: u64) -> Option<(Reader, u64)> {
+        let stream = if stream == self.named(GET_STREAM) { GET_STREAM } else { stream };
         let mut state = self.lock();
         if state.closed {
             return None;
@@ -376,6 +394,39 @@ impl Wire {
         Some((reader, next))
     }
 
+    /// Opens the GET stream for a client that had it open in another process. A reader that has it open is replaced.
+    pub(super) fn take_over_get_stream(&self) -> Option<Reader> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        let slot = &mut state.get_stream;
+        let mut wake = Wake::default();
+        wake.add(slot.waker.take());
+        if slot.reader.is_some() {
+            self.buffered.fetch_sub(slot.bytes, Ordering::Relaxed);
+        }
+        let reader = self.attach(&mut state, GET_STREAM);
+        drop(state);
+        wake.all();
+        Some(reader)
+    }
+
+    /// Whether the ids of events name a stream as the GET stream of another process.
+    pub(super) fn is_get_stream_elsewhere(&self, stream: u64) -> bool {
+        let own = self.named(GET_STREAM);
+        own != GET_STREAM && stream != own && stream & SHARED_GET_STREAM != 0
+    }
+
+    /// The number of a stream in the ids of its events.
+    pub(super) fn named(&self, stream: u64) -> u64 {
+        match self.agreed.get().map_or(0, |agreed| agreed.before_streams) {
+            0 => stream,
+            before if stream == GET_STREAM => SHARED_GET_STREAM | before,
+            _ => stream,
+        }
+    }
+
     fn attach(&self, state: &mut State, stream: u64) -> Reader {
         let reader = state.attach_reader(stream);
         if let Some(slot) = state.slot(stream) {
@@ -399,17 +450,20 @@ impl Wire {
     /// Puts an event without data in front, where streams begin with one: from it on the stream can be resumed.
     fn prime(&self, stream: u64, slot: &mut ExchangeState) {
         let Some(agreed) = self.agreed.get() else { return };
-        if agreed.events.is_none() || !agreed.profile.http_priming_event {
-            return;
-        }
-        let number = slot.queue.front().map_or(slot.last, |(first, _)| first.saturating_sub(1));
-        let id = EventId { stream, number }.to_string();
+        let Some(events) = agreed.events.as_ref().filter(|_| agreed.profile.http_priming_event) else { return };
+        let number = slot.queue.front().map_or(slot.last, |first| first.number.saturating_sub(1));
+        let event_id = EventId { stream: self.named(stream), number };
+        let id = event_id.to_string();
         let mut out = BytesMut::new();
         let event = OutgoingEvent { id: Some(&id), retry: Some(agreed.retry), ..OutgoingEvent::default() };
         if event.write(&mut out).is_err() {
             return;
         }
-        slot.priming = Some(out.freeze());
+        let bytes = out.freeze();
+        // Another process knows by it that there is such a stream.
+        let confirmation = (number == 0 && events.is_shared())
+            .then(|| events.append(&agreed.session, Event { id: event_id, bytes: bytes.clone(), last: false }));
+        slot.priming = Some(Queued { number, bytes, confirmation: confirmation.flatten() });
     }
 
     /// Closes the session's side: no message is delivered any more, and every exchange ends.
@@ -469,6 +523,7 @@ mod tests {
             profile: Profile::newest(Era::Legacy),
             session: SessionId::random().expect("random bytes"),
             events: Some(Arc::new(MemoryEvents::new())),
+            before_streams: 0,
             retry: Duration::from_secs(1),
         });
         wire.room.store(0, Ordering::Relaxed);

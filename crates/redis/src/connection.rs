@@ -1,0 +1,428 @@
+//! The connection to Redis, which one task opens, checks and opens again. Used by `events` and `sessions`.
+//!
+//! All commands of a process share one connection, and what is ready together is sent together. A connection that does not answer
+//! in time is left: then commands fail at once until another one answers. This module knows no record.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mcpjoin::internal::WarningRate;
+use mcpjoin::server::SealingKeys;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, Pipeline,
+    RedisResult, ServerErrorKind, TlsCertificates, Value, cmd,
+};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::events::RedisEvents;
+use crate::sessions::RedisSessions;
+
+/// How long a request or an event of a stream waits for Redis: 50 ms. In a data centre an answer takes less than 1 ms.
+pub const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long opening a connection may take.
+const CONNECT_TIME: Duration = Duration::from_secs(1);
+
+/// How often an unused connection is checked, so that [`Redis::is_available`] is true for no longer than that after the end.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time between two attempts to connect: at first, and at most.
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+
+/// Appends an event to the stream of a session, trims the stream, and sets its expiry. The ids are ours: the bytes until the end of
+/// the entry, so that the ids below a number are those of the oldest bytes.
+const APPEND: &str = "
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+local size = #ARGV[7] + 96
+local total = size
+if last then total = total + tonumber(string.match(last[1], '^%d+')) end
+redis.call('XADD', KEYS[1], 'MAXLEN', ARGV[3], string.format('%.0f-0', total),
+  's', ARGV[4], 'n', ARGV[5], 'k', ARGV[6], 'r', ARGV[7])
+local floor = total - math.max(tonumber(ARGV[2]), size)
+if floor > 0 then redis.call('XTRIM', KEYS[1], 'MINID', string.format('%.0f-1', floor)) end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return 1";
+
+/// Returns the entries of one stream. Reads in small parts, and gives up beyond a number of bytes or entries: others may have
+/// written more than APPEND does.
+const READ: &str = "
+local bytes, seen, found, start = 0, 0, {}, '-'
+while true do
+  local part = redis.call('XRANGE', KEYS[1], start, '+', 'COUNT', 32)
+  if #part == 0 then return found end
+  for _, entry in ipairs(part) do
+    start, seen = '(' .. entry[1], seen + 1
+    local record = {}
+    for i = 1, #entry[2], 2 do
+      record[entry[2][i]] = entry[2][i + 1]
+      bytes = bytes + #entry[2][i + 1]
+    end
+    if bytes > tonumber(ARGV[2]) or seen > tonumber(ARGV[3]) then return redis.error_reply('TOOLARGE beyond the limits') end
+    if record['s'] == ARGV[1] then
+      found[#found + 1] = {record.n or '', record.k or '', record.r or ''}
+    end
+  end
+end";
+
+/// The scripts of this crate.
+#[derive(Clone, Copy)]
+pub(crate) enum Script {
+    Append = 0,
+    Read = 1,
+}
+
+/// A Redis or Valkey server, with which several processes share legacy sessions and the events of their streams. Cheap to clone.
+///
+/// A connection is opened when it is first needed, and again whenever it breaks. `Debug` shows no password and no key.
+#[derive(Clone)]
+pub struct Redis(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    shown: Box<str>,
+    keys: SealingKeys,
+    state: watch::Sender<State>,
+    broken: Arc<Notify>,
+    started: AtomicBool,
+    warnings: WarningRate<Problem>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    /// Counts connections.
+    number: u64,
+    connection: Option<Open>,
+    /// The last attempt to connect has failed.
+    has_failed: bool,
+}
+
+#[derive(Clone)]
+struct Open {
+    commands: MultiplexedConnection,
+    /// The names by which Redis knows the scripts.
+    scripts: [Arc<str>; 2],
+}
+
+/// What goes wrong, logged once a minute at most for each kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Problem {
+    /// Redis is not reached, or too slow.
+    Unavailable,
+    /// Redis refuses a command, for example because it is full.
+    Refused,
+    /// A record is not ours.
+    Record(&'static str),
+    /// A record would be too large.
+    TooLarge,
+}
+
+/// Redis gives no answer, or gives it too late.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Redis at {at} {why}")]
+pub struct Unavailable {
+    at: Box<str>,
+    why: Box<str>,
+}
+
+/// The text is not the URL of a Redis server. It is not shown, because it may contain a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UrlError(Box<str>);
+
+impl Redis {
+    /// Uses the server at a URL, `redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS. `keys` are those that
+    /// all processes share. Connects when it is first used.
+    ///
+    /// # Errors
+    /// When the URL has another form, or turns the check of certificates off.
+    pub fn new(url: &str, keys: SealingKeys) -> Result<Self, UrlError> {
+        let info = parse(url)?;
+        Ok(Self::of(Client::open(info.clone()).map_err(|_| not_a_url())?, &info, keys))
+    }
+
+    /// The same, and TLS accepts these authorities only: certificates in PEM. [`new`](Self::new) accepts those of the system.
+    ///
+    /// # Errors
+    /// When the URL is not one of `rediss://`, or the text has no certificates.
+    pub fn with_authorities(url: &str, keys: SealingKeys, pem: Vec<u8>) -> Result<Self, UrlError> {
+        let info = parse(url)?;
+        if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            return Err(UrlError("certificates are for rediss:// only".into()));
+        }
+        let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
+        let client = Client::build_with_tls(info.clone(), certificates)
+            .map_err(|_| UrlError("there are no certificates in PEM".into()))?;
+        Ok(Self::of(client, &info, keys))
+    }
+
+    fn of(client: Client, info: &ConnectionInfo, keys: SealingKeys) -> Self {
+        let inner = Inner {
+            client,
+            shown: info.addr().to_string().into(),
+            keys,
+            state: watch::Sender::default(),
+            broken: Arc::default(),
+            started: AtomicBool::new(false),
+            warnings: WarningRate::default(),
+        };
+        Self(Arc::new(inner))
+    }
+
+    /// Stores legacy sessions there, each until it was not used for `idle`
+    /// ([`HttpOptions::session_idle`](mcpjoin::transport::HttpOptions::session_idle)).
+    #[must_use]
+    pub fn sessions(&self, idle: Duration) -> RedisSessions {
+        RedisSessions::new(self.clone(), idle)
+    }
+
+    /// Stores the events of legacy sessions there, each session's until it had no event for `idle`.
+    #[must_use]
+    pub fn events(&self, idle: Duration) -> RedisEvents {
+        RedisEvents::new(self.clone(), idle)
+    }
+
+    /// Where it is: host and port, without a password.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.0.shown
+    }
+
+    /// Whether Redis has answered within the last seconds. False before it was first used.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.0.state.borrow().connection.is_some()
+    }
+
+    /// Connects, and waits for it up to `time`. Must be called within a runtime. Cancel-safe.
+    ///
+    /// # Errors
+    /// When Redis does not answer in this time.
+    pub async fn connect(&self, time: Duration) -> Result<(), Unavailable> {
+        self.opened(time).await.map(drop)
+    }
+
+    pub(crate) fn keys(&self) -> &SealingKeys {
+        &self.0.keys
+    }
+
+    pub(crate) fn warn(&self, problem: Problem, why: &dyn fmt::Display) {
+        let Some(left_out) = self.0.warnings.due(problem) else { return };
+        let at = &*self.0.shown;
+        match problem {
+            Problem::Unavailable => {
+                tracing::warn!(target: "mcpjoin", at, %why, left_out, "Redis is not available");
+            }
+            Problem::Refused => {
+                tracing::warn!(target: "mcpjoin", at, %why, left_out, "Redis has refused to store something");
+            }
+            Problem::Record(what) => {
+                tracing::warn!(target: "mcpjoin", at, what, %why, left_out, "a record in Redis was refused");
+            }
+            Problem::TooLarge => {
+                tracing::warn!(target: "mcpjoin", at, %why, left_out, "something is too large for Redis");
+            }
+        }
+    }
+
+    /// Whether there is a connection, or the first one is being opened: then it is worth to wait for it.
+    pub(crate) fn is_reached(&self) -> bool {
+        let state = self.0.state.borrow();
+        state.connection.is_some() || state.number == 0 && !state.has_failed
+    }
+
+    fn unavailable(&self, why: &str) -> Unavailable {
+        Unavailable { at: self.0.shown.clone(), why: why.into() }
+    }
+
+    /// Starts the task that connects. Must be called within a runtime.
+    pub(crate) fn start(&self) {
+        if !self.0.started.swap(true, Ordering::Relaxed) {
+            tokio::spawn(keep_connected(self.clone()));
+        }
+    }
+
+    /// Waits until Redis is available. Never fails; cancel-safe.
+    pub(crate) async fn available(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.0.state.subscribe().wait_for(|state| state.connection.is_some()).await;
+    }
+
+    async fn opened(&self, time: Duration) -> Result<(u64, Open), Unavailable> {
+        self.start();
+        let mut state = self.0.state.subscribe();
+        let opened = timeout(time, state.wait_for(|state| state.connection.is_some())).await;
+        let opened = opened.ok().and_then(Result::ok);
+        opened
+            .and_then(|state| Some((state.number, state.connection.clone()?)))
+            .ok_or_else(|| self.unavailable("is not reached"))
+    }
+
+    /// Runs commands in one round trip. Returns the answer to each of them.
+    pub(crate) async fn run(
+        &self,
+        time: Duration,
+        commands: impl FnOnce(&mut Pipeline, &dyn Fn(Script) -> Arc<str>),
+    ) -> Result<Vec<RedisResult<Value>>, Unavailable> {
+        let began = Instant::now();
+        let (number, mut open) = self.opened(time).await?;
+        let mut pipeline = Pipeline::new();
+        pipeline.ignore_errors();
+        commands(&mut pipeline, &|script| open.scripts[script as usize].clone());
+        let left = time.saturating_sub(began.elapsed());
+        let answers =
+            timeout(left, pipeline.query_async::<Vec<RedisResult<Value>>>(&mut open.commands)).await;
+        match answers {
+            Ok(Ok(answers)) => {
+                if answers.iter().flat_map(|answer| answer.as_ref().err()).any(needs_connection) {
+                    self.left(number, "has lost the scripts of this program");
+                }
+                Ok(answers)
+            }
+            Ok(Err(error)) => Err(self.left(number, &format!("has failed: {error}"))),
+            Err(_) => Err(self.left(number, &format!("has not answered within {} ms", time.as_millis()))),
+        }
+    }
+
+    /// An attempt to connect has failed.
+    fn failed(&self, why: &dyn fmt::Display) {
+        self.0.state.send_modify(|state| state.has_failed = true);
+        self.warn(Problem::Unavailable, why);
+    }
+
+    /// Leaves a connection.
+    fn left(&self, number: u64, why: &str) -> Unavailable {
+        let left = self.0.state.send_if_modified(|state| {
+            let is_open = state.number == number && state.connection.is_some();
+            if is_open {
+                state.connection = None;
+            }
+            is_open
+        });
+        let unavailable = self.unavailable(why);
+        if left {
+            self.warn(Problem::Unavailable, &unavailable);
+            self.0.broken.notify_one();
+        }
+        unavailable
+    }
+}
+
+/// Whether only another connection helps: it loads the scripts, and may reach another server.
+fn needs_connection(error: &redis::RedisError) -> bool {
+    use ServerErrorKind::{MasterDown, NoScript, ReadOnly};
+    matches!(error.kind(), redis::ErrorKind::Server(NoScript | ReadOnly | MasterDown))
+}
+
+/// Opens a connection whenever there is none, as long as the server is used.
+async fn keep_connected(redis: Redis) {
+    let (broken, weak) = (redis.0.broken.clone(), Arc::downgrade(&redis.0));
+    drop(redis);
+    let [first_delay, longest_delay] = RETRY_DELAYS;
+    let mut delay = first_delay;
+    loop {
+        let Some(redis) = weak.upgrade().map(Redis) else { return };
+        let (number, is_open) = {
+            let state = redis.0.state.borrow();
+            (state.number, state.connection.is_some())
+        };
+        if is_open {
+            let check = |pipeline: &mut Pipeline, _: &dyn Fn(Script) -> Arc<str>| {
+                pipeline.cmd("PING");
+            };
+            // `run` leaves the connection if it fails.
+            let _ = redis.run(PATIENCE, check).await;
+        } else {
+            match timeout(CONNECT_TIME, open(&redis.0.client)).await {
+                Ok(Ok(open)) => {
+                    tracing::debug!(target: "mcpjoin", at = &*redis.0.shown, "Redis is available");
+                    let state = State { number: number + 1, connection: Some(open), has_failed: false };
+                    redis.0.state.send_replace(state);
+                    delay = first_delay;
+                }
+                Ok(Err(error)) => redis.failed(&error),
+                Err(_) => redis.failed(&"it does not answer"),
+            }
+        }
+        let is_open = redis.is_available();
+        drop(redis);
+        if is_open {
+            // Either time passes, or the connection was left.
+            let _ = timeout(CHECK_INTERVAL, broken.notified()).await;
+        } else {
+            sleep(delay).await;
+            delay = (2 * delay).min(longest_delay);
+        }
+    }
+}
+
+async fn open(client: &Client) -> RedisResult<Open> {
+    // The times are those of this module.
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let mut commands = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let mut loading = Pipeline::new();
+    for script in [APPEND, READ] {
+        loading.add_command(cmd("SCRIPT")).arg("LOAD").arg(script);
+    }
+    let loaded = timeout(PATIENCE, loading.query_async::<[String; 2]>(&mut commands)).await;
+    let scripts = loaded.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+    Ok(Open { commands, scripts: scripts.map(Into::into) })
+}
+
+fn not_a_url() -> UrlError {
+    UrlError("this is not redis://[user:password@]host[:port][/database] or rediss://...".into())
+}
+
+fn parse(url: &str) -> Result<ConnectionInfo, UrlError> {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    if !["redis", "rediss"].contains(&scheme) {
+        return Err(not_a_url());
+    }
+    let info = url.into_connection_info().map_err(|_| not_a_url())?;
+    if let ConnectionAddr::TcpTls { insecure, .. } = info.addr() {
+        if *insecure {
+            return Err(UrlError("#insecure would accept every certificate".into()));
+        }
+        // The client has no default of its own where several are compiled in. Another one that is installed stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    Ok(info)
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("at", &self.0.shown).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::server::StateKey;
+
+    use super::*;
+
+    fn redis(url: &str) -> Result<Redis, UrlError> {
+        Redis::new(url, SealingKeys::new(StateKey::from_bytes([1; 32]), []))
+    }
+
+    #[test]
+    fn a_url_is_redis_or_rediss_and_its_password_is_not_shown() {
+        for url in ["redis://127.0.0.1", "redis://ada:secret@cache:7000/3", "rediss://:secret@cache"] {
+            let redis = redis(url).expect("a URL");
+            let shown = format!("{redis:?} {}", redis.address());
+            assert!(!shown.contains("secret") && !redis.is_available(), "{shown}");
+        }
+        assert_eq!(redis("redis://ada:secret@cache:7000").expect("a URL").address(), "cache:7000");
+        for url in
+            ["", "cache", "http://cache", "unix:/run/redis", "redis://", "redis://secret@cache:x", "rediss://c/#insecure"]
+        {
+            let error = redis(url).expect_err(url).to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+        let keys = || SealingKeys::new(StateKey::from_bytes([1; 32]), []);
+        assert!(Redis::with_authorities("redis://cache", keys(), Vec::new()).is_err(), "without TLS");
+    }
+}

@@ -1,0 +1,405 @@
+//! The event store in Redis: one Redis stream for each session, with the events of all its streams.
+//!
+//! One task writes: what is ready when Redis has answered is sent together. Each event is sealed for its session, its stream, its
+//! number and its kind. So a record that was moved, or written by somebody else, is refused, and the numbers show what is missing,
+//! stands twice or in another order. One Redis stream for each session, in place of one for each of its streams, has the limits
+//! and the expiry of the session, and is forgotten by one command.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcpjoin::transport::{
+    Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, Replay, SessionId,
+};
+use parking_lot::Mutex;
+use redis::{FromRedisValue as _, Pipeline, RedisError};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+
+use crate::connection::{PATIENCE, Problem, Redis, Script};
+use crate::sessions::{hex, millis};
+
+/// Bytes of an event that is stored: 1 MiB.
+const MAX_EVENT_BYTES: usize = 1024 * 1024;
+
+/// Bytes of the sealed events of a session, beside its newest event: 2 MiB.
+const MAX_SESSION_BYTES: usize = 2 * 1024 * 1024;
+
+/// Events of a session.
+const MAX_SESSION_EVENTS: usize = 1_000;
+
+/// Bytes that are read to resume a stream: what a session has at most, and the names of the fields.
+const MAX_READ_BYTES: usize = 2 * MAX_SESSION_BYTES;
+
+/// Entries that are read to resume a stream.
+const MAX_READ_ENTRIES: usize = 2 * MAX_SESSION_EVENTS;
+
+/// Events that wait to be stored. Beyond, an event is not stored.
+const MAX_QUEUED: usize = 4_096;
+
+/// Their bytes, in units of 1 KiB: 16 MiB.
+const MAX_QUEUED_KIB: usize = 16 * 1024;
+
+/// Events that are sent together, and their bytes.
+const MAX_BATCH: usize = 256;
+const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Streams of which this process remembers that an event was sent without being stored, until Redis knows it.
+const MAX_LOST: usize = 10_000;
+
+/// How long a client that resumes a stream waits for Redis.
+const REPLAY_TIME: Duration = Duration::from_secs(1);
+
+const PURPOSE: &str = "event in Redis";
+
+/// Stores the events of legacy sessions in Redis or Valkey, so that a client can resume a stream at any process.
+///
+/// Only sessions of a [`SessionStore`](mcpjoin::transport::SessionStore) have their events there, because no other process
+/// serves the others. A session keeps its newest 1,000 events within 2 MiB, and an event above 1 MiB is not stored.
+///
+/// An event waits for Redis for 50 ms at most. If Redis is gone or slower, or refuses the event, it is sent without an id: its
+/// stream goes on, and a client that has lost it before that event gets 400. While Redis is known to be gone nothing waits.
+#[derive(Clone)]
+pub struct RedisEvents(Arc<Inner>);
+
+struct Inner {
+    redis: Redis,
+    expiry: Duration,
+    jobs: mpsc::Sender<Job>,
+    /// The other end, until the writer has started.
+    unwritten: Mutex<Option<mpsc::Receiver<Job>>>,
+    room: Arc<Semaphore>,
+    lost: Mutex<Lost>,
+}
+
+/// The last events that were sent without being stored, by session and stream. Redis may have stored them too late.
+type Lost = HashMap<(SessionId, u64), u64>;
+
+/// What the writer does, in order.
+enum Job {
+    Append { session: SessionId, event: Event, confirm: Confirm, since: Instant, room: OwnedSemaphorePermit },
+    Forget(SessionId),
+    /// Confirms that everything before is stored or lost.
+    Flush(oneshot::Sender<()>),
+}
+
+/// The kind of a record. A part of what it is sealed for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Event,
+    /// The last event of its stream.
+    Last,
+    /// An event with this number was sent without its id, so no stream is resumed before it.
+    Lost,
+}
+
+impl Kind {
+    const fn letter(self) -> u8 {
+        match self {
+            Self::Event => b'e',
+            Self::Last => b'l',
+            Self::Lost => b'x',
+        }
+    }
+
+    fn of(letter: &[u8]) -> Option<Self> {
+        [Self::Event, Self::Last, Self::Lost].into_iter().find(|kind| letter == [kind.letter()])
+    }
+}
+
+impl RedisEvents {
+    pub(crate) fn new(redis: Redis, idle: Duration) -> Self {
+        let (jobs, unwritten) = mpsc::channel(MAX_QUEUED);
+        let expiry = idle.max(Duration::from_millis(1));
+        let room = Arc::new(Semaphore::new(MAX_QUEUED_KIB));
+        let (unwritten, lost) = (Mutex::new(Some(unwritten)), Mutex::default());
+        Self(Arc::new(Inner { redis, expiry, jobs, unwritten, room, lost }))
+    }
+
+    /// Starts the writer. Must be called within a runtime.
+    fn start(&self) {
+        if let Some(jobs) = self.0.unwritten.lock().take() {
+            tokio::spawn(write(Arc::downgrade(&self.0), jobs));
+        }
+    }
+
+    async fn read(
+        &self,
+        session: &SessionId,
+        after: EventId,
+        before: u64,
+    ) -> Result<Option<Vec<Event>>, EventStoreError> {
+        if after.number.checked_add(1) == Some(before) {
+            return Ok(Some(Vec::new()));
+        }
+        let Inner { redis, jobs, lost, .. } = &*self.0;
+        self.start();
+        let failed = |why: &str| EventStoreError(why.into());
+        let (flushed, flush) = oneshot::channel();
+        jobs.try_send(Job::Flush(flushed)).map_err(|_| failed("too many events wait for Redis"))?;
+        let flush = timeout(REPLAY_TIME, flush).await;
+        flush.ok().and_then(Result::ok).ok_or_else(|| failed("Redis takes no events"))?;
+        if lost.lock().get(&(*session, after.stream)).is_some_and(|lost| *lost > after.number) {
+            return Ok(None);
+        }
+        let answers = redis.run(REPLAY_TIME, |pipeline, name| {
+            let command = pipeline.cmd("EVALSHA").arg(&*name(Script::Read)).arg(1).arg(key(session));
+            command.arg(after.stream).arg(MAX_READ_BYTES).arg(MAX_READ_ENTRIES);
+        });
+        let answer = answers.await.map_err(|error| failed(&error.to_string()))?.pop();
+        let value = match answer {
+            Some(Ok(value)) => value,
+            Some(Err(error)) if is_about_record(&error) => {
+                redis.warn(Problem::Record("events of a session"), &error);
+                return Ok(None);
+            }
+            Some(Err(error)) => {
+                redis.warn(Problem::Refused, &error);
+                return Err(failed("Redis has refused a command"));
+            }
+            None => return Err(failed("Redis has not answered")),
+        };
+        let records = <Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>>::from_redis_value(value).map_err(|_| "it has another form".to_owned());
+        let events = records.and_then(|records| self.opened(session, after, before, &records));
+        Ok(events.unwrap_or_else(|why| {
+            redis.warn(Problem::Record("event"), &why);
+            None
+        }))
+    }
+
+    /// Opens the records of a stream in the order of Redis. Fails with the reason why they are not ours; `None` if one of those
+    /// after `after` is missing.
+    fn opened(
+        &self,
+        session: &SessionId,
+        after: EventId,
+        before: u64,
+        records: &[(Vec<u8>, Vec<u8>, Vec<u8>)],
+    ) -> Result<Option<Vec<Event>>, String> {
+        let (mut events, mut previous, mut lost) = (Vec::new(), None, 0);
+        let mut is_begun = false;
+        for (number, letter, sealed) in records {
+            let (Some(number), Some(kind), Ok(sealed)) = (digits(number), Kind::of(letter), str::from_utf8(sealed))
+            else {
+                return Err("it has another form".to_owned());
+            };
+            let id = EventId { stream: after.stream, number };
+            let bytes = self.0.redis.keys().open(PURPOSE, &owner(session, id, kind), sealed);
+            let bytes = Bytes::from(bytes.map_err(|why| why.to_string())?);
+            if kind == Kind::Lost {
+                lost = lost.max(number);
+                continue;
+            }
+            // A stream may begin more than once as long as it has no event.
+            if previous.is_some_and(|previous| number <= previous) && (previous, number) != (Some(0), 0) {
+                return Err(format!("the event {number} stands twice or in another order"));
+            }
+            previous = Some(number);
+            is_begun |= number == after.number;
+            if number > after.number && number < before {
+                events.push(Event { id, bytes, last: kind == Kind::Last });
+            }
+        }
+        let numbers = events.iter().map(|event| event.id.number);
+        let unbroken = numbers.eq((after.number.saturating_add(1)..).take(events.len()));
+        let whole = match events.last() {
+            Some(last) => before == u64::MAX || last.id.number + 1 == before,
+            None => before == u64::MAX && is_begun,
+        };
+        Ok((unbroken && whole && lost <= after.number).then_some(events))
+    }
+}
+
+impl EventStore for RedisEvents {
+    fn append(&self, session: &SessionId, event: Event) -> Option<Confirmation> {
+        let (confirm, confirmation) = Confirm::new();
+        self.start();
+        let Inner { redis, jobs, room, .. } = &*self.0;
+        redis.start();
+        let (id, size) = (event.id, event.bytes.len());
+        let kib = u32::try_from(size.div_ceil(1024)).unwrap_or(u32::MAX).max(1);
+        let place = if size > MAX_EVENT_BYTES {
+            redis.warn(Problem::TooLarge, &format_args!("an event of {size} bytes; its stream cannot be resumed before it"));
+            None
+        } else {
+            room.clone().try_acquire_many_owned(kib).ok()
+        };
+        let job = place.map(|room| {
+            Job::Append { session: *session, event, confirm, since: Instant::now(), room }
+        });
+        // Without the job, `confirm` is dropped: the event is not stored.
+        if job.is_none_or(|job| jobs.try_send(job).is_err()) {
+            self.0.lose(*session, id);
+        }
+        Some(confirmation)
+    }
+
+    fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a> {
+        Box::pin(self.read(session, after, before))
+    }
+
+    fn forget(&self, session: &SessionId) {
+        self.start();
+        // If it is not forgotten now, it expires.
+        let _ = self.0.jobs.try_send(Job::Forget(*session));
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+impl Inner {
+    /// An event is sent without being stored.
+    fn lose(&self, session: SessionId, id: EventId) {
+        let mut lost = self.lost.lock();
+        let key = (session, id.stream);
+        if lost.len() < MAX_LOST || lost.contains_key(&key) {
+            let last = lost.entry(key).or_default();
+            *last = (*last).max(id.number);
+        }
+    }
+
+    /// Adds the command that stores a record. False if it cannot be sealed.
+    fn add(&self, pipeline: &mut Pipeline, script: &str, session: &SessionId, id: EventId, kind: Kind, bytes: &[u8]) -> bool {
+        let Ok(sealed) = self.redis.keys().seal(PURPOSE, &owner(session, id, kind), bytes) else { return false };
+        let command = pipeline.cmd("EVALSHA").arg(script).arg(1).arg(key(session));
+        command.arg(millis(self.expiry)).arg(MAX_SESSION_BYTES).arg(MAX_SESSION_EVENTS);
+        command.arg(id.stream).arg(id.number).arg(&[kind.letter()][..]).arg(sealed);
+        true
+    }
+
+    /// Stores what is ready, in one round trip.
+    async fn store(&self, jobs: Vec<Job>) {
+        let mut lost: Vec<((SessionId, u64), u64)> =
+            self.lost.lock().iter().take(MAX_BATCH).map(|(key, number)| (*key, *number)).collect();
+        let (mut appended, mut forgotten, mut flushed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut deadline = Instant::now() + PATIENCE;
+        for job in jobs {
+            match job {
+                Job::Append { session, event, confirm, since, room } => {
+                    let latest = since + PATIENCE;
+                    // Too late before it was sent: then Redis has nothing of it.
+                    if latest <= Instant::now() || !self.redis.is_reached() {
+                        self.lose(session, event.id);
+                        continue;
+                    }
+                    deadline = deadline.min(latest);
+                    appended.push((session, event, confirm, room));
+                }
+                Job::Forget(session) => forgotten.push(session),
+                Job::Flush(flush) => flushed.push(flush),
+            }
+        }
+        if !self.redis.is_reached() {
+            lost.clear();
+        }
+        if appended.is_empty() && forgotten.is_empty() && lost.is_empty() {
+            return;
+        }
+        let mut sealed = Vec::with_capacity(appended.len());
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answers = self.redis.run(left, |pipeline, name| {
+            let script = name(Script::Append);
+            for ((session, stream), number) in &lost {
+                let id = EventId { stream: *stream, number: *number };
+                self.add(pipeline, &script, session, id, Kind::Lost, &[]);
+            }
+            for (session, event, ..) in &appended {
+                let kind = if event.last { Kind::Last } else { Kind::Event };
+                sealed.push(self.add(pipeline, &script, session, event.id, kind, &event.bytes));
+            }
+            for session in &forgotten {
+                pipeline.cmd("UNLINK").arg(key(session));
+            }
+        });
+        let mut answers = match answers.await {
+            Ok(answers) => answers.into_iter(),
+            // The connection has logged why.
+            Err(_) => Vec::new().into_iter(),
+        };
+        for (key, number) in lost {
+            if matches!(answers.next(), Some(Ok(_))) {
+                let mut lost = self.lost.lock();
+                if lost.get(&key) == Some(&number) {
+                    lost.remove(&key);
+                }
+            }
+        }
+        for (place, (session, event, confirm, _)) in appended.into_iter().enumerate() {
+            let answer = if sealed.get(place) == Some(&true) { answers.next() } else { None };
+            match answer {
+                Some(Ok(_)) => confirm.stored(),
+                Some(Err(error)) => {
+                    self.redis.warn(Problem::Refused, &error);
+                    self.lose(session, event.id);
+                }
+                None => self.lose(session, event.id),
+            }
+        }
+        drop(flushed);
+    }
+}
+
+/// Stores events until nobody can append any.
+async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
+    loop {
+        let Some(redis) = inner.upgrade().map(|inner| (inner.redis.clone(), inner.lost.lock().is_empty())) else { return };
+        let (redis, none_is_lost) = redis;
+        let first = tokio::select! {
+            job = jobs.recv() => match job {
+                Some(job) => Some(job),
+                None => return,
+            },
+            // Redis has come back, and is told what was lost meanwhile.
+            () = redis.available(), if !none_is_lost => None,
+        };
+        drop(redis);
+        let mut batch: Vec<Job> = first.into_iter().collect();
+        let mut bytes = 0;
+        while batch.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
+            if let Some(Job::Append { event, .. }) = batch.last() {
+                bytes += event.bytes.len();
+            }
+            let Ok(job) = jobs.try_recv() else { break };
+            batch.push(job);
+        }
+        let Some(inner) = inner.upgrade() else { return };
+        inner.store(batch).await;
+    }
+}
+
+impl fmt::Debug for RedisEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisEvents").field("redis", &self.0.redis).finish_non_exhaustive()
+    }
+}
+
+/// Whether Redis says that something else stands at the key, or more than this program writes.
+fn is_about_record(error: &RedisError) -> bool {
+    let text = error.to_string();
+    ["WRONGTYPE", "TOOLARGE"].iter().any(|code| error.code() == Some(code) || text.contains(code))
+}
+
+/// What a record is sealed for. Each part has a fixed length.
+fn owner(session: &SessionId, id: EventId, kind: Kind) -> Vec<u8> {
+    let mut owner = session.as_bytes().to_vec();
+    owner.extend_from_slice(&id.stream.to_be_bytes());
+    owner.extend_from_slice(&id.number.to_be_bytes());
+    owner.push(kind.letter());
+    owner
+}
+
+fn digits(text: &[u8]) -> Option<u64> {
+    str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The key in Redis: a digest, because the name of a session may be its id.
+fn key(session: &SessionId) -> String {
+    let digest: [u8; 32] = Sha256::digest(session.as_bytes()).into();
+    format!("mcpjoin:events:{}", hex(&digest[..16]))
+}

@@ -1,0 +1,33 @@
+//! Legacy sessions and the events of their streams in Redis or Valkey, so that any of several processes serves them.
+//!
+//! [`RedisSessions`] is a [`SessionStore`](mcpjoin::transport::SessionStore), [`RedisEvents`] an
+//! [`EventStore`](mcpjoin::transport::EventStore). Servers of the crate `mcpjoin` and the gateway of `mcpjoin-gateway` use them
+//! through [`HttpOptions`](mcpjoin::transport::HttpOptions). Every record is encrypted and authenticated with the keys that the
+//! processes share, and bound to its session, its place and its client: who can write to Redis can lose records, but cannot make
+//! one, move one to another place, or read one.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use mcpjoin::server::{SealingKeys, StateKey};
+//! use mcpjoin::transport::HttpOptions;
+//! use mcpjoin_redis::Redis;
+//!
+//! # let secret = [7; 32];
+//! let keys = SealingKeys::new(StateKey::from_bytes(secret), []);
+//! let redis = Redis::new("redis://127.0.0.1:6379/0", keys)?;
+//! let idle = Duration::from_secs(30 * 60);
+//! let options = HttpOptions::new().session_idle(idle).session_store(redis.sessions(idle)).event_store(redis.events(idle));
+//! # drop(options);
+//! # Ok::<(), mcpjoin_redis::UrlError>(())
+//! ```
+//!
+//! Nothing here keeps a request waiting: an answer of Redis counts if it comes within [`PATIENCE`].
+
+mod connection;
+mod events;
+mod sessions;
+
+pub use connection::{PATIENCE, Redis, Unavailable, UrlError};
+pub use events::RedisEvents;
+pub use sessions::RedisSessions;
