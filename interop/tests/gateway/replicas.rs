@@ -21,6 +21,7 @@ use super::load::{Ended, Load};
 const SECONDS: &str = "MCPJOIN_GATEWAY_SECONDS";
 /// The time limit of the test without [`SECONDS`]: far more than it takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(300);
+const CLIENTS: usize = 16;
 /// The largest head of a request: more than that of a sealed session id.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
@@ -77,8 +78,8 @@ fn spawn(port: &Port, configuration: &Path, keys: &Path) -> Child {
 }
 
 /// Sends each request to the next of these ports, on a connection of its own. A request is sent to another one only if the
-/// connection was refused. Returns its address.
-async fn balance(ports: [u16; 2]) -> String {
+/// connection was refused. Returns its address, and counts the sessions that clients open.
+async fn balance(ports: [u16; 2], opened: Arc<AtomicUsize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let next = Arc::new(AtomicUsize::new(0));
@@ -86,14 +87,20 @@ async fn balance(ports: [u16; 2]) -> String {
         loop {
             let (client, _) = listener.accept().await.unwrap();
             let first = next.fetch_add(1, Ordering::Relaxed);
+            let opened = opened.clone();
             // A client or a bridge that breaks off ends this connection alone.
-            tokio::spawn(async move { forward(client, ports, first).await.unwrap_or_default() });
+            tokio::spawn(async move { forward(client, ports, first, &opened).await.unwrap_or_default() });
         }
     });
     url
 }
 
-async fn forward(mut client: TcpStream, ports: [u16; 2], first: usize) -> std::io::Result<()> {
+async fn forward(
+    mut client: TcpStream,
+    ports: [u16; 2],
+    first: usize,
+    opened: &AtomicUsize,
+) -> std::io::Result<()> {
     let mut head = Vec::new();
     let end = loop {
         if let Some(end) = head.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -104,6 +111,11 @@ async fn forward(mut client: TcpStream, ports: [u16; 2], first: usize) -> std::i
             return Ok(());
         }
     };
+    // Only `initialize` of an older client names neither a session nor a revision.
+    let names = String::from_utf8_lossy(&head[..end]).to_ascii_lowercase();
+    if !names.contains("\nmcp-session-id:") && !names.contains("\nmcp-protocol-version:") {
+        opened.fetch_add(1, Ordering::Relaxed);
+    }
     for attempt in 0..ports.len() {
         let Ok(mut bridge) = TcpStream::connect(("127.0.0.1", ports[(first + attempt) % ports.len()])).await
         else {
@@ -142,10 +154,11 @@ fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
     let mut replicas = [0, 1].map(|_| Replica::start(&configuration, &keys));
     let ports = [0, 1].map(|at: usize| replicas[at].port.number());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let opened = Arc::new(AtomicUsize::new(0));
     let (calls, kills) = runtime.block_on(async {
         let run = async {
-            let url = balance(ports).await;
-            let load = Load::start(&url, 16, &names()[..LISTENING]).await;
+            let url = balance(ports, opened.clone()).await;
+            let load = Load::start(&url, CLIENTS, &names()[..LISTENING]).await;
             for server in 0..LISTENING {
                 load.reaches(server, Instant::now()).await;
             }
@@ -173,5 +186,7 @@ fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
     let failed = calls.iter().filter(|call| call.outcome.is_err()).count();
     eprintln!("{} calls, {} kills, {failed} failed", calls.len(), kills.len());
     check(&calls, &kills);
+    // Half of the clients are of the legacy era.
+    assert_eq!(opened.load(Ordering::Relaxed), CLIENTS / 2, "clients have initialized again");
     servers.have_run_each_once(&calls);
 }
