@@ -266,6 +266,20 @@ impl Response {
         }
     }
 
+    /// The head and the body.
+    #[cfg(feature = "http-server")]
+    pub fn into_http(
+        self,
+    ) -> http::Response<Pin<Box<dyn http_body::Body<Data = Bytes, Error = crate::BoxError> + Send>>> {
+        type Boxed = Pin<Box<dyn http_body::Body<Data = Bytes, Error = crate::BoxError> + Send>>;
+        let body: Boxed = match self.body {
+            ResponseBody::Incoming(body) => Box::pin(body.map_err(Into::into)),
+            #[cfg(test)]
+            ResponseBody::Whole(body) => Box::pin(body.map_err(|never| match never {})),
+        };
+        http::Response::from_parts(self.head, body)
+    }
+
     /// The next part of the body, as it came from the connection; `None` at its end. Cancel-safe.
     ///
     /// # Errors

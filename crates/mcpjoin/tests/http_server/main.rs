@@ -12,6 +12,7 @@ mod legacy;
 mod memory;
 mod modern;
 mod polling;
+mod replicas;
 mod resumption;
 mod sessions;
 mod shutdown;

@@ -102,7 +102,7 @@ fn server() -> Server {
 }
 
 /// The same client at another process.
-fn at(session: &Peer, process: &Peer) -> Peer {
+pub(crate) fn at(session: &Peer, process: &Peer) -> Peer {
     Peer { service: process.service.clone(), ..session.clone() }
 }
 

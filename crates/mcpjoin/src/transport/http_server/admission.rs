@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::body::HttpBody;
 use super::head::{Refusal, RequestParts};
+use super::replicas::Passed;
 use super::{Shared, reply, request_id};
 
 /// Decides which HTTP requests are admitted. Given to [`HttpOptions::admission`](super::HttpOptions::admission).
@@ -165,20 +166,28 @@ impl Denied {
 }
 
 impl Shared {
-    /// Admits a request by its head. Returns `None` for the admission where no [`Admission`] is configured, and the origin of
+    /// Admits a request by its head. `passed`: the client, if another process has passed the request. Returns `None` for the admission where no [`Admission`] is configured, and the origin of
     /// the request with its principal and its head.
     pub(super) async fn admit(
         &self,
         request: &Arc<RequestParts>,
         connection: &Origin,
+        passed: Option<Passed>,
     ) -> Result<(Option<Admitted>, Arc<Origin>), Refusal> {
         let origin = |principal, scopes| {
             let attachment = Some(Attachment::new(request.clone()));
-            Arc::new(Origin { principal, scopes, attachment, ..connection.clone() })
+            let peer = passed.as_ref().map_or(&connection.peer, |passed| &passed.peer).clone();
+            Arc::new(Origin { peer, principal, scopes, attachment, ..connection.clone() })
         };
         let Some(admission) = &self.options.admission else {
-            let principal = self.options.principal.as_ref().and_then(|principal| principal(&request.parts));
-            return Ok((None, origin(principal.map(Into::into), None)));
+            let principal = match &passed {
+                Some(passed) => passed.principal.clone(),
+                None => {
+                    let principal = self.options.principal.as_ref();
+                    principal.and_then(|principal| principal(&request.parts)).map(Into::into)
+                }
+            };
+            return Ok((None, origin(principal, None)));
         };
         match admission.admit(&request.parts).await {
             Ok(mut admitted) => {

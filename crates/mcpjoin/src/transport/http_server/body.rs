@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::exchange::Exchange;
 use super::memory::{Account, Charge, Full, Traffic};
+use super::passing::PassedBody;
 
 /// The body of a response: empty, one JSON text, or an event stream.
 ///
@@ -25,6 +26,8 @@ pub struct HttpBody(Kind);
 enum Kind {
     Whole(Bytes),
     Stream(Box<EventStream>),
+    /// The body of another process.
+    Passed(Box<PassedBody>),
 }
 
 /// An event stream that is being sent.
@@ -56,6 +59,11 @@ impl HttpBody {
     ) -> Self {
         let stream = EventStream { ahead: ahead.into(), exchange, keep_alive, silence: None, until: None };
         Self(Kind::Stream(Box::new(stream)))
+    }
+
+    /// The body of a response of another process.
+    pub(super) fn passed(body: PassedBody) -> Self {
+        Self(Kind::Passed(Box::new(body)))
     }
 
     /// Closes the stream at `until` at the latest.
@@ -113,6 +121,7 @@ impl Body for HttpBody {
             Kind::Stream(stream) => {
                 stream.poll_next(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Kind::Passed(body) => body.poll_next(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
@@ -120,6 +129,7 @@ impl Body for HttpBody {
         match &self.0 {
             Kind::Whole(bytes) => bytes.is_empty(),
             Kind::Stream(stream) => stream.ahead.is_empty() && stream.exchange.is_none(),
+            Kind::Passed(body) => body.is_end(),
         }
     }
 
@@ -127,6 +137,7 @@ impl Body for HttpBody {
         match &self.0 {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Stream(_) => SizeHint::new(),
+            Kind::Passed(body) => body.size_hint(),
         }
     }
 }
@@ -136,6 +147,7 @@ impl fmt::Debug for HttpBody {
         let kind = match &self.0 {
             Kind::Whole(_) => "Whole",
             Kind::Stream(_) => "Stream",
+            Kind::Passed(_) => "Passed",
         };
         f.debug_tuple("HttpBody").field(&kind).finish()
     }

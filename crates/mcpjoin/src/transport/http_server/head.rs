@@ -165,6 +165,10 @@ impl<'a> RequestHead<'a> {
         known(name).map_or(Known::Absent, |known| self.known[known])
     }
 
+    pub(super) const fn parts(&self) -> &'a Parts {
+        self.parts
+    }
+
     pub(super) fn path(&self) -> &'a str {
         self.parts.uri.path()
     }

@@ -16,13 +16,13 @@ use mcpjoin_proto::session::Origin;
 use mcpjoin_proto::{Message, Method};
 
 use super::body::HttpBody;
-use super::events::SessionId;
 use super::exchange::{Exchange, Owner};
 use super::head::{Answer, RequestHead};
 use super::legacy::inbound;
 use super::memory::Account;
+use super::passing::{Passing, pass};
 use super::wire::Routing;
-use super::{Admitted, Shared, reply};
+use super::{Admitted, Found, Shared, reply};
 
 /// The query parameter of the path for messages.
 const PARAMETER: &str = "sessionId";
@@ -42,7 +42,8 @@ pub(super) fn stream(
     let place = shared.reserve_session(&account)?;
     let entry = shared.open(Routing::Everything)?;
     entry.wire.charge_to(account);
-    let id = SessionId::random().ok_or_else(|| reply::refuse(500, "the system gave no random bytes"))?;
+    let id = shared.new_session_id(origin.principal.as_deref(), None);
+    let (id, shown) = id.ok_or_else(|| reply::refuse(500, "the system gave no random bytes"))?;
     let reader = entry.wire.open_get_stream().ok_or_else(|| reply::bare(500))?;
     if shared.options.session_store.is_some() {
         // The stream is the session.
@@ -52,7 +53,7 @@ pub(super) fn stream(
     let session = shared.sessions.insert(place, id, None, entry, None, origin.principal.clone());
     let exchange = Exchange::new(reader, Owner::Sse { session, shared: shared.clone() });
     // Relative, so that it leads to this server by whatever name the client has reached it.
-    let endpoint = format!("{}?{PARAMETER}={id}", shared.options.messages_path);
+    let endpoint = format!("{}?{PARAMETER}={shown}", shared.options.messages_path);
     let mut first = BytesMut::new();
     let event =
         OutgoingEvent { name: Some("endpoint"), data: endpoint.as_bytes(), ..OutgoingEvent::default() };
@@ -78,13 +79,12 @@ where
         return Err(reply::not_allowed("POST").into());
     }
     RequestHead::new(parts).check_body()?;
-    let named = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
-        let (key, value) = pair.split_once('=')?;
-        (key == PARAMETER).then(|| SessionId::parse(value.as_bytes()))?
-    });
-    let session = named.and_then(|id| shared.sessions.find(&id, origin.principal.as_deref()));
-    let session = session.filter(|session| session.version.is_none());
-    let session = session.ok_or_else(|| reply::refuse(404, "no such session; open the stream first"))?;
+    let named = session_parameter(parts);
+    let found = match named.map(|named| shared.find_session(named.as_bytes(), parts, &origin)) {
+        Some(Found::Here(session)) if session.version.is_none() => Ok(session),
+        Some(Found::Elsewhere(replica)) if replica.version.is_none() => Err(replica),
+        _ => return Err(reply::refuse(404, "no such session; open the stream first").into()),
+    };
     let body = shared.read(body, &account).await?;
     let decoded = decode(&body, &shared.limits.decode)
         .map_err(|error| reply::error(400, error.id.clone(), error.to_error_object()))?;
@@ -92,10 +92,24 @@ where
         return Err(shared.too_long_initialize().into());
     }
     shared.allow(admitted.as_ref(), &decoded)?;
+    let session = match found {
+        Ok(session) => session,
+        Err(replica) => {
+            // The response to the message comes on the stream.
+            let passing = Passing { body, pending: Vec::new(), origin: &origin, account: &account, parts };
+            return pass(shared, &replica, passing).await;
+        }
+    };
     let delivered = session.entry.wire.deliver(inbound(decoded, origin), body.len());
     delivered.map_err(|refused| shared.refused(refused, None))?;
     session.entry.run();
     Ok(reply::bare(202))
+}
+
+/// The session that the URL of a message names.
+pub(super) fn session_parameter(parts: &Parts) -> Option<&str> {
+    let pairs = parts.uri.query().into_iter().flat_map(|query| query.split('&'));
+    pairs.filter_map(|pair| pair.split_once('=')).find_map(|(key, value)| (key == PARAMETER).then_some(value))
 }
 
 /// Whether the message opens a session.

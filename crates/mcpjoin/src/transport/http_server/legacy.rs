@@ -96,11 +96,12 @@ async fn initialize(shared: &Arc<Shared>, received: Received) -> Answer {
         if stored.as_deref().is_some_and(|id| !is_stored_id(id)) {
             return Err(failed("the session store gave an id that cannot be sent").into());
         }
-        let session = match &stored {
-            Some(id) => SessionId::of_stored(id),
-            None => SessionId::random().ok_or_else(|| failed("the system gave no random bytes"))?,
+        let (session, value) = match &stored {
+            Some(id) => (SessionId::of_stored(id), id.to_string()),
+            None => shared
+                .new_session_id(principal.as_deref(), Some(&version))
+                .ok_or_else(|| failed("the system gave no random bytes"))?,
         };
-        let value = stored.as_ref().map_or_else(|| session.to_string(), ToString::to_string);
         let value = HeaderValue::from_str(&value).map_err(|_| reply::bare(500))?;
         if stored.is_some() {
             // That of the client may come to another process. It changes nothing if it comes here as well.

@@ -9,7 +9,11 @@
 //!         -> Wire (queues per exchange) -> connection -> Wire -> Exchange -> HttpBody
 //! ```
 //!
-//! A request is checked in this order: the size of its head (431), its lengths and hosts (400), `Host` and `Origin` (403),
+//! The request of a session that only another process can serve is passed to that process in place of the second line (`replicas`,
+//! `passing`).
+//!
+//! A request is checked in this order: the size of its head (431), its lengths and hosts (400), `Host` and `Origin` (403; not those
+//! of a request that another process has passed, whose seal is checked),
 //! its path (404), its admission (401, 400, 403), its method (405), its media types (415, 406), its body (413, 408, 503, 400),
 //! and what it may do (403). Then [`classify`] decides its kind.
 //!
@@ -30,7 +34,9 @@ mod long_lived;
 mod memory;
 mod modern;
 mod options;
+mod passing;
 mod reopening;
+mod replicas;
 mod reply;
 mod response_progress;
 mod serve;
@@ -73,9 +79,12 @@ pub(crate) use entry::{Served, Serves, Serving};
 use head::{Answer, Place, Refusal};
 pub(crate) use head::{RequestHead, RequestParts};
 use io::HttpIo;
+use legacy::pending_requests;
 use memory::{Account, Memory, Traffic};
-use reopening::Reopenings;
-use sessions::{Session, Sessions};
+use passing::{Passing, pass};
+use reopening::{Reopenings, is_stored_id};
+use replicas::{PASSED, Passed, Replica};
+use sessions::{Problem, Session, Sessions};
 use wire::{Refused, Routing, Wire};
 
 pub use admission::{Admission, Admitted, Admitting, Denied};
@@ -86,6 +95,7 @@ pub use events::{
 };
 use options::DEFAULT_PATH;
 pub use options::HttpOptions;
+pub use replicas::{Replicas, ReplicasError};
 pub use serve::{HttpListenError, HttpListener};
 pub use session_store::{SessionRecord, SessionStore, SessionStoreError, Stored};
 
@@ -132,6 +142,7 @@ pub(super) struct Shared {
     last_entry: AtomicU64,
     ending: AtomicBool,
     ended: Notify,
+    ending_begins: Notify,
     /// The warnings about clients that do not read.
     stalls: Arc<WarningRate<()>>,
 }
@@ -174,6 +185,7 @@ impl HttpService {
             last_entry: AtomicU64::new(0),
             ending: AtomicBool::new(false),
             ended: Notify::new(),
+            ending_begins: Notify::new(),
             stalls: Arc::default(),
         }))
     }
@@ -286,12 +298,12 @@ where
         let request = Arc::new(RequestParts::new(parts));
         let parts = &request.parts;
         let head = RequestHead::new(parts);
-        let place = match shared.check(&head) {
-            Ok(place) => place,
+        let (place, passed) = match shared.check(&head, &origin) {
+            Ok(checked) => checked,
             Err(refused) => return *refused,
         };
         let answered = async {
-            let (admitted, origin) = shared.admit(&request, &origin).await?;
+            let (admitted, origin) = shared.admit(&request, &origin, passed).await?;
             let account = shared.memory.account(&origin);
             match place {
                 Place::Endpoint => endpoint(&shared, parts, &head, body, origin, admitted, account).await,
@@ -323,21 +335,33 @@ where
     let method = HttpMethod::parse(parts.method.as_str());
     head.check_types(method)?;
     let stateless = shared.options.stateless;
-    let (lookup, session) = match stateless {
-        true => (SessionLookup::Absent, None),
+    let (lookup, found) = match stateless {
+        true => (SessionLookup::Absent, Found::Nothing),
         false => shared.look_up(head, &origin, &account).await?,
     };
     let offer = Offer { versions: &shared.versions, sessions: !stateless };
-    let (decoded, size) = if method == HttpMethod::Post {
+    let (decoded, body) = if method == HttpMethod::Post {
         let body = shared.read(body, &account).await?;
-        (Some(decode(&body, &shared.limits.decode)).filter(|_| !body.is_empty()), body.len())
+        (Some(decode(&body, &shared.limits.decode)).filter(|_| !body.is_empty()), body)
     } else {
-        (None, 0)
+        (None, Bytes::new())
     };
+    let size = body.len();
     if let Some(Ok(decoded)) = &decoded {
         shared.allow(admitted.as_ref(), decoded)?;
     }
     let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
+    let session = match (&class, found) {
+        (Class::Legacy { .. }, Found::Elsewhere(replica)) => {
+            let pending = decoded.as_ref().and_then(|decoded| decoded.as_ref().ok()).map(pending_requests);
+            let pending = pending.map(|(ids, _)| ids).unwrap_or_default();
+            let passing = Passing { parts, body, pending, origin: &origin, account: &account };
+            return Box::pin(pass(shared, &replica, passing)).await;
+        }
+        (_, Found::Here(session)) => Some(session),
+        _ => None,
+    };
+    drop(body);
     let until = admitted.and_then(|admitted| admitted.until);
     let received = Received { decoded, size, origin, until, account };
     match class {
@@ -355,6 +379,13 @@ where
         }
         Class::Reject(rejection) => Err(reply::rejection(rejection).into()),
     }
+}
+
+/// Where the session of a request is.
+enum Found {
+    Nothing,
+    Here(Arc<Session>),
+    Elsewhere(Replica),
 }
 
 /// A received request.
@@ -377,11 +408,26 @@ impl Received {
 }
 
 impl Shared {
-    /// Checks the head of any request, and returns the resource at its path.
-    fn check(&self, head: &RequestHead<'_>) -> Result<Place, Refusal> {
+    /// Checks the head of any request, and returns the resource at its path, and its client if another process has passed it.
+    fn check(
+        self: &Arc<Self>,
+        head: &RequestHead<'_>,
+        origin: &Origin,
+    ) -> Result<(Place, Option<Passed>), Refusal> {
         head.check_size()?;
         head.check_host()?;
-        self.options.origin_policy.check(head).map_err(|denied| reply::refuse(403, &denied.to_string()))?;
+        let passed = match &self.options.replicas {
+            Some(replicas) => replicas.passed(head.parts()).map_err(|error| {
+                self.sessions.warn(Problem::Seal, &self.memory.account(origin), &error.to_string());
+                reply::refuse(403, &error.to_string())
+            })?,
+            None => None,
+        };
+        // The first process has checked them.
+        if passed.is_none() {
+            let allowed = self.options.origin_policy.check(head);
+            allowed.map_err(|denied| reply::refuse(403, &denied.to_string()))?;
+        }
         if let Some(document) = self.options.admission.as_ref().and_then(|who| who.document(head.path())) {
             return Err(Box::new(head.document(document)));
         }
@@ -392,7 +438,7 @@ impl Shared {
             return Err(Box::new(preflight));
         }
         self.check_open()?;
-        Ok(place)
+        Ok((place, passed))
     }
 
     /// Refuses new work once the shutdown has begun.
@@ -431,25 +477,71 @@ impl Shared {
         )
     }
 
-    /// Looks up the session that a request names: in this process, then in the session store.
+    /// Looks up the session that a request names: in this process, in other ones, then in the session store.
     async fn look_up(
         self: &Arc<Self>,
         head: &RequestHead<'_>,
         origin: &Arc<Origin>,
         account: &Arc<Account>,
-    ) -> Result<(SessionLookup, Option<Arc<Session>>), Refusal> {
-        let Some(named) = head.session_id() else { return Ok((SessionLookup::Absent, None)) };
-        let principal = origin.principal.as_deref();
-        let mut session = SessionId::parse(named).and_then(|id| self.sessions.find(&id, principal));
-        if let (None, Some(store)) = (&session, &self.options.session_store) {
+    ) -> Result<(SessionLookup, Found), Refusal> {
+        let Some(named) = head.session_id() else { return Ok((SessionLookup::Absent, Found::Nothing)) };
+        let mut found = self.find_session(named, head.parts(), origin);
+        if let (Found::Nothing, Some(store)) = (&found, &self.options.session_store) {
             // In a box, because most requests need none of it.
-            session = Box::pin(reopening::find(self, store, named, origin, account)).await?;
+            let session = Box::pin(reopening::find(self, store, named, origin, account)).await?;
+            found = session.map_or(Found::Nothing, Found::Here);
         }
-        Ok(match session.as_ref().and_then(|session| session.version.clone()) {
-            Some(version) => (SessionLookup::Known(version), session),
+        let version = match &found {
+            Found::Here(session) => session.version.clone(),
+            Found::Elsewhere(replica) => replica.version.clone(),
+            Found::Nothing => None,
+        };
+        Ok(match version {
+            Some(version) => (SessionLookup::Known(version), found),
             // A session of 2024-11-05 cannot be used here.
-            None => (SessionLookup::Unknown, None),
+            None => (SessionLookup::Unknown, Found::Nothing),
         })
+    }
+
+    /// Finds a session that is not stored.
+    fn find_session(&self, named: &[u8], parts: &Parts, origin: &Origin) -> Found {
+        let principal = origin.principal.as_deref();
+        if let Some(session) = SessionId::parse(named).and_then(|id| self.sessions.find(&id, principal)) {
+            return Found::Here(session);
+        }
+        let id = std::str::from_utf8(named).ok().filter(|id| is_stored_id(id));
+        let (Some(replicas), Some(id)) = (&self.options.replicas, id) else { return Found::Nothing };
+        if let Some(session) = self.sessions.find(&SessionId::of_stored(id), principal) {
+            return Found::Here(session);
+        }
+        // A request is passed once.
+        match replicas.home(id, principal).filter(|_| !parts.headers.contains_key(PASSED)) {
+            Some(replica) => Found::Elsewhere(replica),
+            None => Found::Nothing,
+        }
+    }
+
+    /// A name and an id for a new session that is not stored. `None` if the system gives no random numbers.
+    fn new_session_id(
+        &self,
+        principal: Option<&str>,
+        version: Option<&Version>,
+    ) -> Option<(SessionId, String)> {
+        match &self.options.replicas {
+            Some(replicas) => {
+                let id = replicas.session_id(principal, version)?;
+                Some((SessionId::of_stored(&id), id))
+            }
+            None => SessionId::random().map(|id| (id, id.to_string())),
+        }
+    }
+
+    /// Completes when the shutdown begins.
+    async fn until_ending(&self) {
+        let begins = self.ending_begins.notified();
+        if !self.ending.load(Ordering::Acquire) {
+            begins.await;
+        }
     }
 
     /// Reads a body within its limits.
@@ -552,6 +644,7 @@ impl Shared {
 
     async fn drain(&self) {
         self.ending.store(true, Ordering::Release);
+        self.ending_begins.notify_waiters();
         let pooled = (std::mem::take(&mut *self.pool.lock()), std::mem::take(&mut *self.legacy_pool.lock()));
         drop(pooled);
         let open: Vec<_> = self.entries.lock().values().filter_map(Weak::upgrade).collect();

@@ -11,6 +11,7 @@ use mcpjoin_proto::http::origin::{OriginError, OriginPolicy};
 use super::admission::{Admission, Admitted, BearerTokens};
 use super::events::{EventStore, MemoryEvents};
 use super::memory::Bound;
+use super::replicas::Replicas;
 use super::session_store::SessionStore;
 use super::time_limits::STALL_TIMEOUT;
 
@@ -67,6 +68,7 @@ pub struct HttpOptions {
     pub(super) events: Option<Arc<dyn EventStore>>,
     pub(super) shared_events: Option<Arc<dyn EventStore>>,
     pub(super) session_store: Option<Arc<dyn SessionStore>>,
+    pub(super) replicas: Option<Replicas>,
     pub(super) principal: Option<Principal>,
     pub(super) admission: Option<Arc<dyn Admission>>,
 }
@@ -99,6 +101,7 @@ impl HttpOptions {
             events: Some(Arc::new(MemoryEvents::new())),
             shared_events: None,
             session_store: None,
+            replicas: None,
             principal: None,
             admission: None,
         }
@@ -323,6 +326,14 @@ impl HttpOptions {
     #[must_use]
     pub fn session_store(mut self, store: impl SessionStore) -> Self {
         self.session_store = Some(Arc::new(store));
+        self
+    }
+
+    /// Passes requests of legacy sessions that only another process can serve to that process. Without it, which is the default,
+    /// clients with such sessions must come back to their process.
+    #[must_use]
+    pub fn replicas(mut self, replicas: Replicas) -> Self {
+        self.replicas = Some(replicas);
         self
     }
 

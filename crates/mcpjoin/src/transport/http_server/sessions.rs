@@ -67,6 +67,10 @@ pub(super) enum Problem {
     Store,
     /// A session of the store was not opened again.
     NotReopened,
+    /// A request was not passed to the process that has its session.
+    NotPassed,
+    /// A request has a seal that is not valid.
+    Seal,
 }
 
 #[derive(Default)]
@@ -182,6 +186,12 @@ impl Sessions {
         match problem {
             Problem::NotReopened => {
                 tracing::warn!(target: "mcpjoin", %client, why, left_out, "a stored session was not opened in this process, and its client has to initialize again");
+            }
+            Problem::NotPassed => {
+                tracing::warn!(target: "mcpjoin", %client, why, left_out, "a request was not passed to the process that has its session");
+            }
+            Problem::Seal => {
+                tracing::warn!(target: "mcpjoin", %client, why, left_out, "a request was refused that another process seems to have passed");
             }
             _ => tracing::warn!(target: "mcpjoin", %client, why, left_out, "a client was refused for now"),
         }

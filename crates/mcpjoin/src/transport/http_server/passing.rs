@@ -1,0 +1,280 @@
+//! Passes a request to the process that has its session, and the response back.
+//!
+//! Called by `endpoint` and `http_sse` for a session whose id names another process ([`Replicas`]). Nothing is buffered: each part
+//! of a response is sent on as it comes, and not read before the client takes it. A request is sent once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, ORIGIN, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http_body::{Body, SizeHint};
+use mcpjoin_proto::codec::sse::OutgoingEvent;
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::session::Origin;
+use mcpjoin_proto::{ErrorObject, Message, RequestId, encode};
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::body::HttpBody;
+use super::head::Answer;
+use super::http_sse::session_parameter;
+use super::memory::Account;
+use super::replicas::{PASSED, Replica};
+use super::sessions::Problem;
+use super::{Shared, gone, reply};
+use crate::BoxError;
+
+/// How long connecting to another process may take.
+#[cfg(feature = "http-client")]
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// After how many times the interval of its comments another process is regarded as gone if it is silent.
+const MISSED_COMMENTS: u32 = 3;
+
+/// Headers that concern one connection only ([RFC 9110, 7.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1)).
+const OF_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    CONTENT_LENGTH,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+
+/// Headers of a request that are not passed: its host and its origin are checked already.
+const OF_FIRST_PROCESS: [HeaderName; 5] = [HOST, ORIGIN, EXPECT, ACCEPT_ENCODING, PASSED];
+
+/// Sends requests to other processes.
+pub(super) trait Sender: Send + Sync {
+    /// Sends a request, and returns when the head of its response has come. Dropping the future ends the exchange.
+    fn send(&self, request: Request<Bytes>) -> Sending<'_>;
+}
+
+pub(super) type Sending<'a> =
+    Pin<Box<dyn Future<Output = Result<Response<ReceivedBody>, SendError>> + Send + 'a>>;
+
+/// The body of a response as it comes.
+pub(super) type ReceivedBody = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(super) enum SendError {
+    /// Nothing listens there.
+    Refused,
+    /// No connection was made: the request was not sent.
+    Unreachable(Box<str>),
+    /// The request may have been processed.
+    Lost(Box<str>),
+}
+
+/// A request to be passed.
+pub(super) struct Passing<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) body: Bytes,
+    /// The requests in its body, whose responses the client waits for.
+    pub(super) pending: Vec<RequestId>,
+    pub(super) origin: &'a Origin,
+    pub(super) account: &'a Arc<Account>,
+}
+
+/// Passes a request to another process, and returns the response.
+pub(super) async fn pass(shared: &Arc<Shared>, to: &Replica, passing: Passing<'_>) -> Answer {
+    let Passing { parts, body, pending, origin, account } = passing;
+    let replicas = shared.options.replicas.as_ref().ok_or_else(|| reply::bare(500))?;
+    let seal = session_name(parts).and_then(|name| replicas.seal(name, origin));
+    let seal = seal.and_then(|seal| HeaderValue::try_from(seal).ok()).ok_or_else(|| reply::bare(500))?;
+    let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let uri = Uri::try_from(format!("{}{path}", to.url)).map_err(|_| reply::bare(400))?;
+    let mut request = Request::new(body);
+    *request.method_mut() = parts.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = without(&parts.headers, &[&OF_CONNECTION[..], &OF_FIRST_PROCESS].concat());
+    request.headers_mut().insert(PASSED, seal);
+    let first = pending.first().cloned();
+    let silence = shared.options.keep_alive * MISSED_COMMENTS;
+    let sent = replicas.sender().send(request);
+    // Where responses are JSON only, one comes when its call has ended.
+    let sent = match shared.options.json_only {
+        true => sent.await,
+        false => timeout(silence, sent).await.unwrap_or_else(|_| {
+            Err(SendError::Lost(format!("it did not answer within {} s", silence.as_secs()).into()))
+        }),
+    };
+    let warn = |why: &str| shared.sessions.warn(Problem::NotPassed, account, &format!("{}: {why}", to.url));
+    let response = match sent {
+        Ok(response) => response,
+        Err(SendError::Refused) => {
+            warn("nothing listens there any more");
+            return Err(reply::error(404, first, gone()).into());
+        }
+        Err(SendError::Unreachable(why)) => {
+            warn(&why);
+            return Err(match replicas.not_reached(&to.process) {
+                true => reply::error(404, first, gone()),
+                false => reply::unavailable("the process that has this session is not reached"),
+            }
+            .into());
+        }
+        Err(SendError::Lost(why)) => {
+            warn(&why);
+            let text = format!(
+                "the process that has this session gave no response, and may have processed the request: {why}"
+            );
+            return Err(reply::error(502, first, ErrorObject::internal(text)).into());
+        }
+    };
+    replicas.reached(&to.process);
+    let (head, body) = response.into_parts();
+    let is_stream = MediaType::of(head.headers.get(name::CONTENT_TYPE).map(HeaderValue::as_bytes))
+        == MediaType::EventStream;
+    // A stream without an end of its own ends with this process.
+    let until = (is_stream && parts.method == Method::GET).then(|| shared.clone());
+    let body = PassedBody {
+        body: Some(body),
+        errors: if is_stream { errors(&pending) } else { Bytes::new() },
+        ends_an_event: true,
+        silence,
+        timer: Box::pin(sleep(silence)),
+        ending: until.map(|shared| Box::pin(async move { shared.until_ending().await }) as Pin<Box<_>>),
+    };
+    let mut passed = Response::new(HttpBody::passed(body));
+    *passed.status_mut() = head.status;
+    *passed.headers_mut() = without(&head.headers, &OF_CONNECTION);
+    Ok(passed)
+}
+
+/// The id of the session of a request: in its header, or over HTTP+SSE in its URL.
+pub(super) fn session_name(parts: &Parts) -> Option<&str> {
+    match parts.headers.get(name::SESSION_ID) {
+        Some(name) => name.to_str().ok(),
+        None => session_parameter(parts),
+    }
+}
+
+fn without(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
+    let mut headers = headers.clone();
+    for name in names {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// The events that end requests whose process has ended.
+fn errors(pending: &[RequestId]) -> Bytes {
+    const WHY: &str = "the process that has this session has ended or is not reached any more, and may have processed the request";
+    let mut events = BytesMut::new();
+    for id in pending {
+        let error =
+            mcpjoin_proto::Response { id: Some(id.clone()), outcome: Err(ErrorObject::internal(WHY)) };
+        let mut text = BytesMut::new();
+        encode::message(&Message::Response(error), &mut text);
+        // A message is a line, which an event can contain.
+        let _ = OutgoingEvent { data: &text, ..OutgoingEvent::default() }.write(&mut events);
+    }
+    events.freeze()
+}
+
+/// The body of a response of another process.
+pub(super) struct PassedBody {
+    /// `None` after its end.
+    body: Option<ReceivedBody>,
+    /// Sent if a stream breaks off between two events.
+    errors: Bytes,
+    /// What was passed ends with the end of an event.
+    ends_an_event: bool,
+    /// How long nothing may come.
+    silence: Duration,
+    timer: Pin<Box<Sleep>>,
+    /// When the stream ends although more may come.
+    ending: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl PassedBody {
+    /// The next part; `None` at the end.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(ending) = &mut self.ending
+            && ending.as_mut().poll(cx).is_ready()
+        {
+            (self.body, self.ending) = (None, None);
+            return Poll::Ready(None);
+        }
+        loop {
+            let Some(body) = &mut self.body else { return Poll::Ready(None) };
+            let Poll::Ready(frame) = body.as_mut().poll_frame(cx) else {
+                ready!(self.timer.as_mut().poll(cx));
+                return Poll::Ready(self.broken());
+            };
+            match frame {
+                Some(Ok(frame)) => {
+                    // Trailers are ignored.
+                    let Ok(data) = frame.into_data() else { continue };
+                    self.timer.as_mut().reset(tokio::time::Instant::now() + self.silence);
+                    self.ends_an_event = data.ends_with(b"\n\n");
+                    return Poll::Ready(Some(data));
+                }
+                Some(Err(_)) => return Poll::Ready(self.broken()),
+                None => self.body = None,
+            }
+        }
+    }
+
+    /// Ends a body that has broken off.
+    fn broken(&mut self) -> Option<Bytes> {
+        self.body = None;
+        let errors = std::mem::take(&mut self.errors);
+        // Behind a part of an event they would become a part of it. A client ignores that part when the stream ends.
+        (self.ends_an_event && !errors.is_empty()).then_some(errors)
+    }
+
+    pub(super) fn is_end(&self) -> bool {
+        self.body.as_ref().is_none_or(|body| body.is_end_stream())
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint())
+    }
+}
+
+/// The HTTP client that sends to other processes. They are never behind a proxy.
+#[cfg(feature = "http-client")]
+pub(super) fn client(authorities: &[Vec<u8>]) -> Result<impl Sender + use<>, crate::http::HttpSetupError> {
+    let mut tls = crate::http::tls_config(authorities)?;
+    // A connection of HTTP/2 has a limit of streams, and each open session may have one.
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(crate::http::Client::new(crate::http::ClientOptions::new(tls, CONNECT_TIMEOUT)))
+}
+
+#[cfg(feature = "http-client")]
+impl Sender for crate::http::Client {
+    fn send(&self, request: Request<Bytes>) -> Sending<'_> {
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let unsent = |why: &dyn ToString| SendError::Unreachable(why.to_string().into());
+            let url = url::Url::parse(&parts.uri.to_string()).map_err(|error| unsent(&error))?;
+            let sent = Self::send(self, parts.method, &url, parts.headers, body).await;
+            let response = sent.map_err(|error| {
+                if crate::http::is_refused(&error) {
+                    return SendError::Refused;
+                }
+                let (_, why, _) = crate::http::describe(&error, &url, CONNECT_TIMEOUT, false);
+                match error.is_connect() {
+                    true => SendError::Unreachable(why.into()),
+                    false => SendError::Lost(why.into()),
+                }
+            })?;
+            Ok(response.into_http())
+        })
+    }
+}
