@@ -1,6 +1,8 @@
 //! Questions of targets to a client whose session several processes serve.
 //!
-//! The answer may come to any of them. So the id of such a question says which target has asked, and under which id. The process
+//! The answer may come to any of them. So the id of such a question says which target has asked, and under which id. (A modern target
+//! asks in the result of a call, which waits in one process: then the id names the process, if the others can pass the answer to it.)
+//! The process
 //! that has sent the question gives the answer to its session; any other one sends it on to the target, in whose session the
 //! question belongs. A client can make such an id itself: it then answers a question that its own session was not asked, which
 //! the target ignores. Used by `pair`, which marks the questions, and by `legacy` and `joined::legacy`, whose links have the layer.
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use mcpjoin::internal::TransportLayer;
-use mcpjoin::transport::{Link, Transport};
+use mcpjoin::transport::{Link, Replicas, Transport};
 use mcpjoin_proto::session::{Inbound, Outbound};
 use mcpjoin_proto::types::CancelledParams;
 use mcpjoin_proto::{ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response};
@@ -20,6 +22,8 @@ use memchr::memmem;
 
 /// How the id of a question begins that several processes can receive the answer to.
 const PREFIX: &str = "mcpjoin-question";
+/// How the id of a question begins whose answer only this process can use.
+const HERE: &str = "mcpjoin-asked";
 /// The member of `_meta` with that id, between `pair` and the layer. No client sees it.
 const MARK: &str = "io.github.mcpjoin/question";
 /// Bytes of such an id. The ids of known servers have at most 36.
@@ -36,6 +40,14 @@ pub(super) fn marked(target: &str, id: &RequestId, params: Option<Payload>) -> O
     let id = format!("{PREFIX}{}", Raw::from_value(&(target, id)).ok()?);
     let params = params.unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
     (id.len() <= MAX_ID_BYTES).then(|| params.with_meta_member(MARK, &Raw::string(&id)))
+}
+
+/// Returns the parameters of a question with the mark that gives it an id for this process. The other processes pass its answer here,
+/// where the call waits for it.
+pub(super) fn marked_here(replicas: &Replicas, params: Option<Payload>) -> Payload {
+    let params = params.unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
+    // The mark is another one each time.
+    params.with_meta_member(MARK, &Raw::string(&replicas.mark(HERE)))
 }
 
 /// Returns the target that has asked, and its own id of the question.

@@ -66,6 +66,7 @@ fn spawn(port: &Port, configuration: &Path, keys: &Path) -> Child {
     let mut command = Command::new(interop::mcpjoin().unwrap());
     command.args(["bridge", "--listen", &format!("http://127.0.0.1:{}/mcp", port.number())]);
     command.arg("--key-file").arg(keys).arg("--config").arg(configuration);
+    command.args(["--advertise", &format!("http://127.0.0.1:{}", port.number())]);
     command.env("XDG_CACHE_HOME", "/dev/null");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -143,14 +144,14 @@ fn check(calls: &[Ended], kills: &[(Instant, Instant)]) {
     }
 }
 
-#[test]
-fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
+/// Runs clients that call the first `count` servers, while the bridges are killed in turn. Returns the calls, the kills, and how many
+/// sessions the clients have opened.
+fn run(servers: &Servers, count: usize) -> (Vec<Ended>, Vec<(Instant, Instant)>, usize) {
     let seconds: Option<u64> = std::env::var(SECONDS).ok().map(|seconds| seconds.parse().unwrap());
-    let servers = Servers::start("replicas");
     let keys = servers.folder.path().join("keys");
     // A key for this test alone: base64 of 32 bytes.
     std::fs::write(&keys, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
-    let configuration = servers.configuration(LISTENING);
+    let configuration = servers.configuration(count);
     let mut replicas = [0, 1].map(|_| Replica::start(&configuration, &keys));
     let ports = [0, 1].map(|at: usize| replicas[at].port.number());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -158,8 +159,8 @@ fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
     let (calls, kills) = runtime.block_on(async {
         let run = async {
             let url = balance(ports, opened.clone()).await;
-            let load = Load::start(&url, CLIENTS, &names()[..LISTENING]).await;
-            for server in 0..LISTENING {
+            let load = Load::start(&url, CLIENTS, &names()[..count]).await;
+            for server in 0..count {
                 load.reaches(server, Instant::now()).await;
             }
             let mut kills = Vec::new();
@@ -171,7 +172,7 @@ fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
                 replica.start_again();
                 if seconds.is_none() {
                     let since = Instant::now();
-                    for server in 0..LISTENING {
+                    for server in 0..count {
                         load.reaches(server, since).await;
                     }
                 }
@@ -184,9 +185,24 @@ fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
         }
     });
     let failed = calls.iter().filter(|call| call.outcome.is_err()).count();
-    eprintln!("{} calls, {} kills, {failed} failed", calls.len(), kills.len());
+    let opened = opened.load(Ordering::Relaxed);
+    eprintln!("{} calls, {} kills, {failed} failed, {opened} sessions", calls.len(), kills.len());
     check(&calls, &kills);
-    // Half of the clients are of the legacy era.
-    assert_eq!(opened.load(Ordering::Relaxed), CLIENTS / 2, "clients have initialized again");
     servers.have_run_each_once(&calls);
+    (calls, kills, opened)
+}
+
+#[test]
+fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
+    let (_, _, opened) = run(&Servers::start("replicas"), LISTENING);
+    // Half of the clients are of the legacy era.
+    assert_eq!(opened, CLIENTS / 2, "clients have initialized again");
+}
+
+#[test]
+fn a_session_with_a_program_is_served_by_its_bridge_through_either_and_ends_with_it() {
+    let (_, kills, opened) = run(&Servers::start("replicas of a program"), names().len());
+    // Each client of the legacy era has one session at a time, which is that of one bridge.
+    assert!(opened > CLIENTS / 2, "no session has ended with its bridge");
+    assert!(opened <= CLIENTS / 2 * (1 + kills.len()), "{opened} sessions");
 }

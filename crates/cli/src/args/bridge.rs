@@ -65,7 +65,7 @@ name, the last one is used. A server that dies is started again, and no call is 
 have 10 seconds to finish; a second signal ends them at once.";
 
 /// What means something only for servers that are started or reached here.
-const OF_SERVERS: [&str; 36] = [
+const OF_SERVERS: [&str; 37] = [
     "listen",
     "words",
     "also",
@@ -81,6 +81,7 @@ const OF_SERVERS: [&str; 36] = [
     "max_sessions",
     "session_idle",
     "key_file",
+    "advertise",
     "policy",
     "check_config",
     "admin",
@@ -232,6 +233,11 @@ pub(crate) struct Bridge {
     /// are accepted, too. Read again when it changes (docs/replicas.md)
     #[arg(long, value_name = "FILE", requires = "listen", hide_short_help = true, help_heading = "Clients")]
     pub(crate) key_file: Option<PathBuf>,
+    /// The address of this bridge for the others with the same key, http:// or https://host:port: one of --listen, as they reach it.
+    /// They then pass requests of sessions that only this bridge can serve, because a program belongs to the session for example,
+    /// to it. With https:// the authorities of --ca are trusted, too
+    #[arg(long, value_name = "URL", requires = "key_file", hide_short_help = true, help_heading = "Clients")]
+    pub(crate) advertise: Option<String>,
     /// A TOML file that says which tools clients may use, under which names, and how often (docs/policy.md). Read again
     /// when it changes and at SIGHUP
     #[arg(long, value_name = "FILE", help_heading = "Clients")]

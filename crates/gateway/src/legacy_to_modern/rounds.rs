@@ -11,11 +11,13 @@ use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
 use tokio::time::sleep;
 
+use crate::answers;
 use crate::errors::{ErrorTexts, client_gone, failure};
 use crate::policy::Questions;
 use crate::relay::{self, forward};
 use mcpjoin::connection::Context;
 use mcpjoin::internal::{FIRST_PAUSE, MAX_PAUSE, MAX_ROUNDS};
+use mcpjoin::transport::Replicas;
 
 /// A request and its repetitions.
 pub(super) struct Rounds {
@@ -104,9 +106,19 @@ async fn ask(
         failure("badReply", "the server asks for input, but one of its input requests has no `method`", &[])
     })?;
     let method = Method::parse(&method);
-    may_ask.check_here(&method)?;
+    may_ask.check(&method)?;
     let mut call = Call::new(method);
     call.params = question.member("params").map(Payload::from_raw);
+    if may_ask.is_answered_anywhere() {
+        let Some(replicas) = cx.extension::<Replicas>() else {
+            let text = format!(
+                "several processes serve the session, and the answer of the client to {} would reach any of them",
+                call.method
+            );
+            return Err(failure("questionRefused", &text, &[]));
+        };
+        call.params = Some(answers::marked_here(replicas, call.params));
+    }
     if call.method == Method::Elicit {
         call.params = call.params.map(|params| relay::named(target, params));
     }

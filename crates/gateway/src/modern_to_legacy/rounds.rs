@@ -25,6 +25,7 @@ use crate::errors::ErrorTexts;
 use crate::relay;
 use mcpjoin::connection::{Calling, Context};
 use mcpjoin::internal::request_digest;
+use mcpjoin::transport::Replicas;
 
 /// How long a question waits for others that the server asks at the same time, so that the client receives them in one
 /// round.
@@ -104,11 +105,11 @@ impl ModernToLegacy {
         // The ids of the pages that the user has agreed to visit.
         let mut agreed = Vec::new();
         if let Some(round) = translate::round(params.as_ref())? {
-            match self.pool.suspended.take(&round.state, &owner)? {
+            match self.pool.suspended.take(Replicas::unmarked(&round.state), &owner)? {
                 SuspendedCall::Open(call) => open = Some(call.resume(cx, &round.responses).await),
                 SuspendedCall::Refused(pages, refused) => match pages.are_accepted(&round.responses)? {
                     true => (agreed, claim) = (pages.ids, Some(refused)),
-                    false => return self.suspend_for_pages(pages, refused, owner),
+                    false => return self.suspend_for_pages(pages, refused, owner, cx),
                 },
             }
         }
@@ -127,7 +128,7 @@ impl ModernToLegacy {
                 }
             };
             let (error, at) = match self.round(call, &method, cx).await? {
-                Round::Asked(open) => return self.suspend(open, owner),
+                Round::Asked(open) => return self.suspend(open, owner, cx),
                 Round::Ended(Ok(result), _) => {
                     return Ok(Reply::Complete(translate::result(&method, result)));
                 }
@@ -145,7 +146,7 @@ impl ModernToLegacy {
                     at.run.completed_pages.wait(&pages.ids).await;
                     claim = Some(at);
                 }
-                Some(pages) => return self.suspend_for_pages(pages, at, owner),
+                Some(pages) => return self.suspend_for_pages(pages, at, owner, cx),
                 None => {
                     let connection = at.run.connection.clone();
                     // The next call need not wait until the exit status is known.
@@ -258,18 +259,24 @@ impl ModernToLegacy {
     }
 
     /// Answers the client with the questions, and suspends the call.
-    fn suspend(&self, open: OpenCall, owner: Owner) -> Result<Reply, ErrorObject> {
+    fn suspend(&self, open: OpenCall, owner: Owner, cx: &Context) -> Result<Reply, ErrorObject> {
         let (questions, bytes) = open.claim.request.suspend();
         let state = self.pool.suspended.add(SuspendedCall::Open(open), owner, bytes)?;
-        Ok(need_input(questions, state))
+        Ok(need_input(questions, &state, cx))
     }
 
     /// Answers the client with the pages as questions, and keeps the claim for the repeated call.
-    fn suspend_for_pages(&self, pages: Pages, at: Claim, owner: Owner) -> Result<Reply, ErrorObject> {
+    fn suspend_for_pages(
+        &self,
+        pages: Pages,
+        at: Claim,
+        owner: Owner,
+        cx: &Context,
+    ) -> Result<Reply, ErrorObject> {
         let (questions, bytes) = pages.questions();
         at.request.set_requester(None);
         let state = self.pool.suspended.add(SuspendedCall::Refused(pages, at), owner, bytes)?;
-        Ok(need_input(questions, state))
+        Ok(need_input(questions, &state, cx))
     }
 }
 
@@ -285,7 +292,9 @@ impl OpenCall {
     }
 }
 
-fn need_input(questions: InputRequests, state: String) -> Reply {
+fn need_input(questions: InputRequests, state: &str, cx: &Context) -> Reply {
+    // The client returns to any of several processes.
+    let state = cx.extension::<Replicas>().map_or_else(|| state.to_owned(), |replicas| replicas.mark(state));
     Reply::NeedInput(Box::new(
         InputRequired::default().with_input_requests(questions).with_request_state(state),
     ))

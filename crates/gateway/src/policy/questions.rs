@@ -99,16 +99,9 @@ impl Questions {
         if self.allowed().refuses(question) { Err(refused(question)) } else { Ok(()) }
     }
 
-    /// Refuses a question of a modern server that it may not ask, or whose answer another process may receive: the result of the
-    /// call would wait for it in vain.
-    pub(crate) fn check_here(&self, question: &Method) -> Result<(), ErrorObject> {
-        if self.portable.as_ref().is_some_and(|portable| portable.is_stored()) {
-            let text = format!(
-                "several processes serve the session, and the answer of the client to {question} would reach any of them"
-            );
-            return Err(failure("questionRefused", &text, &[]));
-        }
-        self.check(question)
+    /// Whether the answer of the client may come to another process.
+    pub(crate) fn is_answered_anywhere(&self) -> bool {
+        self.portable.as_ref().is_some_and(|portable| portable.is_stored())
     }
 
     /// What the client declares, without what the target may not ask for.

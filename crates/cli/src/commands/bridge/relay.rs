@@ -2,12 +2,13 @@
 //! `mcpjoin_gateway` relays; this file parses the options, reports events, and ends what it has started.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{EraChoice, Limits};
-use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener};
+use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener, Replicas};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal, SealedSessions};
 use tracing::level_filters::LevelFilter;
 
@@ -22,7 +23,7 @@ use crate::commands::diff::{Detail, details, sentence};
 use crate::commands::listening::{Address, Listening, QuicOptions, Serves};
 use crate::commands::serve::client_failure;
 use crate::commands::{exit_of, note_terminal, target_of};
-use crate::connect::{Plan, with_plan};
+use crate::connect::{Plan, certificates, with_plan};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{Target, shown, words_shown};
@@ -109,10 +110,22 @@ impl Places {
         let keys = args.key_file.as_deref().map(|file| KeyFile::open(ui, file)).transpose()?;
         if let Some(keys) = &keys {
             options = options.session_store(SealedSessions::new(keys.keys()));
+            if let Some(url) = &args.advertise {
+                options = options.replicas(replicas(url, keys, args.connect.ca.as_deref())?);
+            }
         }
         args.connect.for_others = !addresses.is_empty();
         Ok(Self { addresses, quic, options, keys })
     }
+}
+
+/// The other bridges with these keys, which reach this one at `url`.
+fn replicas(url: &str, keys: &KeyFile, ca: Option<&Path>) -> Result<Replicas, Failure> {
+    let authorities = ca.map(|path| certificates("--ca", path)).transpose()?;
+    Replicas::new(url, keys.keys(), authorities.as_slice()).map_err(|error| {
+        let form = "--advertise http://host:port, as the other bridges reach this one";
+        Failure::usage(format!("--advertise: {}", visible::line(&error.to_string())), form)
+    })
 }
 
 /// The options for serving over HTTP: allowed hosts and origins, and limits.

@@ -291,9 +291,13 @@ fn answer<B>(
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let route = shared.routes.iter().rfind(|(path, _)| **path == *parts.uri.path());
     let shared = route.map_or_else(|| shared.clone(), |(_, service)| service.0.clone());
+    if let Some(replicas) = &shared.options.replicas {
+        // For gateways, which mark what clients send back.
+        parts.extensions.insert(replicas.clone());
+    }
     async move {
         let request = Arc::new(RequestParts::new(parts));
         let parts = &request.parts;
@@ -351,16 +355,17 @@ where
         shared.allow(admitted.as_ref(), decoded)?;
     }
     let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
-    let session = match (&class, found) {
-        (Class::Legacy { .. }, Found::Elsewhere(replica)) => {
-            let pending = decoded.as_ref().and_then(|decoded| decoded.as_ref().ok()).map(pending_requests);
-            let pending = pending.map(|(ids, _)| ids).unwrap_or_default();
-            let passing = Passing { parts, body, pending, origin: &origin, account: &account };
-            return Box::pin(pass(shared, &replica, passing)).await;
-        }
-        (_, Found::Here(session)) => Some(session),
-        _ => None,
+    let (session, elsewhere) = match (&class, found) {
+        (Class::Legacy { .. }, Found::Elsewhere(replica)) => (None, Some(replica)),
+        (_, Found::Here(session)) => (Some(session), shared.named_by(parts, decoded.as_ref())),
+        _ => (None, shared.named_by(parts, decoded.as_ref())),
     };
+    if let (Class::Legacy { .. } | Class::Modern { .. }, Some(replica)) = (&class, elsewhere) {
+        let pending = decoded.as_ref().and_then(|decoded| decoded.as_ref().ok()).map(pending_requests);
+        let pending = pending.map(|(ids, _)| ids).unwrap_or_default();
+        let passing = Passing { parts, body, pending, origin: &origin, account: &account };
+        return Box::pin(pass(shared, &replica, passing)).await;
+    }
     drop(body);
     let until = admitted.and_then(|admitted| admitted.until);
     let received = Received { decoded, size, origin, until, account };
@@ -518,6 +523,22 @@ impl Shared {
         match replicas.home(id, principal).filter(|_| !parts.headers.contains_key(PASSED)) {
             Some(replica) => Found::Elsewhere(replica),
             None => Found::Nothing,
+        }
+    }
+
+    /// Returns the other process that a message names: the one that has given its `requestState`, or has asked the question that it
+    /// answers.
+    fn named_by(&self, parts: &Parts, decoded: Option<&Result<Decoded, DecodeError>>) -> Option<Replica> {
+        let replicas = self.options.replicas.as_ref().filter(|_| !parts.headers.contains_key(PASSED))?;
+        match decoded {
+            Some(Ok(Decoded::Message(Message::Request(request)))) => {
+                let state = request.params.as_ref()?.raw().member("requestState")?;
+                replicas.marked_by(&state.to_string_value()?)
+            }
+            Some(Ok(Decoded::Message(Message::Response(response)))) => {
+                replicas.marked_by(response.id.as_ref()?.as_str()?)
+            }
+            _ => None,
         }
     }
 

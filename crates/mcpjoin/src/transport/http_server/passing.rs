@@ -93,7 +93,7 @@ pub(super) struct Passing<'a> {
 pub(super) async fn pass(shared: &Arc<Shared>, to: &Replica, passing: Passing<'_>) -> Answer {
     let Passing { parts, body, pending, origin, account } = passing;
     let replicas = shared.options.replicas.as_ref().ok_or_else(|| reply::bare(500))?;
-    let seal = session_name(parts).and_then(|name| replicas.seal(name, origin));
+    let seal = replicas.seal(session_name(parts).unwrap_or_default(), origin);
     let seal = seal.and_then(|seal| HeaderValue::try_from(seal).ok()).ok_or_else(|| reply::bare(500))?;
     let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let uri = Uri::try_from(format!("{}{path}", to.url)).map_err(|_| reply::bare(400))?;

@@ -42,6 +42,10 @@ const MAX_URL_BYTES: usize = 512;
 
 const ID_PURPOSE: &str = "session of one process";
 const SEAL_PURPOSE: &str = "passed request";
+const MARK_PURPOSE: &str = "text for one process";
+
+/// Separates a text from the mark of its process. No seal contains it.
+const MARK: char = '.';
 
 /// Tells one run of a process from every other.
 pub(super) type ProcessId = [u8; 16];
@@ -152,10 +156,43 @@ impl Replicas {
             Some(Replica { process: *process, url: url.ok()?.into(), version })
         };
         // Where it was this process, or an earlier one at this address, the session has ended.
-        opened().filter(|replica| replica.process != self.0.process && replica.url != self.0.url)
+        opened().and_then(|replica| self.other(replica))
     }
 
-    /// Makes the seal of a request that is passed for the session with this id.
+    /// Adds to a text that a client will send back, such as a `requestState` or the id of a question, that it is for this process.
+    /// A request with it that arrives at another process is passed here. Without random numbers the text stays as it is.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn mark(&self, text: &str) -> String {
+        let content = [&self.0.process[..], self.0.url.as_bytes()].concat();
+        match self.0.keys.seal(MARK_PURPOSE, b"", &content) {
+            Ok(mark) => format!("{text}{MARK}{mark}"),
+            Err(_) => text.to_owned(),
+        }
+    }
+
+    /// Removes what [`mark`](Self::mark) has added.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn unmarked(text: &str) -> &str {
+        text.rsplit_once(MARK).map_or(text, |(text, _)| text)
+    }
+
+    /// Returns the other process that has marked a text.
+    pub(super) fn marked_by(&self, text: &str) -> Option<Replica> {
+        let (_, mark) = text.rsplit_once(MARK)?;
+        let content = self.0.keys.open(MARK_PURPOSE, b"", mark).ok()?;
+        let (process, url) = content.split_first_chunk()?;
+        let url = std::str::from_utf8(url).ok()?.into();
+        self.other(Replica { process: *process, url, version: None })
+    }
+
+    /// A process, unless it is this one or an earlier one at this address.
+    fn other(&self, replica: Replica) -> Option<Replica> {
+        (replica.process != self.0.process && replica.url != self.0.url).then_some(replica)
+    }
+
+    /// Makes the seal of a request that is passed. `named`: the id of its session, or nothing.
     pub(super) fn seal(&self, named: &str, origin: &Origin) -> Option<String> {
         let Origin { peer, principal, .. } = origin.clone();
         let passed = serde_json::to_vec(&Passed { peer, principal }).ok()?;
@@ -167,7 +204,7 @@ impl Replicas {
     pub(super) fn passed(&self, parts: &Parts) -> Result<Option<Passed>, SealError> {
         let Some(seal) = parts.headers.get(PASSED) else { return Ok(None) };
         let opened = || {
-            let name = session_name(parts)?.as_bytes();
+            let name = session_name(parts).unwrap_or_default().as_bytes();
             let content = self.0.keys.open(SEAL_PURPOSE, name, seal.to_str().ok()?).ok()?;
             let (expiry, passed) = content.split_first_chunk()?;
             let is_current = unix_time().as_secs() < u64::from_be_bytes(*expiry);
