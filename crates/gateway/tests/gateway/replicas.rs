@@ -12,11 +12,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
-use mcpjoin::proto::Version;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, Members};
-use mcpjoin::server::{Context, NoArguments, SealingKeys, StateKey, tool};
-use mcpjoin::transport::{HttpBody, HttpFuture, HttpOptions, HttpService};
+use mcpjoin::proto::{Era, Version};
+use mcpjoin::server::{Context, HandlerError, NoArguments, SealingKeys, StateKey, tool};
+use mcpjoin::transport::{HttpBody, HttpFuture, HttpOptions, HttpService, Replicas as Others};
 use mcpjoin::{Client, Link, Server};
 use mcpjoin_gateway::{Gateway, JoinedGateway, SealedSessions};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn bearer(head: &http::request::Parts) -> Option<String> {
     Some(head.headers.get("authorization")?.to_str().ok()?.to_owned())
 }
 
-/// A server of the legacy era over HTTP.
+/// A server over HTTP, of the legacy era unless it says so.
 #[derive(Clone)]
 struct Target {
     server: Server,
@@ -59,11 +59,15 @@ struct Target {
 
 impl Target {
     async fn new(name: &str) -> Self {
+        Self::of(name, Version::V2025_11_25).await
+    }
+
+    async fn of(name: &str, version: Version) -> Self {
         let (count, release, waiting) = (Arc::default(), Arc::new(Notify::new()), watch::Sender::new(0));
         let (counted, released, waits): (Arc<AtomicUsize>, _, _) =
             (Arc::clone(&count), release.clone(), waiting.clone());
         let server = Server::builder(name, "1")
-            .versions([Version::V2025_11_25])
+            .versions([version])
             .logging()
             .dynamic_tools()
             .tool(tool("count"), move |_: NoArguments, cx: Context| {
@@ -81,10 +85,7 @@ impl Target {
             })
             .tool(tool("asks"), |_: NoArguments, cx: Context| async move {
                 let question = ElicitFormParams::new("who?", ElicitationSchema::new(Members::new()));
-                match cx.elicit(question).await {
-                    Ok(answer) => format!("{:?}", answer.action),
-                    Err(error) => error.to_string(),
-                }
+                Ok::<_, HandlerError>(format!("{:?}", cx.elicit(question).await?.action))
             })
             .build()
             .unwrap();
@@ -121,8 +122,20 @@ where
 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, Router::new().fallback_service(service)).await });
+    serve(listener, service);
     url
+}
+
+fn serve<S>(listener: TcpListener, service: S)
+where
+    S: Service<Request<Body>, Response = http::Response<HttpBody>, Error = Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback_service(service)).await });
 }
 
 /// Gives each request to the next process.
@@ -299,7 +312,7 @@ fn a_legacy_client_is_served_by_three_processes_in_turn_and_each_target_has_one_
         let heard = Arc::new(Notify::new());
         let hears = heard.clone();
         let client = Client::builder("c", "1")
-            .era(EraChoice::Only(mcpjoin::proto::Era::Legacy))
+            .era(EraChoice::Only(Era::Legacy))
             .on_notification(move |notification| {
                 if notification.method.as_str() == "notifications/tools/list_changed" {
                     hears.notify_one();
@@ -614,5 +627,57 @@ fn a_question_is_answered_at_any_process_once_and_an_id_that_is_no_question_is_i
             assert_eq!(result["result"]["content"][0]["text"], "Cancel", "{result}");
         }
         assert_eq!(replicas.sessions(), [1, 1]);
+    });
+}
+
+/// Two processes that pass requests to each other, with a balancer before them.
+async fn passing(targets: &[&Target]) -> Balancer {
+    let mut services = Vec::new();
+    for _ in 0..2 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let keys = keys(&[1]);
+        let others = Others::new(&format!("http://{}", listener.local_addr().unwrap()), keys.clone(), &[]);
+        let service = joined(targets, &keys).http(options(&keys).replicas(others.unwrap()));
+        serve(listener, service.clone());
+        services.push(service);
+    }
+    Balancer::new(services)
+}
+
+#[test]
+fn a_call_that_waits_for_an_answer_is_found_from_any_process_in_all_pairs_of_eras() {
+    run(async {
+        let targets = [Target::new("a").await, Target::of("b", Version::V2026_07_28).await];
+        let balancer = passing(&[&targets[0], &targets[1]]).await;
+        let url = listen(balancer.clone()).await;
+        for era in [Era::Legacy, Era::Modern] {
+            let client = Client::builder("c", "1")
+                .era(EraChoice::Only(era))
+                .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) })
+                .connect(Link::http(&url).build().unwrap())
+                .await
+                .unwrap();
+            for turn in 0..4 {
+                for name in ["a__asks", "b__asks"] {
+                    let asked = client.call_tool(name, ()).await.unwrap();
+                    assert_eq!(asked.content[0].as_text(), Some("Decline"), "{name} {era} {turn}");
+                    // The next question is asked by the other process.
+                    balancer.next();
+                }
+            }
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn without_an_address_of_the_process_a_question_of_a_modern_target_is_refused() {
+    run(async {
+        let target = Target::of("a", Version::V2026_07_28).await;
+        let replicas = Replicas::new(1, &[&target]);
+        let session = replicas.peer(0).open().await;
+        let (status, text) = session.call("a__asks").await;
+        assert_eq!(status, 200);
+        assert!(text.contains("several processes serve the session"), "{text}");
     });
 }
