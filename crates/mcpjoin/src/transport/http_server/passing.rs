@@ -278,3 +278,87 @@ impl Sender for crate::http::Client {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::future::poll_fn;
+
+    use http_body::Frame;
+
+    use super::*;
+
+    /// Gives these parts, and then breaks off, or is silent.
+    struct Parted {
+        parts: VecDeque<&'static str>,
+        silent: bool,
+    }
+
+    impl Body for Parted {
+        type Data = Bytes;
+        type Error = BoxError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+            match self.parts.pop_front() {
+                Some(part) => Poll::Ready(Some(Ok(Frame::data(part.into())))),
+                None if self.silent => Poll::Pending,
+                None => Poll::Ready(Some(Err("reset".into()))),
+            }
+        }
+    }
+
+    fn passed(parts: &[&'static str], silent: bool) -> PassedBody {
+        let parts = parts.iter().copied().collect();
+        PassedBody {
+            body: Some(Box::pin(Parted { parts, silent })),
+            errors: errors(&[RequestId::from(7)]),
+            ends_an_event: true,
+            silence: Duration::from_secs(45),
+            timer: Box::pin(sleep(Duration::from_secs(45))),
+            ending: None,
+        }
+    }
+
+    async fn whole(mut body: PassedBody) -> Vec<String> {
+        let mut parts = Vec::new();
+        while let Some(part) = poll_fn(|cx| body.poll_next(cx)).await {
+            parts.push(String::from_utf8(part.to_vec()).expect("a text"));
+        }
+        parts
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_breaks_off_between_two_events_ends_with_the_errors_of_its_requests() {
+        let parts = whole(passed(&["data: 1\n\n"], false)).await;
+        assert_eq!(parts.len(), 2);
+        assert!(
+            parts[1].starts_with("data: {") && parts[1].contains("\"id\":7") && parts[1].contains("-32603"),
+            "{parts:?}"
+        );
+        // An error in the middle of an event would not be read.
+        assert_eq!(whole(passed(&["data: 1\n\n", "data: {"], false)).await.len(), 2);
+        assert_eq!(whole(passed(&[], false)).await.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_is_silent_for_three_comments_is_gone() {
+        let began = tokio::time::Instant::now();
+        let parts = whole(passed(&[": \n\n"], true)).await;
+        assert_eq!((parts.len(), began.elapsed().as_secs()), (2, 45), "{parts:?}");
+    }
+
+    #[test]
+    fn headers_of_one_connection_are_not_passed() {
+        let all =
+            ["connection", "content-length", "te", "keep-alive", "transfer-encoding", "accept", "x-own"];
+        let headers: HeaderMap =
+            all.iter().map(|name| (HeaderName::from_static(name), HeaderValue::from_static("1"))).collect();
+        let mut left: Vec<String> =
+            without(&headers, &OF_CONNECTION).keys().map(ToString::to_string).collect();
+        left.sort();
+        assert_eq!(left, ["accept", "x-own"]);
+    }
+}
