@@ -5,6 +5,7 @@
 //! load startup -- COMMAND...                                               from the start to the response to initialize
 //! load wall    -- COMMAND...                                               from the start to the end
 //! load http stateful|stateless [--connections N] [--seconds S] [--warm S] PAYLOAD -- COMMAND...
+//! load replicas COUNT stateful|stateless [OPTIONS as above] PAYLOAD -- COMMAND...   the same with several processes for each session
 //! load sessions COUNT [streams] -- COMMAND...                              the memory of idle sessions
 //! load left COUNT -- COMMAND...                                            the processes of a bridge, and those that remain
 //! load gateway [--mode stateful|stateless|events|openapi] [--path PATH] [--tool NAME] [--config FILE] [--folder FOLDER]
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         ["stdio", options @ ..] => plan::Plan::parse(options, "--depth", 1)
             .and_then(|plan| server::Server::start(command)?.load(&plan)),
         ["http", words @ ..] => http::load(words, command),
+        ["replicas", words @ ..] => http::replicas(words, command),
         ["sessions", words @ ..] => http::sessions(words, command),
         ["gateway", words @ ..] => gateway::measure(words, command),
         ["left", words @ ..] => http::left(words, command),
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
         ["wall"] => server::wall(command),
         ["payload", size, kind] => return payload(size, kind),
         _ => Err(
-            "load stdio|http|sessions|left|gateway|startup|wall|payload: see the first lines of its source"
+            "load stdio|http|replicas|sessions|left|gateway|startup|wall|payload: see the first lines of its source"
                 .to_owned(),
         ),
     };

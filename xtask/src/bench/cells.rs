@@ -8,6 +8,12 @@ pub(crate) const FROM_STDIO: &[&str] = &["from standard input and output to HTTP
 const SHARED: &[&str] = &["calls", "shared"];
 /// The same with a session for each connection.
 const APART: &[&str] = &["calls", "apart"];
+/// Sessions that are in their ids, with several bridges.
+const IDS: &[&str] = &["sessions in their ids"];
+/// Sessions with a program, each of which belongs to one of several bridges.
+pub(crate) const PROGRAMS: &[&str] = &["sessions with a program"];
+/// Calls without sessions, with several bridges.
+pub(crate) const MODERN: &[&str] = &["2026-07-28"];
 /// What a client of a gateway sees when a server is dead.
 pub(crate) const DEAD: &[&str] = &["dead"];
 /// The load generator's words for the memory that remains after sessions have ended.
@@ -34,10 +40,12 @@ pub(crate) enum Part {
     Bridge,
     /// Several servers behind one endpoint.
     Gateway,
+    /// Several bridges with one key.
+    Replicas,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Servers,
         Self::Clients,
         Self::Startup,
@@ -47,6 +55,7 @@ impl Part {
         Self::Quic,
         Self::Bridge,
         Self::Gateway,
+        Self::Replicas,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -60,6 +69,7 @@ impl Part {
             Self::Quic => "quic",
             Self::Bridge => "bridge",
             Self::Gateway => "gateway",
+            Self::Replicas => "replicas",
         }
     }
 
@@ -73,7 +83,8 @@ impl Part {
             | Self::Sessions
             | Self::Quic
             | Self::Bridge
-            | Self::Gateway => repetitions,
+            | Self::Gateway
+            | Self::Replicas => repetitions,
             Self::Startup | Self::CommandLines => 4 * repetitions,
         }
     }
@@ -105,6 +116,10 @@ impl Part {
                 let apart = Cell { words: APART, ..Cell::new(64, 16) };
                 let dead = Cell { words: DEAD, ..Cell::new(0, 0) };
                 return first.into_iter().chain(shared).chain([apart, dead]).collect();
+            }
+            Self::Replicas => {
+                let words = [IDS, PROGRAMS, MODERN];
+                return words.map(|words| Cell { words, ..Cell::new(64, 16) }).into();
             }
             Self::Startup | Self::CommandLines => return vec![Cell::new(0, 0)],
             Self::Http => {
@@ -168,6 +183,9 @@ impl Cell {
                 return format!("{}, {sessions}", calls.title());
             }
             ["left", count] => return format!("the processes for {count} sessions"),
+            _ if [IDS, PROGRAMS, MODERN].contains(&self.words) => {
+                return format!("{} B, {} connections, {}", self.size, self.depth, self.words[0]);
+            }
             _ if self.words == FROM_HTTP || self.words == FROM_STDIO => {
                 let calls = Self { words: &[], ..self.clone() };
                 return format!("{}: {}", self.words[0], calls.title());

@@ -10,6 +10,7 @@ mod far;
 mod gateway_table;
 mod gateways;
 mod peers;
+mod replicas;
 mod sample;
 mod table;
 
@@ -82,7 +83,7 @@ impl Options {
 
 /// Installs the peers, measures, and prints.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
-    let sdks = options.parts != [Part::Gateway];
+    let sdks = options.parts.iter().any(|part| !matches!(part, Part::Gateway | Part::Replicas));
     let peers = Peers::install(root, options.mcpjoin.as_deref(), sdks)?;
     let before = options.before.as_deref().map(|checkout| Before::build(checkout, &peers)).transpose()?;
     let results = root.join("bench/results");
@@ -101,12 +102,14 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         let far = if *part == Part::Quic { Some(peers.far_side(&results)?) } else { None };
         let bridges = if *part == Part::Bridge { Some(peers.bridges()?) } else { None };
         let gateways = if *part == Part::Gateway { Some(peers.gateways(root, &results)?) } else { None };
+        let replicas = if *part == Part::Replicas { Some(peers.replicas(&results)?) } else { None };
         let mut summary = Summary::default();
         for cell in part.cells() {
-            let candidates = match (&bridges, &gateways) {
-                (Some(bridges), _) => bridges.of(&cell),
-                (None, Some(gateways)) => gateways.of(&cell),
-                (None, None) => peers.of(*part, &cell, far.as_ref()),
+            let candidates = match (&bridges, &gateways, &replicas) {
+                (Some(bridges), ..) => bridges.of(&cell),
+                (_, Some(gateways), _) => gateways.of(&cell),
+                (.., Some(replicas)) => replicas.of(&cell),
+                _ => peers.of(*part, &cell, far.as_ref()),
             };
             let mut candidates = asked_for(candidates, &options.peers);
             if let Some(before) = &before {
@@ -131,7 +134,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 /// Keeps the requested candidates, and always the floor to compare them with, or what stands for it.
 fn asked_for(mut candidates: Vec<Candidate>, wanted: &[String]) -> Vec<Candidate> {
     let asked = |name: &str| {
-        ["floor", gateways::NONE, gateways::OURS].contains(&name)
+        ["floor", gateways::NONE, gateways::OURS, replicas::ONE].contains(&name)
             || wanted.iter().any(|part| name.contains(part.as_str()))
     };
     candidates.retain(|candidate| wanted.is_empty() || asked(&candidate.name));

@@ -12,6 +12,7 @@ use super::bridges::Bridges;
 use super::cells::{Cell, Part};
 use super::far::FarSide;
 use super::gateways::Gateways;
+use super::replicas::Replicas;
 use crate::steps::{self, cargo, succeed};
 use crate::{dist, interop};
 
@@ -44,8 +45,8 @@ pub(crate) struct Candidate {
 
 impl Peers {
     /// Builds the Rust programs with optimisation, and installs the pinned packages from npm and PyPI. `mcpjoin` is a
-    /// binary to measure instead of one that is built. Without `sdks`, only what the part `gateway` needs is built, and
-    /// its peers are installed later.
+    /// binary to measure instead of one that is built. Without `sdks`, only what the parts `gateway` and `replicas` need is built,
+    /// and the peers of the first are installed later.
     pub(crate) fn install(root: &Path, mcpjoin: Option<&Path>, sdks: bool) -> Result<Self> {
         let mcpjoin = match mcpjoin {
             Some(binary) => {
@@ -53,7 +54,8 @@ impl Peers {
             }
             None => build_mcpjoin(root)?,
         };
-        let packages: &[&str] = if sdks { &["--workspace"] } else { &["--bin", "load", "--bin", "floor"] };
+        let packages: &[&str] =
+            if sdks { &["--workspace"] } else { &["--bin", "load", "--bin", "floor", "--bin", "floor-http"] };
         let programs = build_programs(root, packages)?;
         let folder = root.join("bench/peers");
         if sdks {
@@ -108,7 +110,7 @@ impl Peers {
             Part::Sessions => self.http("stateful"),
             Part::Quic => far.map_or_else(Vec::new, |far| self.over_quic(far)),
             // These parts have lists of their own.
-            Part::Bridge | Part::Gateway => Vec::new(),
+            Part::Bridge | Part::Gateway | Part::Replicas => Vec::new(),
         };
         // Where handlers run is measured only where the cost of a call shows; the pending tool only with several calls.
         let small = part == Part::Servers && cell.size == 64;
@@ -183,6 +185,11 @@ impl Peers {
     /// Installs the bridges, and starts the server that listens while they are measured.
     pub(crate) fn bridges(&self) -> Result<Bridges> {
         Bridges::start(&self.folder, &self.mcpjoin, &self.programs)
+    }
+
+    /// Starts the server that several bridges reach.
+    pub(crate) fn replicas(&self, results: &Path) -> Result<Replicas> {
+        Replicas::start(&self.mcpjoin, &self.programs, results)
     }
 
     /// Installs the gateways.

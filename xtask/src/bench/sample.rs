@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json, json};
 
 use super::Options;
-use super::cells::{Cell, DEAD, FROM_HTTP, FROM_STDIO, Part};
+use super::cells::{Cell, DEAD, FROM_HTTP, FROM_STDIO, MODERN, Part};
 use super::gateways;
 use super::peers::{Candidate, Peers};
 
@@ -144,6 +144,14 @@ impl Samples {
                 let words = [load, "gateway".to_owned()].into_iter().chain(about.iter().cloned());
                 let measurement = measurement.into_iter().map(str::to_owned);
                 words.chain(measurement).chain(command.iter().cloned()).collect()
+            }
+            Part::Replicas => {
+                let (count, program) = candidate.command.split_at(1);
+                let mode = if cell.words == MODERN { "stateless" } else { "stateful" };
+                let words =
+                    [&load, "replicas", &count[0], mode, "--connections", &depth, "--seconds", &seconds];
+                let words = words.into_iter().chain([payload.as_str(), "--"]).map(str::to_owned);
+                words.chain(program.iter().cloned()).collect()
             }
             Part::Bridge if cell.words == FROM_STDIO => under_load(&candidate.command),
             Part::Bridge if cell.words != FROM_HTTP => {

@@ -2,6 +2,7 @@
 
 use super::cells::{Cell, Part};
 use super::gateway_table;
+use super::replicas;
 use super::sample::Row;
 
 /// The candidate that all others are compared with.
@@ -131,6 +132,23 @@ pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
                     inverse(memory, middle(rows, RMCP, "kib_per_session")),
                     spread(row, "cpu_us").map_or_else(String::new, Spread::shown),
                     peak(row),
+                ]
+            });
+        }
+        Part::Replicas => {
+            println!("\n### {}: {}\n", part.name(), cell.title());
+            println!("| | CPU us per call | / one bridge | calls per s | p50 us | p99 us |");
+            println!("|---|--:|--:|--:|--:|--:|");
+            lines(rows, |row| {
+                let cpu = spread(row, "cpu_us");
+                let shown =
+                    |figure| spread(row, figure).map_or_else(String::new, |spread| number(spread.median));
+                vec![
+                    cpu.map_or_else(String::new, Spread::shown),
+                    ratio(cpu, middle(rows, replicas::ONE, "cpu_us")),
+                    shown("per_second"),
+                    shown("p50_us"),
+                    shown("p99_us"),
                 ]
             });
         }

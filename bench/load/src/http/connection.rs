@@ -70,7 +70,12 @@ impl Connection {
 
     /// Another connection in the same session.
     pub(crate) fn beside(&self) -> Result<Self, String> {
-        let mut other = Self::connect(&self.endpoint)?;
+        self.beside_at(&self.endpoint)
+    }
+
+    /// Another connection in the same session, to another process.
+    pub(super) fn beside_at(&self, endpoint: &Endpoint) -> Result<Self, String> {
+        let mut other = Self::connect(endpoint)?;
         other.session.clone_from(&self.session);
         other.version.clone_from(&self.version);
         Ok(other)

@@ -3,6 +3,7 @@
 mod connection;
 mod events;
 mod left;
+mod replicas;
 mod reply;
 mod sessions;
 
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 pub(crate) use self::connection::Connection;
 pub(crate) use self::events::Events;
 pub(crate) use self::left::left;
+pub(crate) use self::replicas::replicas;
 pub(crate) use self::sessions::sessions;
 use crate::latency::Latencies;
 use crate::messages::{check, id};
