@@ -184,7 +184,7 @@ impl Cell {
             }
             ["left", count] => return format!("the processes for {count} sessions"),
             _ if [IDS, PROGRAMS, MODERN].contains(&self.words) => {
-                return format!("{} B, {} connections, {}", self.size, self.depth, self.words[0]);
+                return format!("{} B, {} connections to each, {}", self.size, self.depth, self.words[0]);
             }
             _ if self.words == FROM_HTTP || self.words == FROM_STDIO => {
                 let calls = Self { words: &[], ..self.clone() };

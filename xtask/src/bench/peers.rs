@@ -86,7 +86,7 @@ impl Peers {
         let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Ok(format!(
-            "{}, {} processors, load {}; {}, node {}, {}; rmcp 3.9.0, TypeScript SDK 2.4.0 and 1.32.2, Python SDK \
+            "{}, {} processors, load {}; {}, node {}, {}; rmcp 3.11.0, TypeScript SDK 2.4.0 and 1.32.2, Python SDK \
              2.3.0, fastmcp 4.1.2, Inspector 0.15.0; supergateway 4.0.0, mcp-proxy 6.7.19 (npm) and 0.13.0 (PyPI), \
              mcp-remote 0.15.1; mcp-proxy 0.6.0 (crates.io), mcp-hub 4.2.1, fastmcp 4.1.6, mcpo 0.0.20 with mcp 1.30.0, \
              server-everything 2026.8.31",

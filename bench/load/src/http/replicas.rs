@@ -10,7 +10,8 @@ use crate::plan::Plan;
 use crate::server::cpu;
 
 /// Starts `replicas COUNT` processes, each with a port of its own, and calls the tool echo in sessions that are each used on two
-/// connections. The two lead to different processes if there are several. The costs are those of all processes together.
+/// connections. The two lead to different processes if there are several. `--connections` is the number for each process, so that each
+/// has as much to do at once. The costs are those of all processes together.
 pub(crate) fn replicas(words: &[&str], command: &[String]) -> Result<Value, String> {
     const FORM: &str = "load replicas COUNT stateful|stateless";
     let [count, mode, words @ ..] = words else { return Err(FORM.into()) };
@@ -24,7 +25,7 @@ pub(crate) fn replicas(words: &[&str], command: &[String]) -> Result<Value, Stri
     let processes = (0..count).map(|_| Listening::start(command)).collect::<Result<Vec<_>, _>>()?;
     let endpoint = |at: usize| processes[at % count].endpoint(mode);
     let mut connections = Vec::new();
-    for session in 0..plan.at_once.div_ceil(2) {
+    for session in 0..(plan.at_once * count).div_ceil(2) {
         let first = Connection::open(&endpoint(session))?;
         let second = first.beside_at(&endpoint(session + 1))?;
         connections.extend([first, second]);
