@@ -226,3 +226,44 @@ async fn connecting_ends_with_its_time_also_where_tls_is_silent() {
     assert!(error.is_connect() && is_timeout(&error), "{error:?}");
     silent.abort();
 }
+
+#[tokio::test]
+async fn a_connection_that_is_idle_for_as_long_as_servers_keep_one_is_not_used() {
+    let (listener, port) = listener().await;
+    let connections = Arc::new(Mutex::new(0));
+    let accepted = connections.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            *accepted.lock().unwrap() += 1;
+            tokio::spawn(async move {
+                loop {
+                    let mut bytes = Vec::new();
+                    while !bytes.ends_with(b"\r\n\r\n") {
+                        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+                            return;
+                        }
+                    }
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+                }
+            });
+        }
+    });
+    let client = Client::new(options());
+    let url = Url::parse(&format!("http://127.0.0.1:{port}/")).unwrap();
+    let idle = |time| async move {
+        tokio::time::pause();
+        tokio::time::advance(time).await;
+        tokio::time::resume();
+    };
+    for (pause, expected) in [(0, 1), (3_900, 1), (4_100, 2)] {
+        idle(Duration::from_millis(pause)).await;
+        let mut response = client.send(Method::GET, &url, HeaderMap::new(), None).await.unwrap();
+        assert_eq!(text(&mut response).await, b"ok");
+        // The connection returns to the pool in a task of its own.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*connections.lock().unwrap(), expected, "after {pause} ms");
+    }
+}

@@ -6,6 +6,7 @@
 //! stream is reset and its bytes are dropped.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -15,6 +16,8 @@ use bytes::{Buf, Bytes};
 use hyper::rt::Executor;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
+
+use crate::warning_rate::WarningRate;
 
 tokio::task_local! {
     /// The state of the stream that is being polled.
@@ -125,9 +128,21 @@ impl Drop for Piece {
 }
 
 /// Runs the streams of a connection, and drops one that makes no progress for too long, which resets it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Streams {
     pub(super) stall_time: Duration,
+    pub(super) peer: SocketAddr,
+    /// The warnings about clients that do not read.
+    pub(super) stalls: Arc<WarningRate<()>>,
+}
+
+impl Streams {
+    fn stalled(&self) {
+        tracing::debug!(target: "mcpjoin", peer = %self.peer, "a response over HTTP/2 was not taken");
+        if let Some(left_out) = self.stalls.due(()) {
+            tracing::warn!(target: "mcpjoin", client = %self.peer, limit = ?self.stall_time, left_out, "a response was dropped: its client has not read it");
+        }
+    }
 }
 
 impl<F> Executor<F> for Streams
@@ -135,11 +150,11 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        tokio::spawn(supervise(stream, self.stall_time));
+        tokio::spawn(supervise(stream, self.clone()));
     }
 }
 
-async fn supervise(stream: impl Future<Output = ()>, stall_time: Duration) {
+async fn supervise(stream: impl Future<Output = ()>, streams: Streams) {
     let progress = Arc::new(ResponseProgress::default());
     let mut stream = pin!(CURRENT.scope(progress.clone(), stream));
     let mut timer = None;
@@ -149,12 +164,12 @@ async fn supervise(stream: impl Future<Output = ()>, stall_time: Duration) {
         }
         // Bytes are queued only while the stream is polled, so none are missed here.
         while let Some(since) = progress.since() {
-            let due = since + stall_time;
+            let due = since + streams.stall_time;
             let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
             // It may be set to a time before the last progress, and is reset only when that has passed.
             ready!(timer.as_mut().poll(cx));
             if Instant::now() >= due {
-                tracing::debug!(target: "mcpjoin", "a response over HTTP/2 was not taken");
+                streams.stalled();
                 return Poll::Ready(());
             }
             timer.as_mut().reset(due);
@@ -177,10 +192,11 @@ mod tests {
     use mcpjoin_proto::Raw;
     use mcpjoin_proto::session::Origin;
     use mcpjoin_proto::types::Tool;
+    use mcpjoin_test_support::events::{Told, hearing};
     use serde_json::json;
     use tokio::io::{AsyncRead, AsyncWrite, duplex};
     use tokio::net::TcpStream;
-    use tokio::sync::oneshot;
+    use tokio::sync::{mpsc, oneshot};
     use tokio::time::{interval, timeout};
 
     use super::super::long_lived::ResponseBody;
@@ -229,7 +245,9 @@ mod tests {
                 }))
             }
         });
-        let builder = http2::Builder::new(Streams { stall_time: STALL_TIMEOUT });
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let streams = Streams { stall_time: STALL_TIMEOUT, peer, stalls: Arc::default() };
+        let builder = http2::Builder::new(streams);
         tokio::spawn(builder.serve_connection(TokioIo::new(near), served));
         let mut client = client(far, 1).await;
         let mut responses = Vec::new();
@@ -264,8 +282,17 @@ mod tests {
         assert_eq!(memory.held(Traffic::Responses), 0);
     }
 
-    #[tokio::test]
-    async fn responses_for_windows_that_stay_closed_are_dropped_and_the_connection_lives() {
+    #[test]
+    fn responses_for_windows_that_stay_closed_are_dropped_and_named_and_the_connection_lives() {
+        let (told, mut lines) = mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        hearing(Told(told), || runtime.block_on(responses_that_are_not_taken()));
+        let warnings = std::iter::from_fn(|| lines.try_recv().ok());
+        let warnings: Vec<String> = warnings.filter(|line| line.contains("has not read it")).collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+
+    async fn responses_that_are_not_taken() {
         const CALLS: usize = 20;
         let server = Server::builder("s", "1")
             .raw_tool(Tool::new("long", Raw::parse(r#"{"type":"object"}"#).expect("JSON")), |_, _| async {

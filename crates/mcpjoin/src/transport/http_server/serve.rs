@@ -229,6 +229,7 @@ pub(super) async fn connection<T>(
 {
     let HttpOptions { header_time, stall_time, .. } = service.0.options;
     let stalls = service.0.stalls.clone();
+    let streams = Streams { stall_time, peer, stalls: stalls.clone() };
     let watch = TimeLimits { connection: Activity::new(), header_time, stall_time, peer, ending, stalls };
     let Ok(Some(opening)) = timeout(header_time, Opening::read(&mut stream)).await else { return };
     let is_http2 = opening.is_http2;
@@ -259,7 +260,7 @@ pub(super) async fn connection<T>(
     let io = TokioIo::new(ActivityIo::new(stream, opening, watch.connection.clone()));
     // The service refuses larger heads, as far as they reach it.
     if is_http2 {
-        let mut builder = http2::Builder::new(Streams { stall_time });
+        let mut builder = http2::Builder::new(streams);
         builder.max_concurrent_streams(256).max_header_list_size(2 * MAX_HEADER_BYTES as u32);
         let served = Box::pin(builder.serve_connection(io, answers));
         watch.run(served, |served| served.as_mut().graceful_shutdown()).await;
