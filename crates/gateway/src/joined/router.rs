@@ -185,14 +185,28 @@ impl<P: Part> Router<P> {
         if let Some(owner) = self.names.owner(uri) {
             return Ok(owner);
         }
-        self.read_lists(&kinds, request, cx).await;
+        let unread = self.read_lists(&kinds, request, cx).await;
         self.names.owner(uri).ok_or_else(|| {
             let code = cx
                 .profile()
                 .map_or(mcpjoin_proto::code::INVALID_PARAMS, |profile| profile.resource_not_found);
             let data = Payload::from_raw(Raw::empty_object()).with_member("uri", &Raw::string(uri));
-            ErrorObject { code, data: Some(data.into_raw()), ..unknown("resource", uri) }
+            let unknown = ErrorObject { code, data: Some(data.into_raw()), ..unknown("resource", uri) };
+            self.missing_uri(unread, unknown)
         })
+    }
+
+    /// Returns the error for a URI that no list has: why a list was not read, or that it is unknown and which target has no server.
+    fn missing_uri(&self, unread: Vec<(usize, ErrorObject)>, unknown: ErrorObject) -> ErrorObject {
+        if let Some((_, why)) = unread.into_iter().next() {
+            return why;
+        }
+        match self.parts.iter().find_map(|part| part.outage()) {
+            Some(outage) => {
+                ErrorObject { message: format!("{}; {}", unknown.message, outage.message), ..unknown }
+            }
+            None => unknown,
+        }
     }
 
     /// Returns the target of a completion, and the parameters with its own name.
@@ -217,7 +231,9 @@ impl<P: Part> Router<P> {
             Reference::Resource(template) => {
                 let kinds = [Kind::ResourceTemplate, Kind::Resource];
                 let claim = self.find(&kinds, &template.uri, request, cx).await;
-                let claim = claim.map_err(|_| unknown("resource template", &template.uri))?;
+                let claim = claim.map_err(|unread| {
+                    self.missing_uri(unread, unknown("resource template", &template.uri))
+                })?;
                 Ok((claim.source, Some(params.clone())))
             }
             _ => Err(ErrorObject::invalid_params("`ref` is of an unknown kind")),

@@ -519,6 +519,8 @@ fn a_dead_target_costs_only_its_own_tools_is_named_and_comes_back() {
             assert!(
                 refused(&late, "a__nothing").await["message"].as_str().unwrap().starts_with("unknown tool")
             );
+            let error = late.read_resource("b:/all").await.unwrap_err().to_string();
+            assert!(error.contains("unknown resource: b:/all; b: "), "{era:?} {version}: {error}");
             late.close().await;
             assert_eq!(call(&client, "a__who").await, "a");
             let left = tools(&client).await;

@@ -93,6 +93,9 @@ fn a_call_says_which_limit_kept_the_list_of_its_target_from_being_read() {
             let error = refused(&other, "b__who").await;
             assert_eq!(error["data"]["gateway"], "tooManyRequests", "{era:?} {version}: {error}");
             assert_eq!(call(&other, "a__who").await, "a");
+            // Any list may have a URI.
+            let error = other.read_resource("b:/all").await.unwrap_err().to_string();
+            assert!(error.contains("too many requests"), "{era:?} {version}: {error}");
             it.gateway.close().await;
         }
     });
