@@ -1,5 +1,5 @@
-//! What a foreign client connects to: the demonstration server itself, `mcpjoin bridge` to it, or `mcpjoin bridge` that joins
-//! it with a server on rmcp.
+//! What a foreign client connects to: the demonstration server itself, `mcpjoin bridge` to it, two of them with one key, or `mcpjoin
+//! bridge` that joins it with a server on rmcp.
 //!
 //! Used by [`crate::client`] and its observers. It starts nothing. The demonstration server has no prefix at the joined
 //! endpoint, and its policy allows the questions that servers may not ask by default, so the checks are the same.
@@ -27,6 +27,8 @@ pub(crate) enum Endpoint {
     Server,
     Bridge,
     Joined,
+    /// Two bridges with one key, to which requests come in turn. Over HTTP only.
+    Replicas,
 }
 
 impl Endpoint {
@@ -43,7 +45,8 @@ impl Endpoint {
     fn assemble(self, binary: &OsStr, folder: &Path, listen: &[&str]) -> Vec<OsString> {
         let own = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         match self {
-            Self::Server => [own(&SERVER), own(listen)].concat(),
+            // The server behind the bridges.
+            Self::Server | Self::Replicas => [own(&SERVER), own(listen)].concat(),
             Self::Bridge => {
                 [own(&["bridge"]), own(listen), vec!["--".into(), binary.into()], own(&SERVER)].concat()
             }
@@ -61,7 +64,7 @@ impl Endpoint {
     /// The number of lines that it prints when it listens, before and after the one with its address.
     pub(crate) const fn lines_around_the_address(self) -> (usize, usize) {
         match self {
-            Self::Server | Self::Bridge => (0, 0),
+            Self::Server | Self::Bridge | Self::Replicas => (0, 0),
             // The names of the servers, and where each of them is alone.
             Self::Joined => (1, 1),
         }

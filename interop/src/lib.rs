@@ -8,6 +8,7 @@
 //! `cargo xtask test`.
 
 mod account;
+mod balancer;
 mod client;
 mod endpoint;
 mod exchange;
@@ -30,6 +31,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub use account::{Account, Bridge};
+pub use balancer::Balancer;
 pub use client::{Client, Way};
 pub use listening::{Listening, URL};
 pub use port::Port;

@@ -23,7 +23,7 @@ use crate::exchange::{Answer, Exchange};
 use crate::relay::Relay;
 use crate::sessions::{SESSION, Session, asks};
 use crate::witness::{self, GRACE, kill, left};
-use crate::{Folder, LEGACY, MARK, MODERN, ask};
+use crate::{Balancer, Folder, LEGACY, MARK, MODERN, Port, ask};
 
 /// The exit code of a server that SIGTERM has ended correctly.
 pub(crate) const TERMINATED: i32 = 143;
@@ -33,43 +33,49 @@ const VERSION: &str = "mcp-protocol-version";
 /// A server that listens, and the recorded actions of one script.
 pub(crate) struct Overheard {
     folder: Folder,
-    server: Child,
-    stderr: Option<BufReader<ChildStderr>>,
+    /// In the order in which they are told to end.
+    processes: Vec<Listens>,
+    /// That of the first process.
     address: SocketAddr,
     relay: Relay,
     way: Way,
     end: Result<(), String>,
+    /// Reserved until the processes have ended.
+    _ports: Vec<Port>,
+}
+
+/// A process of the binary that listens.
+struct Listens {
+    child: Child,
+    stderr: Option<BufReader<ChildStderr>>,
+    address: SocketAddr,
 }
 
 impl Overheard {
     /// Starts the server.
     pub(crate) fn new(name: &str, binary: &OsStr, way: Way, endpoint: Endpoint) -> Self {
         let folder = Folder::new(name);
-        let mut server = Command::new(binary)
-            .args(endpoint.listening(binary, folder.path()))
-            .env(MARK, mark_of_the_server(folder.path()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stderr = BufReader::new(server.stderr.take().unwrap());
-        let mut line = || {
-            let mut line = String::new();
-            stderr.read_line(&mut line).unwrap();
-            line
+        let start = |endpoint: Endpoint, words| Listens::start(binary, folder.path(), endpoint, words);
+        let mut ports = Vec::new();
+        let (processes, front) = if endpoint == Endpoint::Replicas {
+            let server = start(Endpoint::Server, Endpoint::Server.listening(binary, folder.path()));
+            let bridges = [0, 1].map(|_| {
+                let port = Port::claim().unwrap();
+                let words = replica(folder.path(), port.number(), server.address);
+                ports.push(port);
+                start(endpoint, words)
+            });
+            let front = Balancer::before(bridges.each_ref().map(|bridge| bridge.address)).unwrap().address();
+            (bridges.into_iter().chain([server]).collect(), front)
+        } else {
+            let server = start(endpoint, endpoint.listening(binary, folder.path()));
+            let front = server.address;
+            (vec![server], front)
         };
-        let (before, after) = endpoint.lines_around_the_address();
-        let lines: Vec<_> = (0..=before + after).map(|_| line()).collect();
-        let said = &lines[before];
-        let address = said
-            .trim_end()
-            .strip_prefix("listening on http://")
-            .and_then(|rest| rest.strip_suffix("/mcp")?.parse().ok());
-        let address = address.unwrap_or_else(|| panic!("the server said {said}"));
-        let relay = Relay::to(address).unwrap();
+        let relay = Relay::to(front).unwrap();
         let end = Err("the server was not told to end".to_owned());
-        Self { folder, server, stderr: Some(stderr), address, relay, way, end }
+        let address = processes[0].address;
+        Self { folder, processes, address, relay, way, end, _ports: ports }
     }
 
     /// An empty folder, used as the script's home.
@@ -105,28 +111,9 @@ impl Overheard {
         left
     }
 
-    /// Sends SIGTERM to the server, and checks that it ends correctly.
+    /// Ends the processes, and checks that each ends correctly.
     fn stop(&mut self) -> Result<(), String> {
-        Command::new("kill").arg("-TERM").arg(self.server.id().to_string()).status().unwrap();
-        let mut stderr = self.stderr.take().ok_or("the server was told to end twice")?;
-        let (sender, receiver) = mpsc::channel();
-        thread::spawn(move || {
-            let mut said = String::new();
-            // The pipe ends with the server.
-            let _ = stderr.read_to_string(&mut said);
-            let _ = sender.send(said);
-        });
-        let Ok(said) = receiver.recv_timeout(GRACE) else {
-            let _ = self.server.kill();
-            let _ = self.server.wait();
-            return Err(format!("the server has not ended in {GRACE:?}"));
-        };
-        let status = self.server.wait().map_err(|error| error.to_string())?;
-        if status.code() != Some(TERMINATED) {
-            return Err(format!("the server ended with {status}"));
-        }
-        let said = witness::complaints(&said);
-        if said.is_empty() { Ok(()) } else { Err(format!("the server wrote to stderr: {said}")) }
+        self.processes.iter_mut().map(Listens::stop).fold(Ok(()), Result::and)
     }
 
     /// Whether the recorded messages confirm that this check was right.
@@ -198,12 +185,76 @@ impl Overheard {
     }
 }
 
-impl Drop for Overheard {
-    fn drop(&mut self) {
-        // Fails if the server has ended already.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+impl Listens {
+    /// Starts a process, and waits until it has printed where it listens.
+    fn start(binary: &OsStr, folder: &Path, endpoint: Endpoint, words: Vec<OsString>) -> Self {
+        let mut child = Command::new(binary)
+            .args(words)
+            .env(MARK, mark_of_the_server(folder))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = || {
+            let mut line = String::new();
+            stderr.read_line(&mut line).unwrap();
+            line
+        };
+        let (before, after) = endpoint.lines_around_the_address();
+        let lines: Vec<_> = (0..=before + after).map(|_| line()).collect();
+        let said = &lines[before];
+        let address = said
+            .trim_end()
+            .strip_prefix("listening on http://")
+            .and_then(|rest| rest.strip_suffix("/mcp")?.parse().ok());
+        let address = address.unwrap_or_else(|| panic!("the server said {said}"));
+        Self { child, stderr: Some(stderr), address }
     }
+
+    /// Sends SIGTERM to the process, and checks that it ends correctly.
+    fn stop(&mut self) -> Result<(), String> {
+        Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().unwrap();
+        let mut stderr = self.stderr.take().ok_or("the server was told to end twice")?;
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let mut said = String::new();
+            // The pipe ends with the server.
+            let _ = stderr.read_to_string(&mut said);
+            let _ = sender.send(said);
+        });
+        let Ok(said) = receiver.recv_timeout(GRACE) else {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            return Err(format!("the server has not ended in {GRACE:?}"));
+        };
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        if status.code() != Some(TERMINATED) {
+            return Err(format!("the server ended with {status}"));
+        }
+        let said = witness::complaints(&said);
+        if said.is_empty() { Ok(()) } else { Err(format!("the server wrote to stderr: {said}")) }
+    }
+}
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        // Fails if the process has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The arguments of one of several bridges to a server.
+fn replica(folder: &Path, port: u16, server: SocketAddr) -> Vec<OsString> {
+    let keys = folder.join("keys");
+    // A key for the tests alone: base64 of 32 bytes.
+    std::fs::write(&keys, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
+    let own = format!("http://127.0.0.1:{port}");
+    let words =
+        ["bridge", "--advertise", &own, "--listen", &format!("{own}/mcp"), "--key-file"].map(OsString::from);
+    words.into_iter().chain([keys.into(), format!("http://{server}/mcp").into()]).collect()
 }
 
 fn mark_of_the_server(folder: &Path) -> String {

@@ -1,5 +1,5 @@
-//! Foreign clients at the joined endpoint of the demonstration server and a server on rmcp. Each has the outcomes of
-//! `interop/clients/table.md`: lists, calls, questions, subscriptions and progress are the same as at one server.
+//! Foreign clients at the joined endpoint of the demonstration server and a server on rmcp, and at two bridges with one key. Each
+//! has the outcomes of `interop/clients/table.md`: lists, calls, questions, subscriptions and progress are the same as at one server.
 
 use interop::{Client, NODE, Way};
 
@@ -53,4 +53,30 @@ fn rmcp_in_the_legacy_era() {
 #[test]
 fn rmcp_in_the_modern_era() {
     rmcp().is_as_the_table_says("modern");
+}
+
+#[test]
+fn typescript_sdk_1_at_two_bridges() {
+    script("@modelcontextprotocol/sdk", NODE, "sdk-1.mjs").at_two_bridges().is_as_the_table_says("legacy");
+}
+
+#[test]
+fn typescript_sdk_2_at_two_bridges() {
+    let client = script("@modelcontextprotocol/client", NODE, "sdk-2.mjs").at_two_bridges();
+    client.is_as_the_table_says("legacy");
+    client.is_as_the_table_says("modern");
+}
+
+#[test]
+fn python_sdk_at_two_bridges() {
+    let client = script("mcp", "venv/bin/python", "python-sdk.py").at_two_bridges();
+    client.is_as_the_table_says("legacy");
+    client.is_as_the_table_says("modern");
+}
+
+#[test]
+fn rmcp_at_two_bridges() {
+    let client = Client::installed("rmcp", "rmcp/target/debug/client-current").at_two_bridges();
+    client.is_as_the_table_says("legacy");
+    client.is_as_the_table_says("modern");
 }

@@ -2,16 +2,13 @@
 //! were in progress there fail, no call runs twice, and no client initializes again.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use interop::Port;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
+use interop::{Balancer, Port};
 use tokio::time::{interval, timeout};
 
 use super::backends::{LISTENING, Servers, names};
@@ -22,8 +19,6 @@ const SECONDS: &str = "MCPJOIN_GATEWAY_SECONDS";
 /// The time limit of the test without [`SECONDS`]: far more than it takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(300);
 const CLIENTS: usize = 16;
-/// The largest head of a request: more than that of a sealed session id.
-const MAX_HEAD_BYTES: usize = 16 * 1024;
 
 /// A process of a bridge at an address of its own.
 struct Replica {
@@ -78,59 +73,6 @@ fn spawn(port: &Port, configuration: &Path, keys: &Path) -> Child {
     child
 }
 
-/// Sends each request to the next of these ports, on a connection of its own. A request is sent to another one only if the
-/// connection was refused. Returns its address, and counts the sessions that clients open.
-async fn balance(ports: [u16; 2], opened: Arc<AtomicUsize>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let next = Arc::new(AtomicUsize::new(0));
-    tokio::spawn(async move {
-        loop {
-            let (client, _) = listener.accept().await.unwrap();
-            let first = next.fetch_add(1, Ordering::Relaxed);
-            let opened = opened.clone();
-            // A client or a bridge that breaks off ends this connection alone.
-            tokio::spawn(async move { forward(client, ports, first, &opened).await.unwrap_or_default() });
-        }
-    });
-    url
-}
-
-async fn forward(
-    mut client: TcpStream,
-    ports: [u16; 2],
-    first: usize,
-    opened: &AtomicUsize,
-) -> std::io::Result<()> {
-    let mut head = Vec::new();
-    let end = loop {
-        if let Some(end) = head.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-            break end;
-        }
-        assert!(head.len() < MAX_HEAD_BYTES, "the head of a request is too long");
-        if client.read_buf(&mut head).await? == 0 {
-            return Ok(());
-        }
-    };
-    // Only `initialize` of an older client names neither a session nor a revision.
-    let names = String::from_utf8_lossy(&head[..end]).to_ascii_lowercase();
-    if !names.contains("\nmcp-session-id:") && !names.contains("\nmcp-protocol-version:") {
-        opened.fetch_add(1, Ordering::Relaxed);
-    }
-    for attempt in 0..ports.len() {
-        let Ok(mut bridge) = TcpStream::connect(("127.0.0.1", ports[(first + attempt) % ports.len()])).await
-        else {
-            continue;
-        };
-        // One request for each connection: the next one goes to the other bridge.
-        let (head, rest) = head.split_at(end);
-        bridge.write_all(&[head, b"\r\nconnection: close", rest].concat()).await?;
-        copy_bidirectional(&mut client, &mut bridge).await?;
-        return Ok(());
-    }
-    panic!("both bridges are gone");
-}
-
 /// A result belongs to its call; a call fails only if it was in progress when a bridge was killed.
 fn check(calls: &[Ended], kills: &[(Instant, Instant)]) {
     for call in calls {
@@ -153,12 +95,12 @@ fn run(servers: &Servers, count: usize) -> (Vec<Ended>, Vec<(Instant, Instant)>,
     std::fs::write(&keys, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
     let configuration = servers.configuration(count);
     let mut replicas = [0, 1].map(|_| Replica::start(&configuration, &keys));
-    let ports = [0, 1].map(|at: usize| replicas[at].port.number());
+    let addresses = [0, 1].map(|at: usize| SocketAddr::from(([127, 0, 0, 1], replicas[at].port.number())));
+    let balancer = Balancer::before(addresses).unwrap();
+    let url = format!("http://{}/mcp", balancer.address());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let opened = Arc::new(AtomicUsize::new(0));
     let (calls, kills) = runtime.block_on(async {
         let run = async {
-            let url = balance(ports, opened.clone()).await;
             let load = Load::start(&url, CLIENTS, &names()[..count]).await;
             for server in 0..count {
                 load.reaches(server, Instant::now()).await;
@@ -185,7 +127,7 @@ fn run(servers: &Servers, count: usize) -> (Vec<Ended>, Vec<(Instant, Instant)>,
         }
     });
     let failed = calls.iter().filter(|call| call.outcome.is_err()).count();
-    let opened = opened.load(Ordering::Relaxed);
+    let opened = balancer.opened();
     eprintln!("{} calls, {} kills, {failed} failed, {opened} sessions", calls.len(), kills.len());
     check(&calls, &kills);
     servers.have_run_each_once(&calls);
