@@ -14,6 +14,7 @@ mod modern;
 mod polling;
 mod resumption;
 mod sessions;
+mod shared_events;
 mod shutdown;
 mod sockets;
 mod stateless;

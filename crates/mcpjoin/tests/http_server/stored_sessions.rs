@@ -18,7 +18,7 @@ use crate::support::{Gate, LEGACY, Peer, builder, call, initialize, run, settle,
 
 /// A store in memory.
 #[derive(Clone, Default)]
-struct Store(Arc<Inner>);
+pub(crate) struct Store(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -102,7 +102,7 @@ fn server() -> Server {
 }
 
 /// The same client at another process.
-fn at(session: &Peer, process: &Peer) -> Peer {
+pub(crate) fn at(session: &Peer, process: &Peer) -> Peer {
     Peer { service: process.service.clone(), ..session.clone() }
 }
 
