@@ -16,6 +16,7 @@ mod overheard;
 mod port;
 #[cfg(test)]
 mod port_tests;
+mod redis;
 mod relay;
 mod run;
 mod sessions;
@@ -33,6 +34,7 @@ pub use account::{Account, Bridge};
 pub use client::{Client, Way};
 pub use listening::{Listening, URL};
 pub use port::Port;
+pub use redis::Redis;
 pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
 pub use table::rows_are;
 
