@@ -13,7 +13,7 @@ use crate::Port;
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// Runs a program, and kills it when its own input ends.
-const GUARD: &str = r#""$@" & read -r _; kill -9 $!; wait $! 2>/dev/null"#;
+const GUARD: &str = r#""$@" & exec >&-; read -r _; kill -9 $!; wait $!"#;
 
 /// A server on a port of its own.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use redis::{FromRedisValue as _, Pipeline, RedisError};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::connection::{Counted, Problem, Redis, Script};
 use crate::sessions::{hex, millis};
@@ -50,6 +50,9 @@ const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Streams of which this process remembers that an event was sent without being stored, until Redis knows it.
 const MAX_LOST: usize = 10_000;
+
+/// The time between two attempts to tell Redis of them, where nothing else is to be stored: it may be full.
+const LOST_DELAY: Duration = Duration::from_millis(100);
 
 /// How long a client that resumes a stream waits for Redis.
 const REPLAY_TIME: Duration = Duration::from_secs(1);
@@ -357,18 +360,21 @@ fn confirm(flushed: Vec<oneshot::Sender<()>>) {
 
 /// Stores events until nobody can append any.
 async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
+    let mut retry = Instant::now();
     loop {
-        let Some(redis) = inner.upgrade().map(|inner| (inner.redis.clone(), inner.lost.lock().is_empty())) else { return };
-        let (redis, none_is_lost) = redis;
+        let Some(known) = inner.upgrade() else { return };
+        let (redis, none_is_lost) = (known.redis.clone(), known.lost.lock().is_empty());
+        drop(known);
         let first = tokio::select! {
             job = jobs.recv() => match job {
                 Some(job) => Some(job),
                 None => return,
             },
             // Redis has come back, and is told what was lost meanwhile.
-            () = redis.available(), if !none_is_lost => None,
+            () = async { sleep_until(retry).await; redis.available().await }, if !none_is_lost => None,
         };
         drop(redis);
+        retry = Instant::now() + LOST_DELAY;
         let mut batch: Vec<Job> = first.into_iter().collect();
         let mut bytes = 0;
         while batch.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
