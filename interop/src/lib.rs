@@ -17,6 +17,7 @@ mod overheard;
 mod port;
 #[cfg(test)]
 mod port_tests;
+mod redis;
 mod relay;
 mod run;
 mod sessions;
@@ -35,6 +36,7 @@ pub use balancer::Balancer;
 pub use client::{Client, Way};
 pub use listening::{Listening, URL};
 pub use port::Port;
+pub use redis::Redis;
 pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
 pub use table::rows_are;
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mcpjoin::internal::WarningRate;
@@ -19,9 +19,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::events::RedisEvents;
-use crate::sessions::RedisSessions;
+use crate::sessions::{RedisSessions, millis};
 
-/// How long a request or an event of a stream waits for Redis: 50 ms. In a data centre an answer takes less than 1 ms.
+/// How long a request or an event of a stream waits for Redis, unless [`Redis::patience`] says otherwise: 50 ms. In a data centre
+/// an answer takes less than 1 ms.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
 /// How long opening a connection may take.
@@ -88,7 +89,32 @@ struct Inner {
     state: watch::Sender<State>,
     broken: Arc<Notify>,
     started: AtomicBool,
+    patience: AtomicU64,
+    counts: [AtomicU64; 4],
     warnings: WarningRate<Problem>,
+}
+
+/// What has failed since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedisCounts {
+    /// Round trips for which there was no connection or no answer in time.
+    pub unanswered: u64,
+    /// Commands that Redis has refused, for example because it is full.
+    pub refused: u64,
+    /// Records that were refused, because they were not written by a process with our keys for this session.
+    pub foreign: u64,
+    /// Events that were sent without being stored: their streams cannot be resumed before them.
+    pub events_not_stored: u64,
+}
+
+/// What is counted, in the order of [`RedisCounts`].
+#[derive(Clone, Copy)]
+pub(crate) enum Counted {
+    Unanswered = 0,
+    Refused = 1,
+    Foreign = 2,
+    EventNotStored = 3,
 }
 
 #[derive(Clone, Default)]
@@ -167,6 +193,8 @@ impl Redis {
             state: watch::Sender::default(),
             broken: Arc::default(),
             started: AtomicBool::new(false),
+            patience: AtomicU64::new(millis(PATIENCE)),
+            counts: Default::default(),
             warnings: WarningRate::default(),
         };
         Self(Arc::new(inner))
@@ -183,6 +211,21 @@ impl Redis {
     #[must_use]
     pub fn events(&self, idle: Duration) -> RedisEvents {
         RedisEvents::new(self.clone(), idle)
+    }
+
+    /// Waits for an answer of Redis up to this time, at least 1 ms, in place of [`PATIENCE`]: in all clones.
+    #[must_use]
+    pub fn patience(self, time: Duration) -> Self {
+        self.0.patience.store(millis(time).max(1), Ordering::Relaxed);
+        self
+    }
+
+    /// What has failed since the start.
+    #[must_use]
+    pub fn counts(&self) -> RedisCounts {
+        let [unanswered, refused, foreign, events_not_stored] =
+            std::array::from_fn(|place| self.0.counts[place].load(Ordering::Relaxed));
+        RedisCounts { unanswered, refused, foreign, events_not_stored }
     }
 
     /// Where it is: host and port, without a password.
@@ -205,11 +248,24 @@ impl Redis {
         self.opened(time).await.map(drop)
     }
 
+    pub(crate) fn waits(&self) -> Duration {
+        Duration::from_millis(self.0.patience.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn count(&self, what: Counted) {
+        self.0.counts[what as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn keys(&self) -> &SealingKeys {
         &self.0.keys
     }
 
     pub(crate) fn warn(&self, problem: Problem, why: &dyn fmt::Display) {
+        match problem {
+            Problem::Refused => self.count(Counted::Refused),
+            Problem::Record(_) => self.count(Counted::Foreign),
+            Problem::Unavailable | Problem::TooLarge => {}
+        }
         let Some(left_out) = self.0.warnings.due(problem) else { return };
         let at = &*self.0.shown;
         match problem {
@@ -235,6 +291,7 @@ impl Redis {
     }
 
     fn unavailable(&self, why: &str) -> Unavailable {
+        self.count(Counted::Unanswered);
         Unavailable { at: self.0.shown.clone(), why: why.into() }
     }
 
@@ -334,9 +391,9 @@ async fn keep_connected(redis: Redis) {
                 pipeline.cmd("PING");
             };
             // `run` leaves the connection if it fails.
-            let _ = redis.run(PATIENCE, check).await;
+            let _ = redis.run(redis.waits(), check).await;
         } else {
-            match timeout(CONNECT_TIME, open(&redis.0.client)).await {
+            match timeout(CONNECT_TIME.max(2 * redis.waits()), open(&redis.0.client)).await {
                 Ok(Ok(open)) => {
                     tracing::debug!(target: "mcpjoin", at = &*redis.0.shown, "Redis is available");
                     let state = State { number: number + 1, connection: Some(open), has_failed: false };
@@ -367,8 +424,7 @@ async fn open(client: &Client) -> RedisResult<Open> {
     for script in [APPEND, READ] {
         loading.add_command(cmd("SCRIPT")).arg("LOAD").arg(script);
     }
-    let loaded = timeout(PATIENCE, loading.query_async::<[String; 2]>(&mut commands)).await;
-    let scripts = loaded.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+    let scripts = loading.query_async::<[String; 2]>(&mut commands).await?;
     Ok(Open { commands, scripts: scripts.map(Into::into) })
 }
 

@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 use redis::{FromRedisValue as _, Pipeline, RedisError};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::connection::{PATIENCE, Problem, Redis, Script};
+use crate::connection::{Counted, Problem, Redis, Script};
 use crate::sessions::{hex, millis};
 
 /// Bytes of an event that is stored: 1 MiB.
@@ -51,6 +51,9 @@ const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Streams of which this process remembers that an event was sent without being stored, until Redis knows it.
 const MAX_LOST: usize = 10_000;
 
+/// The time between two attempts to tell Redis of them, where nothing else is to be stored: it may be full.
+const LOST_DELAY: Duration = Duration::from_millis(100);
+
 /// How long a client that resumes a stream waits for Redis.
 const REPLAY_TIME: Duration = Duration::from_secs(1);
 
@@ -61,7 +64,7 @@ const PURPOSE: &str = "event in Redis";
 /// Only sessions of a [`SessionStore`](mcpjoin::transport::SessionStore) have their events there, because no other process
 /// serves the others. A session keeps its newest 1,000 events within 2 MiB, and an event above 1 MiB is not stored.
 ///
-/// An event waits for Redis for 50 ms at most. If Redis is gone or slower, or refuses the event, it is sent without an id: its
+/// An event waits for Redis for 50 ms at most ([`Redis::patience`]). If Redis is gone or slower, or refuses the event, it is sent without an id: its
 /// stream goes on, and a client that has lost it before that event gets 400. While Redis is known to be gone nothing waits.
 #[derive(Clone)]
 pub struct RedisEvents(Arc<Inner>);
@@ -256,6 +259,7 @@ impl EventStore for RedisEvents {
 impl Inner {
     /// An event is sent without being stored.
     fn lose(&self, session: SessionId, id: EventId) {
+        self.redis.count(Counted::EventNotStored);
         let mut lost = self.lost.lock();
         let key = (session, id.stream);
         if lost.len() < MAX_LOST || lost.contains_key(&key) {
@@ -278,13 +282,14 @@ impl Inner {
         let mut lost: Vec<((SessionId, u64), u64)> =
             self.lost.lock().iter().take(MAX_BATCH).map(|(key, number)| (*key, *number)).collect();
         let (mut appended, mut forgotten, mut flushed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut deadline = Instant::now() + PATIENCE;
+        let patience = self.redis.waits();
+        let mut deadline = Instant::now() + patience;
         for job in jobs {
             match job {
                 Job::Append { session, event, confirm, since, room } => {
-                    let latest = since + PATIENCE;
-                    // Too late before it was sent: then Redis has nothing of it.
-                    if latest <= Instant::now() || !self.redis.is_reached() {
+                    let latest = since + patience;
+                    // Too late before it is sent: then Redis has nothing of it, and the others have time for an answer.
+                    if since.elapsed() > patience / 2 || !self.redis.is_reached() {
                         self.lose(session, event.id);
                         continue;
                     }
@@ -299,7 +304,7 @@ impl Inner {
             lost.clear();
         }
         if appended.is_empty() && forgotten.is_empty() && lost.is_empty() {
-            return;
+            return confirm(flushed);
         }
         let mut sealed = Vec::with_capacity(appended.len());
         let left = deadline.saturating_duration_since(Instant::now());
@@ -341,24 +346,35 @@ impl Inner {
                 None => self.lose(session, event.id),
             }
         }
-        drop(flushed);
+        confirm(flushed);
+    }
+}
+
+/// Everything before was stored or lost.
+fn confirm(flushed: Vec<oneshot::Sender<()>>) {
+    for flush in flushed {
+        // Who has asked may have gone.
+        let _ = flush.send(());
     }
 }
 
 /// Stores events until nobody can append any.
 async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
+    let mut retry = Instant::now();
     loop {
-        let Some(redis) = inner.upgrade().map(|inner| (inner.redis.clone(), inner.lost.lock().is_empty())) else { return };
-        let (redis, none_is_lost) = redis;
+        let Some(known) = inner.upgrade() else { return };
+        let (redis, none_is_lost) = (known.redis.clone(), known.lost.lock().is_empty());
+        drop(known);
         let first = tokio::select! {
             job = jobs.recv() => match job {
                 Some(job) => Some(job),
                 None => return,
             },
             // Redis has come back, and is told what was lost meanwhile.
-            () = redis.available(), if !none_is_lost => None,
+            () = async { sleep_until(retry).await; redis.available().await }, if !none_is_lost => None,
         };
         drop(redis);
+        retry = Instant::now() + LOST_DELAY;
         let mut batch: Vec<Job> = first.into_iter().collect();
         let mut bytes = 0;
         while batch.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {

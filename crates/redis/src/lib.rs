@@ -22,12 +22,12 @@
 //! # Ok::<(), mcpjoin_redis::UrlError>(())
 //! ```
 //!
-//! Nothing here keeps a request waiting: an answer of Redis counts if it comes within [`PATIENCE`].
+//! Nothing here keeps a request waiting for long: an answer of Redis counts if it comes within [`PATIENCE`].
 
 mod connection;
 mod events;
 mod sessions;
 
-pub use connection::{PATIENCE, Redis, Unavailable, UrlError};
+pub use connection::{PATIENCE, Redis, RedisCounts, Unavailable, UrlError};
 pub use events::RedisEvents;
 pub use sessions::RedisSessions;

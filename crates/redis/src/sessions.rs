@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use redis::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::connection::{PATIENCE, Problem, Redis, Unavailable};
+use crate::connection::{Problem, Redis, Unavailable};
 
 /// Bytes of a sealed record: 1 MiB. What a client and its targets say when a session begins has a few KiB.
 const MAX_RECORD_BYTES: usize = 1024 * 1024;
@@ -50,7 +50,7 @@ impl RedisSessions {
 
     async fn command(&self, command: redis::Cmd) -> Result<Value, SessionStoreError> {
         let Inner { redis, .. } = &*self.0;
-        let answers = redis.run(PATIENCE, |pipeline, _| {
+        let answers = redis.run(redis.waits(), |pipeline, _| {
             pipeline.add_command(command);
         });
         let answer = answers.await.map_err(|error| unavailable(&error))?.pop();
@@ -79,7 +79,7 @@ impl RedisSessions {
         let text = Raw::from_value(&sealed).map_err(|error| failed(error.to_string()))?;
         let owner = owner(&id, record.principal.as_deref());
         let sealed = redis.keys().seal(PURPOSE, &owner, text.as_bytes());
-        let sealed = sealed.map_err(|error| failed(error.message.into()))?;
+        let sealed = sealed.map_err(|error| failed(error.message))?;
         if sealed.len() > MAX_RECORD_BYTES {
             redis.warn(Problem::TooLarge, &format_args!("a session with {} bytes; only this process serves it", sealed.len()));
             return Ok(None);
@@ -105,7 +105,7 @@ impl RedisSessions {
             redis.warn(Problem::Record("session"), &why);
             Ok(None)
         };
-        let answers = redis.run(PATIENCE, |pipeline, _| {
+        let answers = redis.run(redis.waits(), |pipeline, _| {
             pipeline.add_command(command);
         });
         let answer = answers.await.map_err(|error| unavailable(&error))?.pop();
@@ -185,7 +185,7 @@ async fn set_expiries(sessions: RedisSessions) {
             }
             keys
         };
-        let answers = redis.run(PATIENCE, |pipeline, _| {
+        let answers = redis.run(redis.waits(), |pipeline, _| {
             for key in &keys {
                 pipeline.cmd("PEXPIRE").arg(key).arg(millis(*expiry));
             }

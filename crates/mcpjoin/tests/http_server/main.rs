@@ -15,6 +15,7 @@ mod polling;
 mod replicas;
 mod resumption;
 mod sessions;
+mod shared_events;
 mod shutdown;
 mod sockets;
 mod stateless;

@@ -18,7 +18,7 @@ use crate::support::{Gate, LEGACY, Peer, builder, call, initialize, run, settle,
 
 /// A store in memory.
 #[derive(Clone, Default)]
-struct Store(Arc<Inner>);
+pub(crate) struct Store(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {

@@ -1,0 +1,213 @@
+//! Tests of the events of streams: in order, bounded, and only what a process with the keys has written for this session.
+
+use mcpjoin::transport::{Event, EventId, EventStore as _, SessionId};
+use mcpjoin_redis::RedisEvents;
+
+use crate::{IDLE, Server, Stranger, process, run};
+
+const ADA: SessionId = SessionId::from_bytes([1; 16]);
+const BOB: SessionId = SessionId::from_bytes([2; 16]);
+const KEYS: &str = "mcpjoin:events:";
+const ALL: u64 = u64::MAX;
+
+pub(crate) const fn id(stream: u64, number: u64) -> EventId {
+    EventId { stream, number }
+}
+
+/// Appends an event, and returns whether it was stored.
+pub(crate) async fn appended(events: &RedisEvents, session: SessionId, id: EventId, text: &str) -> bool {
+    let event = Event { id, bytes: text.to_owned().into(), last: text == "last" };
+    events.append(&session, event).unwrap().wait().await
+}
+
+pub(crate) async fn replayed(
+    events: &RedisEvents,
+    session: SessionId,
+    after: EventId,
+    before: u64,
+) -> Option<Vec<String>> {
+    let found = events.replay(&session, after, before).await.unwrap()?;
+    assert!(found.iter().zip(after.number + 1..).all(|(event, number)| event.id == id(after.stream, number)));
+    Some(found.iter().map(|event| String::from_utf8(event.bytes.to_vec()).unwrap()).collect())
+}
+
+fn texts<const N: usize>(texts: [&str; N]) -> Option<Vec<String>> {
+    Some(texts.map(str::to_owned).to_vec())
+}
+
+/// A session of Ada with the events 0 to 3 of stream 7.
+async fn told(events: &RedisEvents) {
+    for (number, text) in (0..).zip(["begin", "one", "two", "last"]) {
+        assert!(appended(events, ADA, id(7, number), text).await, "{number}");
+    }
+}
+
+#[test]
+fn another_process_replays_the_events_of_one_stream_in_order_until_the_session_is_forgotten() {
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let [one, other] = [process(&server, 1).await.events(IDLE), process(&server, 1).await.events(IDLE)];
+        told(&one).await;
+        assert!(appended(&other, ADA, id(8, 0), "of another stream").await);
+        assert!(appended(&other, BOB, id(7, 0), "of another session").await);
+        for events in [&one, &other] {
+            assert_eq!(replayed(events, ADA, id(7, 0), ALL).await, texts(["one", "two", "last"]));
+            assert_eq!(replayed(events, ADA, id(7, 1), ALL).await, texts(["two", "last"]));
+            assert_eq!(replayed(events, ADA, id(7, 3), ALL).await, texts([]));
+            assert_eq!(replayed(events, ADA, id(7, 0), 3).await, texts(["one", "two"]));
+            assert_eq!(replayed(events, ADA, id(7, 1), 2).await, texts([]));
+            assert_eq!(replayed(events, ADA, id(8, 0), ALL).await, texts([]));
+            for unknown in [id(7, 4), id(8, 1), id(9, 0)] {
+                assert_eq!(replayed(events, ADA, unknown, ALL).await, None, "{unknown:?}");
+            }
+            assert_eq!(replayed(events, ADA, id(7, 0), 5).await, None, "the event 4 is missing");
+            assert_eq!(replayed(events, BOB, id(7, 0), ALL).await, texts([]));
+        }
+        let last = other.replay(&ADA, id(7, 0), ALL).await.unwrap().unwrap();
+        assert_eq!(last.iter().map(|event| event.last).collect::<Vec<_>>(), [false, false, true]);
+        one.forget(&ADA);
+        assert_eq!(replayed(&one, ADA, id(7, 0), ALL).await, None);
+        assert_eq!(replayed(&other, ADA, id(7, 0), ALL).await, None);
+        let mut stranger = Stranger::at(&server).await;
+        assert_eq!(stranger.keys("").await.len(), 1, "that of the other session");
+    });
+}
+
+#[test]
+fn a_session_has_so_many_events_and_bytes_and_every_write_sets_its_expiry() {
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let redis = process(&server, 1).await;
+        let events = redis.events(IDLE);
+        let mut stranger = Stranger::at(&server).await;
+        for number in 0..1_010 {
+            assert!(appended(&events, ADA, id(7, number), "x").await);
+            if number % 500 == 0 {
+                let key = stranger.key(KEYS).await;
+                let expiry: i64 = stranger.says(&["PTTL", &key]).await;
+                assert!((90_000..=100_000).contains(&expiry), "{expiry}");
+                let _: i64 = stranger.says(&["PEXPIRE", &key, "80000"]).await;
+            }
+        }
+        let key = stranger.key(KEYS).await;
+        assert_eq!(stranger.says::<usize>(&["XLEN", &key]).await, 1_000);
+        assert_eq!(replayed(&events, ADA, id(7, 8), ALL).await, None, "the event 9 is gone");
+        assert_eq!(replayed(&events, ADA, id(7, 9), ALL).await.unwrap().len(), 1_000);
+        // Sealed as base64 each has 400 KiB. The one at the limit of 2 MiB is kept.
+        let large = "x".repeat(300 * 1024);
+        for number in 0..8 {
+            assert!(appended(&events, BOB, id(7, number), &large).await);
+        }
+        assert!(replayed(&events, BOB, id(7, 0), ALL).await.is_none());
+        assert_eq!(replayed(&events, BOB, id(7, 1), ALL).await.unwrap().len(), 6);
+        let largest = "x".repeat(1024 * 1024);
+        assert!(appended(&events, BOB, id(8, 0), "begin").await);
+        for number in 1..4 {
+            assert!(appended(&events, BOB, id(8, number), &largest).await);
+        }
+        assert!(replayed(&events, BOB, id(8, 0), ALL).await.is_none());
+        assert_eq!(replayed(&events, BOB, id(8, 1), ALL).await.unwrap().len(), 2);
+        assert!(!appended(&events, BOB, id(8, 4), &format!("{largest}x")).await);
+        assert!(replayed(&events, BOB, id(8, 2), ALL).await.is_none(), "an event was sent without being stored");
+        assert_eq!(redis.counts().events_not_stored, 1);
+    });
+}
+
+/// An entry of the log of a session, as Redis shows it.
+type Entry = (String, Vec<(String, String)>);
+
+async fn entries(stranger: &mut Stranger, key: &str) -> Vec<Entry> {
+    stranger.says(&["XRANGE", key, "-", "+"]).await
+}
+
+/// Puts these entries in the place of a log.
+async fn write(stranger: &mut Stranger, key: &str, entries: &[Entry]) {
+    let _: i64 = stranger.says(&["DEL", key]).await;
+    for (place, (_, fields)) in (1..).zip(entries) {
+        let at = format!("{place}-0");
+        let fields = fields.iter().flat_map(|(name, value)| [&**name, &**value]);
+        let words: Vec<&str> = ["XADD", key, &at].into_iter().chain(fields).collect();
+        let _: String = stranger.says(&words).await;
+    }
+}
+
+#[test]
+fn what_somebody_else_has_written_moved_repeated_or_removed_is_not_replayed() {
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let redis = process(&server, 1).await;
+        let events = redis.events(IDLE);
+        told(&events).await;
+        let mut stranger = Stranger::at(&server).await;
+        let ada = stranger.key(KEYS).await;
+        let own = entries(&mut stranger, &ada).await;
+        assert!(!format!("{own:?}").contains("begin"), "nothing is readable");
+        write(&mut stranger, &ada, &own).await;
+        assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await.unwrap().len(), 3, "as it was");
+        let with = |places: &[usize]| places.iter().map(|place| own[*place].clone()).collect::<Vec<_>>();
+        let field = |place: usize, name: &str, value: &str| {
+            let mut other = own.clone();
+            other[place].1.iter_mut().find(|(known, _)| known == name).unwrap().1 = value.to_owned();
+            other
+        };
+        let cut = own[2].1.iter().find(|(name, _)| name == "r").unwrap().1[1..].to_owned();
+        for (forged, what) in [
+            (with(&[0, 2, 1, 3]), "another order"),
+            (with(&[0, 1, 1, 2, 3]), "one twice"),
+            (with(&[0, 1, 3]), "one is missing"),
+            (field(2, "n", "9"), "another number"),
+            (field(2, "n", "-2"), "no number"),
+            (field(2, "n", "99999999999999999999"), "a number that is too large"),
+            (field(2, "k", "l"), "another kind"),
+            (field(2, "k", "x"), "another kind"),
+            (field(2, "k", "?"), "no kind"),
+            (field(2, "r", "garbage"), "another record"),
+            (field(2, "r", ""), "an empty record"),
+            (field(2, "r", &cut), "a cut record"),
+        ] {
+            write(&mut stranger, &ada, &forged).await;
+            assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await, None, "{what}");
+        }
+        assert!(redis.counts().foreign >= 11, "{:?}", redis.counts());
+        write(&mut stranger, &ada, &own).await;
+        // With other keys nothing of it can be read.
+        let other = process(&server, 2).await;
+        assert_eq!(replayed(&other.events(IDLE), ADA, id(7, 0), ALL).await, None);
+        assert_eq!(other.counts().foreign, 1);
+        // The log of one session in the place of that of another.
+        assert!(appended(&events, BOB, id(7, 0), "of Bob").await);
+        let bob = stranger.keys(KEYS).await.into_iter().find(|key| *key != ada).unwrap();
+        write(&mut stranger, &bob, &own).await;
+        assert_eq!(replayed(&events, BOB, id(7, 0), ALL).await, None);
+        assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await.unwrap().len(), 3);
+    });
+}
+
+#[test]
+fn other_things_and_too_much_at_the_place_of_a_log_are_refused() {
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let redis = process(&server, 1).await;
+        let events = redis.events(IDLE);
+        told(&events).await;
+        let mut stranger = Stranger::at(&server).await;
+        let ada = stranger.key(KEYS).await;
+        let _: String = stranger.says(&["SET", &ada, "a text"]).await;
+        assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await, None);
+        assert!(!appended(&events, ADA, id(7, 4), "four").await, "it is not replaced");
+        assert!(redis.counts().refused > 0);
+        let large = "x".repeat(1024 * 1024);
+        let entry: Entry = (String::new(), vec![("r".to_owned(), large)]);
+        write(&mut stranger, &ada, &vec![entry; 5]).await;
+        assert_eq!(replayed(&events, ADA, id(9, 0), ALL).await, None, "4 MiB at most are read");
+        let entry: Entry = (String::new(), vec![("r".to_owned(), "x".to_owned())]);
+        write(&mut stranger, &ada, &vec![entry; 2_001]).await;
+        assert_eq!(replayed(&events, ADA, id(9, 0), ALL).await, None, "2,000 entries at most are read");
+        assert!(redis.counts().foreign >= 3, "{:?}", redis.counts());
+        // The largest number of an entry: nothing can be appended behind it, and that is all.
+        let _: i64 = stranger.says(&["DEL", &ada]).await;
+        let _: String = stranger.says(&["XADD", &ada, "18446744073709551615-1", "s", "7"]).await;
+        assert!(!appended(&events, ADA, id(7, 5), "five").await);
+        assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await, None);
+    });
+}
