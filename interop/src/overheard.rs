@@ -9,8 +9,10 @@
 )]
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc;
@@ -251,6 +253,7 @@ fn replica(folder: &Path, port: u16, server: SocketAddr) -> Vec<OsString> {
     let keys = folder.join("keys");
     // A key for the tests alone: base64 of 32 bytes.
     std::fs::write(&keys, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
+    std::fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
     let own = format!("http://127.0.0.1:{port}");
     let words =
         ["bridge", "--advertise", &own, "--listen", &format!("{own}/mcp"), "--key-file"].map(OsString::from);

@@ -427,6 +427,7 @@ impl<'a> Words<'a> {
             exchanges: self.flag("exchanges"),
             reopens: self.flag("reopens"),
             remote: self.flag("remote"),
+            ..TransportCaps::default()
         };
         let capabilities = self.value("caps").is_some().then(|| self.json().unwrap());
         let capabilities = capabilities.unwrap_or_else(|| {

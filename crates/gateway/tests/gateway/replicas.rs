@@ -385,6 +385,26 @@ fn many_requests_at_once_open_a_session_once() {
 }
 
 #[test]
+fn requests_of_several_processes_at_once_have_ids_of_their_own_in_the_session_of_the_target() {
+    run(async {
+        let target = Target::new("a").await;
+        let replicas = Replicas::new(3, &[&target]);
+        let session = replicas.peer(0).open().await;
+        let sessions: Vec<Peer> = replicas.services.iter().map(|service| session.at(service)).collect();
+        let calls = (0..90).map(|call| {
+            let session = sessions[call % 3].clone();
+            async move { session.call("a__waits").await }
+        });
+        let calling = tokio::spawn(futures_util::future::join_all(calls.collect::<Vec<_>>()));
+        target.waiting.subscribe().wait_for(|waiting| *waiting == 90).await.unwrap();
+        target.release.notify_waiters();
+        let called = calling.await.unwrap();
+        assert!(called.iter().all(|outcome| *outcome == (200, "waited".to_owned())), "{called:?}");
+        assert_eq!(target.sessions(), 1);
+    });
+}
+
+#[test]
 fn an_id_that_was_not_given_to_this_client_by_these_keys_is_unknown() {
     run(async {
         let target = Target::new("a").await;

@@ -108,12 +108,19 @@ pub(super) struct Expired {
 
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    /// The number before the first id.
+    from: i64,
     last: i64,
     pending: RingMap<PendingCall>,
     deadlines: BTreeSet<(Time, i64)>,
 }
 
 impl Calls {
+    /// Calls with ids above this number.
+    pub(super) fn from(from: u32) -> Self {
+        Self { from: from.into(), last: from.into(), ..Self::default() }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.pending.len()
     }
@@ -164,7 +171,7 @@ impl Calls {
 
     /// Whether a request with this id was ever sent.
     pub(super) fn was_sent(&self, id: &RequestId) -> bool {
-        id.as_i64().is_some_and(|id| 0 < id && id <= self.last)
+        id.as_i64().is_some_and(|id| self.from < id && id <= self.last)
     }
 
     pub(super) fn take(&mut self, id: i64) -> Option<PendingCall> {
@@ -241,7 +248,7 @@ impl Calls {
     /// Frees the memory while no call is pending.
     pub(super) fn shrink(&mut self) {
         if self.pending.is_empty() {
-            *self = Self { last: self.last, ..Self::default() };
+            *self = Self { from: self.from, last: self.last, ..Self::default() };
         }
     }
 

@@ -51,7 +51,7 @@ impl Shared {
             caps,
             limits,
             peer: None,
-            calls: Calls::default(),
+            calls: Calls::from(caps.requests_from),
             requests: PendingRequests::default(),
             queue: Queue::default(),
             // Capacity for one event: thousands of sessions may be idle, and the default growth would be to four.

@@ -28,6 +28,9 @@ pub struct TransportCaps {
     /// The peer is a server behind a socket, and only it writes to the connection. The standard output of a child
     /// process may have other lines before the first message.
     pub remote: bool,
+    /// Requests have ids above this number. Not 0 where other links use the same session of the peer at the same time: there each
+    /// link has a number of its own.
+    pub requests_from: u32,
 }
 
 /// The origin of a message.

@@ -102,6 +102,8 @@ struct HttpLink {
     session: Option<Arc<LegacySession>>,
     /// The session as its owner sees and treats it.
     held: UpstreamSession,
+    /// The number before the ids of requests in a session that other links use as well.
+    requests_from: u32,
     settings: SessionSettings,
     /// The events of the session that were delivered.
     seen_events: SeenEvents,
@@ -149,6 +151,13 @@ enum Closing {
     EndingSession(Pin<Box<Sleep>>),
 }
 
+/// A random number above those that the link which has opened a session uses. It has 31 bits, because some servers read ids as such
+/// numbers.
+fn random_number() -> u32 {
+    // Without random numbers no link with TLS works either.
+    (1 << 20) + (getrandom::u32().unwrap_or_default() >> 2)
+}
+
 impl HttpLink {
     fn new(requester: Requester, legacy_sse: bool, get_stream: bool, handle: HttpHandle) -> Self {
         let (events, event_receiver) = channel(MAX_UNREAD_MESSAGES);
@@ -161,6 +170,7 @@ impl HttpLink {
             gate: SendGate::Open,
             session: None,
             held: UpstreamSession::default(),
+            requests_from: random_number(),
             settings: SessionSettings::default(),
             seen_events: SeenEvents::default(),
             headers: MessageHeaders::default(),
@@ -418,7 +428,8 @@ impl HttpLink {
 
 impl Transport for HttpLink {
     fn caps(&self) -> TransportCaps {
-        TransportCaps { exchanges: true, ..TransportCaps::default() }
+        let requests_from = if self.held.resumed().is_some() { self.requests_from } else { 0 };
+        TransportCaps { exchanges: true, requests_from, ..TransportCaps::default() }
     }
 
     fn origin(&self) -> Option<Arc<Origin>> {

@@ -245,7 +245,7 @@ impl<S: Socket> SocketLink<S> {
 impl<S: Socket> Transport for SocketLink<S> {
     fn caps(&self) -> TransportCaps {
         let server = matches!(self.far, Far::Server { .. });
-        TransportCaps { exchanges: false, reopens: server, remote: server }
+        TransportCaps { reopens: server, remote: server, ..TransportCaps::default() }
     }
 
     fn origin(&self) -> Option<Arc<Origin>> {
