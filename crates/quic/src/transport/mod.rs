@@ -269,7 +269,7 @@ fn cancelled(notification: &Notification) -> Option<RequestId> {
 
 impl Transport for QuicLink {
     fn caps(&self) -> TransportCaps {
-        TransportCaps { exchanges: true, reopens: !self.is_server(), remote: false }
+        TransportCaps { exchanges: true, reopens: !self.is_server(), ..TransportCaps::default() }
     }
 
     fn origin(&self) -> Option<Arc<Origin>> {
