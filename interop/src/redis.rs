@@ -106,7 +106,8 @@ fn program() -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let built = own.ancestors().map(|folder| folder.join("tools/bin").join(PROGRAMS[0]));
     installed.chain(built).find(|program| program.is_file()).ok_or_else(|| {
-        let why = "there is no redis-server: install Redis 6.2 or newer, or Valkey, or run `cargo xtask tools`";
+        let why =
+            "there is no redis-server: install Redis 6.2 or newer, or Valkey, or run `cargo xtask tools`";
         io::Error::new(io::ErrorKind::NotFound, why)
     })
 }

@@ -472,9 +472,15 @@ mod tests {
             assert!(!shown.contains("secret") && !redis.is_available(), "{shown}");
         }
         assert_eq!(redis("redis://ada:secret@cache:7000").expect("a URL").address(), "cache:7000");
-        for url in
-            ["", "cache", "http://cache", "unix:/run/redis", "redis://", "redis://secret@cache:x", "rediss://c/#insecure"]
-        {
+        for url in [
+            "",
+            "cache",
+            "http://cache",
+            "unix:/run/redis",
+            "redis://",
+            "redis://secret@cache:x",
+            "rediss://c/#insecure",
+        ] {
             let error = redis(url).expect_err(url).to_string();
             assert!(!error.contains("secret"), "{error}");
         }

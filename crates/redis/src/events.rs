@@ -84,7 +84,13 @@ type Lost = HashMap<(SessionId, u64), u64>;
 
 /// What the writer does, in order.
 enum Job {
-    Append { session: SessionId, event: Event, confirm: Confirm, since: Instant, room: OwnedSemaphorePermit },
+    Append {
+        session: SessionId,
+        event: Event,
+        confirm: Confirm,
+        since: Instant,
+        room: OwnedSemaphorePermit,
+    },
     Forget(SessionId),
     /// Confirms that everything before is stored or lost.
     Flush(oneshot::Sender<()>),
@@ -166,7 +172,8 @@ impl RedisEvents {
             }
             None => return Err(failed("Redis has not answered")),
         };
-        let records = <Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>>::from_redis_value(value).map_err(|_| "it has another form".to_owned());
+        let records = <Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>>::from_redis_value(value)
+            .map_err(|_| "it has another form".to_owned());
         let events = records.and_then(|records| self.opened(session, after, before, &records));
         Ok(events.unwrap_or_else(|why| {
             redis.warn(Problem::Record("event"), &why);
@@ -186,7 +193,8 @@ impl RedisEvents {
         let (mut events, mut previous, mut lost) = (Vec::new(), None, 0);
         let mut is_begun = false;
         for (number, letter, sealed) in records {
-            let (Some(number), Some(kind), Ok(sealed)) = (digits(number), Kind::of(letter), str::from_utf8(sealed))
+            let (Some(number), Some(kind), Ok(sealed)) =
+                (digits(number), Kind::of(letter), str::from_utf8(sealed))
             else {
                 return Err("it has another form".to_owned());
             };
@@ -226,14 +234,16 @@ impl EventStore for RedisEvents {
         let (id, size) = (event.id, event.bytes.len());
         let kib = u32::try_from(size.div_ceil(1024)).unwrap_or(u32::MAX).max(1);
         let place = if size > MAX_EVENT_BYTES {
-            redis.warn(Problem::TooLarge, &format_args!("an event of {size} bytes; its stream cannot be resumed before it"));
+            redis.warn(
+                Problem::TooLarge,
+                &format_args!("an event of {size} bytes; its stream cannot be resumed before it"),
+            );
             None
         } else {
             room.clone().try_acquire_many_owned(kib).ok()
         };
-        let job = place.map(|room| {
-            Job::Append { session: *session, event, confirm, since: Instant::now(), room }
-        });
+        let job =
+            place.map(|room| Job::Append { session: *session, event, confirm, since: Instant::now(), room });
         // Without the job, `confirm` is dropped: the event is not stored.
         if job.is_none_or(|job| jobs.try_send(job).is_err()) {
             self.0.lose(*session, id);
@@ -269,8 +279,18 @@ impl Inner {
     }
 
     /// Adds the command that stores a record. False if it cannot be sealed.
-    fn add(&self, pipeline: &mut Pipeline, script: &str, session: &SessionId, id: EventId, kind: Kind, bytes: &[u8]) -> bool {
-        let Ok(sealed) = self.redis.keys().seal(PURPOSE, &owner(session, id, kind), bytes) else { return false };
+    fn add(
+        &self,
+        pipeline: &mut Pipeline,
+        script: &str,
+        session: &SessionId,
+        id: EventId,
+        kind: Kind,
+        bytes: &[u8],
+    ) -> bool {
+        let Ok(sealed) = self.redis.keys().seal(PURPOSE, &owner(session, id, kind), bytes) else {
+            return false;
+        };
         let command = pipeline.cmd("EVALSHA").arg(script).arg(1).arg(key(session));
         command.arg(millis(self.expiry)).arg(MAX_SESSION_BYTES).arg(MAX_SESSION_EVENTS);
         command.arg(id.stream).arg(id.number).arg(&[kind.letter()][..]).arg(sealed);

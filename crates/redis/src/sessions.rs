@@ -81,7 +81,10 @@ impl RedisSessions {
         let sealed = redis.keys().seal(PURPOSE, &owner, text.as_bytes());
         let sealed = sealed.map_err(|error| failed(error.message))?;
         if sealed.len() > MAX_RECORD_BYTES {
-            redis.warn(Problem::TooLarge, &format_args!("a session with {} bytes; only this process serves it", sealed.len()));
+            redis.warn(
+                Problem::TooLarge,
+                &format_args!("a session with {} bytes; only this process serves it", sealed.len()),
+            );
             return Ok(None);
         }
         let mut command = redis::cmd("SET");
@@ -92,7 +95,11 @@ impl RedisSessions {
         }
     }
 
-    async fn take(&self, id: &str, principal: Option<&str>) -> Result<Option<SessionRecord>, SessionStoreError> {
+    async fn take(
+        &self,
+        id: &str,
+        principal: Option<&str>,
+    ) -> Result<Option<SessionRecord>, SessionStoreError> {
         let Inner { redis, .. } = &*self.0;
         // Ours have this form. Anything else needs no look.
         if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -114,7 +121,9 @@ impl RedisSessions {
             Some(Err(error)) if error.code() == Some("WRONGTYPE") => return refused("it is no text"),
             Some(Err(error)) => {
                 redis.warn(Problem::Refused, &error);
-                return Err(SessionStoreError(format!("Redis has refused a command: {}", code(&error)).into()));
+                return Err(SessionStoreError(
+                    format!("Redis has refused a command: {}", code(&error)).into(),
+                ));
             }
             _ => return Err(SessionStoreError("Redis has not answered".into())),
         };
@@ -133,7 +142,8 @@ impl RedisSessions {
                 return Ok(None);
             }
         };
-        let Some(mut record) = Raw::parse(text).ok().and_then(|text| text.decode::<SessionRecord>().ok()) else {
+        let Some(mut record) = Raw::parse(text).ok().and_then(|text| text.decode::<SessionRecord>().ok())
+        else {
             return refused("it has another form");
         };
         record.principal = principal.map(Into::into);

@@ -52,9 +52,8 @@ pub use http_client::{
 #[cfg(feature = "http-server")]
 pub use http_server::{
     Admission, Admitted, Admitting, Confirm, Confirmation, Denied, Event, EventId, EventIdError, EventStore,
-    EventStoreError, HttpBody, HttpFuture,
-    HttpListenError, HttpListener, HttpOptions, HttpService, MemoryEvents, Replay, SessionId, SessionRecord,
-    SessionStore, SessionStoreError, Stored,
+    EventStoreError, HttpBody, HttpFuture, HttpListenError, HttpListener, HttpOptions, HttpService,
+    MemoryEvents, Replay, SessionId, SessionRecord, SessionStore, SessionStoreError, Stored,
 };
 pub use identity::{CredentialKey, PeerIdentity};
 pub use inspect::{Direction, Inspected, Inspector};

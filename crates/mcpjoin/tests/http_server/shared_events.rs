@@ -165,7 +165,10 @@ async fn has_ids(session: &Peer, gate: &Gate) -> bool {
     gate.open.add_permits(1);
     let reply = session.call_in_session(100, "steps", json!({ "n": 1 })).await;
     let bytes = String::from_utf8(reply.bytes().await).unwrap();
-    assert!(bytes.contains("\"progress\"") && bytes.contains("stepped") && bytes.contains("retry: "), "{bytes}");
+    assert!(
+        bytes.contains("\"progress\"") && bytes.contains("stepped") && bytes.contains("retry: "),
+        "{bytes}"
+    );
     bytes.contains("id: ")
 }
 

@@ -204,8 +204,18 @@ fn tls_accepts_the_authorities_that_were_given() {
         let file = |name: &str| format!("{folder}/{name}");
         let (ca, certificate, key) = (file("ca.pem"), file("server.pem"), file("server.key"));
         let options = [
-            "--port", "0", "--tls-port", "PORT", "--tls-auth-clients", "no", "--tls-ca-cert-file", &ca,
-            "--tls-cert-file", &certificate, "--tls-key-file", &key,
+            "--port",
+            "0",
+            "--tls-port",
+            "PORT",
+            "--tls-auth-clients",
+            "no",
+            "--tls-ca-cert-file",
+            &ca,
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
         ];
         let server = Server::start(&options).unwrap();
         let url = format!("rediss://localhost:{}", server.port());

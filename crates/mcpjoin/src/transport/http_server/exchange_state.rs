@@ -274,8 +274,7 @@ mod tests {
     }
 
     fn waiting(events: usize, length: usize) -> ExchangeState {
-        let queue: VecDeque<_> =
-            (1..=events as u64).map(|number| queued(number, length)).collect();
+        let queue: VecDeque<_> = (1..=events as u64).map(|number| queued(number, length)).collect();
         ExchangeState { queue, bytes: events * length, ..ExchangeState::default() }
     }
 

@@ -450,7 +450,9 @@ impl Wire {
     /// Puts an event without data in front, where streams begin with one: from it on the stream can be resumed.
     fn prime(&self, stream: u64, slot: &mut ExchangeState) {
         let Some(agreed) = self.agreed.get() else { return };
-        let Some(events) = agreed.events.as_ref().filter(|_| agreed.profile.http_priming_event) else { return };
+        let Some(events) = agreed.events.as_ref().filter(|_| agreed.profile.http_priming_event) else {
+            return;
+        };
         let number = slot.queue.front().map_or(slot.last, |first| first.number.saturating_sub(1));
         let event_id = EventId { stream: self.named(stream), number };
         let id = event_id.to_string();
@@ -461,8 +463,9 @@ impl Wire {
         }
         let bytes = out.freeze();
         // Another process knows by it that there is such a stream.
-        let confirmation = (number == 0 && events.is_shared())
-            .then(|| events.append(&agreed.session, Event { id: event_id, bytes: bytes.clone(), last: false }));
+        let confirmation = (number == 0 && events.is_shared()).then(|| {
+            events.append(&agreed.session, Event { id: event_id, bytes: bytes.clone(), last: false })
+        });
         slot.priming = Some(Queued { number, bytes, confirmation: confirmation.flatten() });
     }
 
