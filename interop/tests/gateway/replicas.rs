@@ -1,8 +1,9 @@
 //! Two bridges with one key behind a balancer without stickiness, one of which is killed again and again: only the calls that
 //! were in progress there fail, no call runs twice, and no client initializes again.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,22 +27,26 @@ const CLIENTS: usize = 16;
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
 /// A process of a bridge at an address of its own.
-struct Replica {
+pub(crate) struct Replica {
     port: Port,
     child: Child,
-    configuration: PathBuf,
-    keys: PathBuf,
+    /// Its options beside the address.
+    options: Vec<OsString>,
 }
 
 impl Replica {
-    fn start(configuration: &Path, keys: &Path) -> Self {
+    pub(crate) fn start(options: &[OsString]) -> Self {
         let port = Port::claim().unwrap();
-        let child = spawn(&port, configuration, keys);
-        Self { port, child, configuration: configuration.into(), keys: keys.into() }
+        let child = spawn(&port, options);
+        Self { port, child, options: options.to_vec() }
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port.number()
     }
 
     /// Kills the process, and returns the time in which that happened.
-    fn kill(&mut self) -> (Instant, Instant) {
+    pub(crate) fn kill(&mut self) -> (Instant, Instant) {
         let from = Instant::now();
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -49,8 +54,8 @@ impl Replica {
     }
 
     /// Starts it again at the same address.
-    fn start_again(&mut self) {
-        self.child = spawn(&self.port, &self.configuration, &self.keys);
+    pub(crate) fn start_again(&mut self) {
+        self.child = spawn(&self.port, &self.options);
     }
 }
 
@@ -62,10 +67,10 @@ impl Drop for Replica {
 }
 
 /// Starts a bridge, and waits until it listens.
-fn spawn(port: &Port, configuration: &Path, keys: &Path) -> Child {
+fn spawn(port: &Port, options: &[OsString]) -> Child {
     let mut command = Command::new(interop::mcpjoin().unwrap());
     command.args(["bridge", "--listen", &format!("http://127.0.0.1:{}/mcp", port.number())]);
-    command.arg("--key-file").arg(keys).arg("--config").arg(configuration);
+    command.args(options);
     command.env("XDG_CACHE_HOME", "/dev/null");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -143,22 +148,29 @@ fn check(calls: &[Ended], kills: &[(Instant, Instant)]) {
     }
 }
 
-#[test]
-fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
-    let seconds: Option<u64> = std::env::var(SECONDS).ok().map(|seconds| seconds.parse().unwrap());
-    let servers = Servers::start("replicas");
-    let keys = servers.folder.path().join("keys");
-    // A key for this test alone: base64 of 32 bytes.
+/// Writes a key for one test: base64 of 32 bytes. Returns the options of a bridge with it.
+pub(crate) fn key_options(folder: &Path) -> Vec<OsString> {
+    let keys = folder.join("keys");
     std::fs::write(&keys, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
-    let configuration = servers.configuration(LISTENING);
-    let mut replicas = [0, 1].map(|_| Replica::start(&configuration, &keys));
-    let ports = [0, 1].map(|at: usize| replicas[at].port.number());
+    vec!["--key-file".into(), keys.into()]
+}
+
+/// Kills two bridges with these options again and again while clients call the servers behind them.
+pub(crate) fn costs_only_calls_in_progress(
+    servers: &Servers,
+    options: &[OsString],
+    called: impl Fn(usize) -> String,
+) {
+    let seconds: Option<u64> = std::env::var(SECONDS).ok().map(|seconds| seconds.parse().unwrap());
+    let options = [options, &["--config".into(), servers.configuration(LISTENING).into()]].concat();
+    let mut replicas = [0, 1].map(|_| Replica::start(&options));
+    let ports = [0, 1].map(|at: usize| replicas[at].port());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let opened = Arc::new(AtomicUsize::new(0));
     let (calls, kills) = runtime.block_on(async {
         let run = async {
             let url = balance(ports, opened.clone()).await;
-            let load = Load::start(&url, CLIENTS, &names()[..LISTENING]).await;
+            let load = Load::start_as(&url, CLIENTS, &names()[..LISTENING], called).await;
             for server in 0..LISTENING {
                 load.reaches(server, Instant::now()).await;
             }
@@ -189,4 +201,11 @@ fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
     // Half of the clients are of the legacy era.
     assert_eq!(opened.load(Ordering::Relaxed), CLIENTS / 2, "clients have initialized again");
     servers.have_run_each_once(&calls);
+}
+
+#[test]
+fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
+    let servers = Servers::start("replicas");
+    let options = key_options(servers.folder.path());
+    costs_only_calls_in_progress(&servers, &options, |_| "load".to_owned());
 }
