@@ -439,3 +439,62 @@ fn key(session: &SessionId) -> String {
     let digest: [u8; 32] = Sha256::digest(session.as_bytes()).into();
     format!("mcpjoin:events:{}", hex(&digest[..16]))
 }
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::server::{SealingKeys, StateKey};
+
+    use super::*;
+
+    const SESSION: SessionId = SessionId::from_bytes([1; 16]);
+
+    /// A store whose writer never takes anything.
+    fn unwritten() -> (RedisEvents, Option<mpsc::Receiver<Job>>) {
+        let keys = SealingKeys::new(StateKey::from_bytes([1; 32]), []);
+        let redis = Redis::new("redis://127.0.0.1:1", keys).expect("a URL");
+        let events = RedisEvents::new(redis, Duration::from_secs(1));
+        let jobs = events.0.unwritten.lock().take();
+        (events, jobs)
+    }
+
+    /// Whether an event of this size waits to be stored.
+    async fn waits(events: &RedisEvents, number: u64, bytes: usize) -> bool {
+        let event = Event { id: EventId { stream: 1, number }, bytes: vec![b'x'; bytes].into(), last: false };
+        let mut confirmation = events.append(&SESSION, event).expect("it is shared");
+        tokio::select! {
+            biased;
+            stored = confirmation.wait() => { assert!(!stored); false }
+            () = std::future::ready(()) => true,
+        }
+    }
+
+    #[tokio::test]
+    async fn events_that_wait_for_redis_have_a_limit_in_number_and_bytes() {
+        let (events, _jobs) = unwritten();
+        for number in 1..=MAX_QUEUED as u64 {
+            assert!(waits(&events, number, 10).await, "{number}");
+        }
+        assert!(!waits(&events, 5_000, 10).await);
+        let (events, _jobs) = unwritten();
+        for number in 1..=16 {
+            assert!(waits(&events, number, 1024 * 1024).await, "{number}");
+        }
+        assert!(!waits(&events, 17, 1).await);
+        assert_eq!(events.0.lost.lock().get(&(SESSION, 1)), Some(&17));
+    }
+
+    #[test]
+    fn so_many_streams_with_a_lost_event_are_remembered() {
+        let (events, _jobs) = unwritten();
+        for stream in 0..=MAX_LOST as u64 {
+            events.0.lose(SESSION, EventId { stream, number: 1 });
+        }
+        // Of one that is remembered the last number counts.
+        for number in [3, 2] {
+            events.0.lose(SESSION, EventId { stream: 0, number });
+        }
+        let lost = events.0.lost.lock();
+        assert_eq!((lost.len(), lost[&(SESSION, 0)]), (MAX_LOST, 3));
+        assert!(!lost.contains_key(&(SESSION, MAX_LOST as u64)));
+    }
+}

@@ -182,19 +182,7 @@ impl SessionStore for RedisSessions {
 async fn set_expiries(sessions: RedisSessions) {
     let Inner { redis, expiry, touched } = &*sessions.0;
     loop {
-        let keys: Vec<String> = {
-            let mut touched = touched.lock();
-            let due = touched.get_or_insert_default();
-            let keys: Vec<String> = due.iter().take(MAX_TOUCHED).cloned().collect();
-            for key in &keys {
-                due.remove(key);
-            }
-            if keys.is_empty() {
-                *touched = None;
-                return;
-            }
-            keys
-        };
+        let Some(keys) = next_touched(touched) else { return };
         let answers = redis.run(redis.waits(), |pipeline, _| {
             for key in &keys {
                 pipeline.cmd("PEXPIRE").arg(key).arg(millis(*expiry));
@@ -203,6 +191,21 @@ async fn set_expiries(sessions: RedisSessions) {
         // The connection has logged why.
         let _ = answers.await;
     }
+}
+
+/// Takes the keys for the next round trip. `None` if there are none: then no task does it any more.
+fn next_touched(touched: &Mutex<Option<HashSet<String>>>) -> Option<Vec<String>> {
+    let mut touched = touched.lock();
+    let due = touched.get_or_insert_default();
+    let keys: Vec<String> = due.iter().take(MAX_TOUCHED).cloned().collect();
+    for key in &keys {
+        due.remove(key);
+    }
+    if keys.is_empty() {
+        *touched = None;
+        return None;
+    }
+    Some(keys)
 }
 
 impl fmt::Debug for RedisSessions {
@@ -246,4 +249,17 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 pub(crate) fn millis(time: Duration) -> u64 {
     // Redis refuses what does not fit into a signed number after the time of today is added.
     u64::try_from(time.as_millis()).map_or(u64::MAX >> 8, |millis| millis.min(u64::MAX >> 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_expiries_are_set_in_one_round_trip() {
+        let touched = Mutex::new(Some((0..=MAX_TOUCHED).map(|number| number.to_string()).collect()));
+        let lengths = [(); 3].map(|()| next_touched(&touched).map(|keys| keys.len()));
+        assert_eq!(lengths, [Some(MAX_TOUCHED), Some(1), None]);
+        assert!(touched.lock().is_none(), "the next use starts a task");
+    }
 }
