@@ -191,17 +191,17 @@ fn the_pages_for_monitoring_tell_whether_redis_is_there_and_the_bridge_is_ready_
         body["state"]["available"].as_bool().unwrap()
     };
     let metric = |series: &str| sample(&bridge.page("GET", "/metrics").2, series).unwrap();
-    until(is_available);
+    until(|| is_available().then_some(()));
     assert_eq!(metric("mcpjoin_state_up"), 1.0);
     for reason in ["unanswered", "refused", "foreign_record", "event_not_stored"] {
         assert_eq!(metric(&format!(r#"mcpjoin_state_failures_total{{reason="{reason}"}}"#)), 0.0, "{reason}");
     }
     redis.kill();
-    until(|| !is_available());
+    until(|| (!is_available()).then_some(()));
     assert_eq!(metric("mcpjoin_state_up"), 0.0);
     assert!(metric(r#"mcpjoin_state_failures_total{reason="unanswered"}"#) >= 1.0);
     redis.start_again().unwrap();
-    until(is_available);
+    until(|| is_available().then_some(()));
     bridge.ends("TERM", 143);
 }
 
