@@ -15,7 +15,7 @@ const SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The package with the binary, and the largest number of packages in its tree, including our own.
 const BINARY: &str = "mcpjoin-cli";
-const MOST_IN_TREE: usize = 327;
+const MOST_IN_TREE: usize = 336;
 
 /// Checks the workspace.
 pub(crate) fn run(root: &Path) -> Result<()> {

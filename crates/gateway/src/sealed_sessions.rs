@@ -4,7 +4,9 @@
 //! The key is derived from the keys that the processes share. An operator gives it to the HTTP service; this module knows only
 //! how the states look that `legacy` and `joined::legacy` make, to say which target makes an id too long.
 
+use std::fmt;
 use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::internal::{NotOpened, WarningRate, unix_time};
@@ -18,6 +20,9 @@ const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Bytes of the longest id. Proxies and servers accept heads of 8 KiB at least.
 const MAX_ID_BYTES: usize = 4 * 1024;
+
+/// Bytes of the longest id of another store. A sealed one is longer.
+const MAX_OTHER_ID_BYTES: usize = 64;
 
 /// The purpose for which ids are sealed.
 const PURPOSE: &str = "legacy session";
@@ -43,9 +48,10 @@ const EXPIRY_BYTES: usize = size_of::<u64>();
 /// let options = HttpOptions::new().session_store(SealedSessions::new(keys));
 /// # drop(options);
 /// ```
-#[derive(Debug)]
 pub struct SealedSessions {
     keys: SealingKeys,
+    /// Where sessions are stored that cannot be sealed.
+    beyond: Option<Arc<dyn SessionStore>>,
     warnings: WarningRate<Problem>,
 }
 
@@ -61,7 +67,20 @@ impl SealedSessions {
     /// Seals with these keys.
     #[must_use]
     pub fn new(keys: SealingKeys) -> Self {
-        Self { keys, warnings: WarningRate::default() }
+        Self { keys, beyond: None, warnings: WarningRate::default() }
+    }
+
+    /// Gives sessions that cannot be sealed to this store, for example because their ids would be too long. Its ids have at most 64
+    /// bytes.
+    #[must_use]
+    pub fn beyond(mut self, store: impl SessionStore) -> Self {
+        self.beyond = Some(Arc::new(store));
+        self
+    }
+
+    /// The other store, if it has this id.
+    fn other(&self, id: &str) -> Option<&dyn SessionStore> {
+        self.beyond.as_deref().filter(|_| id.len() <= MAX_OTHER_ID_BYTES)
     }
 
     fn seal(&self, record: &SessionRecord) -> Result<Option<String>, SessionStoreError> {
@@ -78,7 +97,9 @@ impl SealedSessions {
         let id = self.keys.seal(PURPOSE, &owner(record.principal.as_deref()), &content);
         let id = id.map_err(|error| failed(error.message))?;
         if id.len() > MAX_ID_BYTES {
-            if let Some(left_out) = self.warnings.due(Problem::TooLong) {
+            if self.beyond.is_none()
+                && let Some(left_out) = self.warnings.due(Problem::TooLong)
+            {
                 let (bytes, limit, longest) = (id.len(), MAX_ID_BYTES, longest(record));
                 tracing::warn!(target: "mcpjoin", bytes, limit, longest, left_out, "a session does not fit into its id, so only this process serves it");
             }
@@ -112,16 +133,37 @@ impl SealedSessions {
 
 impl SessionStore for SealedSessions {
     fn create<'a>(&'a self, record: &'a SessionRecord) -> Stored<'a, Option<String>> {
-        Box::pin(ready(self.seal(record)))
+        match (self.seal(record), &self.beyond) {
+            (Ok(None), Some(beyond)) => beyond.create(record),
+            (sealed, _) => Box::pin(ready(sealed)),
+        }
     }
 
     fn open<'a>(&'a self, id: &'a str, principal: Option<&'a str>) -> Stored<'a, Option<SessionRecord>> {
-        Box::pin(ready(Ok(self.unseal(id, principal))))
+        match self.other(id) {
+            Some(other) => other.open(id, principal),
+            None => Box::pin(ready(Ok(self.unseal(id, principal)))),
+        }
     }
 
-    /// The targets forget the session, which is enough.
-    fn end<'a>(&'a self, _: &'a str) -> Stored<'a, ()> {
-        Box::pin(ready(Ok(())))
+    fn touch(&self, id: &str) {
+        if let Some(other) = self.other(id) {
+            other.touch(id);
+        }
+    }
+
+    /// The targets forget a sealed session, which is enough.
+    fn end<'a>(&'a self, id: &'a str) -> Stored<'a, ()> {
+        match self.other(id) {
+            Some(other) => other.end(id),
+            None => Box::pin(ready(Ok(()))),
+        }
+    }
+}
+
+impl fmt::Debug for SealedSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealedSessions").field("beyond", &self.beyond.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -197,6 +239,40 @@ mod tests {
         assert_eq!(sessions.unseal(&id, Some("ada")), Some(record));
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(sessions.unseal(&id, Some("ada")), None, "expired");
+    }
+
+    /// A store that has every session, under one id.
+    struct Other;
+
+    impl SessionStore for Other {
+        fn create<'a>(&'a self, _: &'a SessionRecord) -> Stored<'a, Option<String>> {
+            Box::pin(ready(Ok(Some("other".to_owned()))))
+        }
+
+        fn open<'a>(&'a self, id: &'a str, _: Option<&'a str>) -> Stored<'a, Option<SessionRecord>> {
+            Box::pin(ready(Ok(Some(SessionRecord::new(Raw::string(id))))))
+        }
+
+        fn end<'a>(&'a self, id: &'a str) -> Stored<'a, ()> {
+            Box::pin(ready(Err(SessionStoreError(id.into()))))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_sealed_is_given_to_the_other_store() {
+        let sessions = SealedSessions::new(keys(1)).beyond(Other);
+        let sealed = sessions.create(&record(10, 10)).await.expect("it fits").expect("an id");
+        assert!(sealed.len() > MAX_OTHER_ID_BYTES);
+        assert_eq!(sessions.open(&sealed, Some("ada")).await, Ok(Some(record(10, 10))));
+        assert_eq!(sessions.open(&sealed, None).await, Ok(None), "the other store is not asked");
+        assert_eq!(sessions.end(&sealed).await, Ok(()));
+        let mut of_child = record(10, 10);
+        of_child.state = None;
+        for large in [record(10, MAX_ID_BYTES), of_child] {
+            assert_eq!(sessions.create(&large).await, Ok(Some("other".to_owned())));
+        }
+        assert!(sessions.open("other", None).await.expect("it answers").is_some());
+        assert!(sessions.end("other").await.is_err());
     }
 
     #[test]

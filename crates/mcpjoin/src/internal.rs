@@ -1,7 +1,7 @@
 //! What only the other crates of this repository use of this crate: outside the promise of compatibility.
 //!
-//! Used by `mcpjoin-auth`, `mcpjoin-quic`, `mcpjoin-gateway`, `mcpjoin-orchestra`, `mcpjoin-diagnostics` and `mcpjoin-cli`. At most
-//! 60 items.
+//! Used by `mcpjoin-auth`, `mcpjoin-quic`, `mcpjoin-redis`, `mcpjoin-gateway`, `mcpjoin-orchestra`, `mcpjoin-diagnostics` and
+//! `mcpjoin-cli`. At most 60 items.
 
 #[cfg(feature = "http-client")]
 pub use crate::http::is_excepted as is_proxy_excepted;

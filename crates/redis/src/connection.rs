@@ -15,6 +15,8 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, Pipeline,
     RedisResult, ServerErrorKind, TlsCertificates, Value, cmd,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -179,9 +181,14 @@ impl Redis {
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             return Err(UrlError("certificates are for rediss:// only".into()));
         }
+        let no_certificates = || UrlError("there are no certificates in PEM".into());
+        // The client takes a text without certificates for no authority at all.
+        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        if read.map_or(0, |read| read.len()) == 0 {
+            return Err(no_certificates());
+        }
         let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
-        let client = Client::build_with_tls(info.clone(), certificates)
-            .map_err(|_| UrlError("there are no certificates in PEM".into()))?;
+        let client = Client::build_with_tls(info.clone(), certificates).map_err(|_| no_certificates())?;
         Ok(Self::of(client, &info, keys))
     }
 
@@ -472,13 +479,23 @@ mod tests {
             assert!(!shown.contains("secret") && !redis.is_available(), "{shown}");
         }
         assert_eq!(redis("redis://ada:secret@cache:7000").expect("a URL").address(), "cache:7000");
-        for url in
-            ["", "cache", "http://cache", "unix:/run/redis", "redis://", "redis://secret@cache:x", "rediss://c/#insecure"]
-        {
+        for url in [
+            "",
+            "cache",
+            "http://cache",
+            "unix:/run/redis",
+            "redis://",
+            "redis://secret@cache:x",
+            "rediss://c/#insecure",
+        ] {
             let error = redis(url).expect_err(url).to_string();
             assert!(!error.contains("secret"), "{error}");
         }
         let keys = || SealingKeys::new(StateKey::from_bytes([1; 32]), []);
-        assert!(Redis::with_authorities("redis://cache", keys(), Vec::new()).is_err(), "without TLS");
+        for (url, pem) in
+            [("redis://cache", ""), ("rediss://cache", ""), ("rediss://cache", "no certificate")]
+        {
+            assert!(Redis::with_authorities(url, keys(), pem.into()).is_err(), "{url} {pem}");
+        }
     }
 }

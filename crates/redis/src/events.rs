@@ -84,7 +84,13 @@ type Lost = HashMap<(SessionId, u64), u64>;
 
 /// What the writer does, in order.
 enum Job {
-    Append { session: SessionId, event: Event, confirm: Confirm, since: Instant, room: OwnedSemaphorePermit },
+    Append {
+        session: SessionId,
+        event: Event,
+        confirm: Confirm,
+        since: Instant,
+        room: OwnedSemaphorePermit,
+    },
     Forget(SessionId),
     /// Confirms that everything before is stored or lost.
     Flush(oneshot::Sender<()>),
@@ -166,7 +172,8 @@ impl RedisEvents {
             }
             None => return Err(failed("Redis has not answered")),
         };
-        let records = <Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>>::from_redis_value(value).map_err(|_| "it has another form".to_owned());
+        let records = <Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>>::from_redis_value(value)
+            .map_err(|_| "it has another form".to_owned());
         let events = records.and_then(|records| self.opened(session, after, before, &records));
         Ok(events.unwrap_or_else(|why| {
             redis.warn(Problem::Record("event"), &why);
@@ -186,7 +193,8 @@ impl RedisEvents {
         let (mut events, mut previous, mut lost) = (Vec::new(), None, 0);
         let mut is_begun = false;
         for (number, letter, sealed) in records {
-            let (Some(number), Some(kind), Ok(sealed)) = (digits(number), Kind::of(letter), str::from_utf8(sealed))
+            let (Some(number), Some(kind), Ok(sealed)) =
+                (digits(number), Kind::of(letter), str::from_utf8(sealed))
             else {
                 return Err("it has another form".to_owned());
             };
@@ -226,14 +234,16 @@ impl EventStore for RedisEvents {
         let (id, size) = (event.id, event.bytes.len());
         let kib = u32::try_from(size.div_ceil(1024)).unwrap_or(u32::MAX).max(1);
         let place = if size > MAX_EVENT_BYTES {
-            redis.warn(Problem::TooLarge, &format_args!("an event of {size} bytes; its stream cannot be resumed before it"));
+            redis.warn(
+                Problem::TooLarge,
+                &format_args!("an event of {size} bytes; its stream cannot be resumed before it"),
+            );
             None
         } else {
             room.clone().try_acquire_many_owned(kib).ok()
         };
-        let job = place.map(|room| {
-            Job::Append { session: *session, event, confirm, since: Instant::now(), room }
-        });
+        let job =
+            place.map(|room| Job::Append { session: *session, event, confirm, since: Instant::now(), room });
         // Without the job, `confirm` is dropped: the event is not stored.
         if job.is_none_or(|job| jobs.try_send(job).is_err()) {
             self.0.lose(*session, id);
@@ -269,8 +279,18 @@ impl Inner {
     }
 
     /// Adds the command that stores a record. False if it cannot be sealed.
-    fn add(&self, pipeline: &mut Pipeline, script: &str, session: &SessionId, id: EventId, kind: Kind, bytes: &[u8]) -> bool {
-        let Ok(sealed) = self.redis.keys().seal(PURPOSE, &owner(session, id, kind), bytes) else { return false };
+    fn add(
+        &self,
+        pipeline: &mut Pipeline,
+        script: &str,
+        session: &SessionId,
+        id: EventId,
+        kind: Kind,
+        bytes: &[u8],
+    ) -> bool {
+        let Ok(sealed) = self.redis.keys().seal(PURPOSE, &owner(session, id, kind), bytes) else {
+            return false;
+        };
         let command = pipeline.cmd("EVALSHA").arg(script).arg(1).arg(key(session));
         command.arg(millis(self.expiry)).arg(MAX_SESSION_BYTES).arg(MAX_SESSION_EVENTS);
         command.arg(id.stream).arg(id.number).arg(&[kind.letter()][..]).arg(sealed);
@@ -418,4 +438,63 @@ fn digits(text: &[u8]) -> Option<u64> {
 fn key(session: &SessionId) -> String {
     let digest: [u8; 32] = Sha256::digest(session.as_bytes()).into();
     format!("mcpjoin:events:{}", hex(&digest[..16]))
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::server::{SealingKeys, StateKey};
+
+    use super::*;
+
+    const SESSION: SessionId = SessionId::from_bytes([1; 16]);
+
+    /// A store whose writer never takes anything.
+    fn unwritten() -> (RedisEvents, Option<mpsc::Receiver<Job>>) {
+        let keys = SealingKeys::new(StateKey::from_bytes([1; 32]), []);
+        let redis = Redis::new("redis://127.0.0.1:1", keys).expect("a URL");
+        let events = RedisEvents::new(redis, Duration::from_secs(1));
+        let jobs = events.0.unwritten.lock().take();
+        (events, jobs)
+    }
+
+    /// Whether an event of this size waits to be stored.
+    async fn waits(events: &RedisEvents, number: u64, bytes: usize) -> bool {
+        let event = Event { id: EventId { stream: 1, number }, bytes: vec![b'x'; bytes].into(), last: false };
+        let mut confirmation = events.append(&SESSION, event).expect("it is shared");
+        tokio::select! {
+            biased;
+            stored = confirmation.wait() => { assert!(!stored); false }
+            () = std::future::ready(()) => true,
+        }
+    }
+
+    #[tokio::test]
+    async fn events_that_wait_for_redis_have_a_limit_in_number_and_bytes() {
+        let (events, _jobs) = unwritten();
+        for number in 1..=MAX_QUEUED as u64 {
+            assert!(waits(&events, number, 10).await, "{number}");
+        }
+        assert!(!waits(&events, 5_000, 10).await);
+        let (events, _jobs) = unwritten();
+        for number in 1..=16 {
+            assert!(waits(&events, number, 1024 * 1024).await, "{number}");
+        }
+        assert!(!waits(&events, 17, 1).await);
+        assert_eq!(events.0.lost.lock().get(&(SESSION, 1)), Some(&17));
+    }
+
+    #[test]
+    fn so_many_streams_with_a_lost_event_are_remembered() {
+        let (events, _jobs) = unwritten();
+        for stream in 0..=MAX_LOST as u64 {
+            events.0.lose(SESSION, EventId { stream, number: 1 });
+        }
+        // Of one that is remembered the last number counts.
+        for number in [3, 2] {
+            events.0.lose(SESSION, EventId { stream: 0, number });
+        }
+        let lost = events.0.lost.lock();
+        assert_eq!((lost.len(), lost[&(SESSION, 0)]), (MAX_LOST, 3));
+        assert!(!lost.contains_key(&(SESSION, MAX_LOST as u64)));
+    }
 }

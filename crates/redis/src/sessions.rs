@@ -81,7 +81,10 @@ impl RedisSessions {
         let sealed = redis.keys().seal(PURPOSE, &owner, text.as_bytes());
         let sealed = sealed.map_err(|error| failed(error.message))?;
         if sealed.len() > MAX_RECORD_BYTES {
-            redis.warn(Problem::TooLarge, &format_args!("a session with {} bytes; only this process serves it", sealed.len()));
+            redis.warn(
+                Problem::TooLarge,
+                &format_args!("a session with {} bytes; only this process serves it", sealed.len()),
+            );
             return Ok(None);
         }
         let mut command = redis::cmd("SET");
@@ -92,7 +95,11 @@ impl RedisSessions {
         }
     }
 
-    async fn take(&self, id: &str, principal: Option<&str>) -> Result<Option<SessionRecord>, SessionStoreError> {
+    async fn take(
+        &self,
+        id: &str,
+        principal: Option<&str>,
+    ) -> Result<Option<SessionRecord>, SessionStoreError> {
         let Inner { redis, .. } = &*self.0;
         // Ours have this form. Anything else needs no look.
         if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -114,7 +121,9 @@ impl RedisSessions {
             Some(Err(error)) if error.code() == Some("WRONGTYPE") => return refused("it is no text"),
             Some(Err(error)) => {
                 redis.warn(Problem::Refused, &error);
-                return Err(SessionStoreError(format!("Redis has refused a command: {}", code(&error)).into()));
+                return Err(SessionStoreError(
+                    format!("Redis has refused a command: {}", code(&error)).into(),
+                ));
             }
             _ => return Err(SessionStoreError("Redis has not answered".into())),
         };
@@ -133,7 +142,8 @@ impl RedisSessions {
                 return Ok(None);
             }
         };
-        let Some(mut record) = Raw::parse(text).ok().and_then(|text| text.decode::<SessionRecord>().ok()) else {
+        let Some(mut record) = Raw::parse(text).ok().and_then(|text| text.decode::<SessionRecord>().ok())
+        else {
             return refused("it has another form");
         };
         record.principal = principal.map(Into::into);
@@ -172,19 +182,7 @@ impl SessionStore for RedisSessions {
 async fn set_expiries(sessions: RedisSessions) {
     let Inner { redis, expiry, touched } = &*sessions.0;
     loop {
-        let keys: Vec<String> = {
-            let mut touched = touched.lock();
-            let due = touched.get_or_insert_default();
-            let keys: Vec<String> = due.iter().take(MAX_TOUCHED).cloned().collect();
-            for key in &keys {
-                due.remove(key);
-            }
-            if keys.is_empty() {
-                *touched = None;
-                return;
-            }
-            keys
-        };
+        let Some(keys) = next_touched(touched) else { return };
         let answers = redis.run(redis.waits(), |pipeline, _| {
             for key in &keys {
                 pipeline.cmd("PEXPIRE").arg(key).arg(millis(*expiry));
@@ -193,6 +191,21 @@ async fn set_expiries(sessions: RedisSessions) {
         // The connection has logged why.
         let _ = answers.await;
     }
+}
+
+/// Takes the keys for the next round trip. `None` if there are none: then no task does it any more.
+fn next_touched(touched: &Mutex<Option<HashSet<String>>>) -> Option<Vec<String>> {
+    let mut touched = touched.lock();
+    let due = touched.get_or_insert_default();
+    let keys: Vec<String> = due.iter().take(MAX_TOUCHED).cloned().collect();
+    for key in &keys {
+        due.remove(key);
+    }
+    if keys.is_empty() {
+        *touched = None;
+        return None;
+    }
+    Some(keys)
 }
 
 impl fmt::Debug for RedisSessions {
@@ -236,4 +249,17 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 pub(crate) fn millis(time: Duration) -> u64 {
     // Redis refuses what does not fit into a signed number after the time of today is added.
     u64::try_from(time.as_millis()).map_or(u64::MAX >> 8, |millis| millis.min(u64::MAX >> 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_expiries_are_set_in_one_round_trip() {
+        let touched = Mutex::new(Some((0..=MAX_TOUCHED).map(|number| number.to_string()).collect()));
+        let lengths = [(); 3].map(|()| next_touched(&touched).map(|keys| keys.len()));
+        assert_eq!(lengths, [Some(MAX_TOUCHED), Some(1), None]);
+        assert!(touched.lock().is_none(), "the next use starts a task");
+    }
 }

@@ -11,6 +11,8 @@ pub mod scripted;
 pub mod scripted_http;
 pub mod tls;
 
+pub use interop::Redis;
+
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;

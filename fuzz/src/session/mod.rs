@@ -47,8 +47,12 @@ const SERVER: usize = 1;
 impl World {
     fn new(input: &mut Input<'_>) -> Self {
         let flags = input.byte();
-        let caps =
-            TransportCaps { exchanges: flags & 1 != 0, reopens: flags & 2 != 0, remote: flags & 32 != 0, ..TransportCaps::default() };
+        let caps = TransportCaps {
+            exchanges: flags & 1 != 0,
+            reopens: flags & 2 != 0,
+            remote: flags & 32 != 0,
+            ..TransportCaps::default()
+        };
         let limits = if flags & 4 != 0 { small_limits() } else { Limits::default() };
         let mut client =
             ClientRole::new(Implementation::new("client", "1"), client_capabilities(flags & 8 != 0));

@@ -59,6 +59,16 @@ struct Shared {
 impl Load {
     /// Connects `count` clients, and lets them call the servers with these names, one after the other.
     pub(crate) async fn start(url: &str, count: usize, names: &[&'static str]) -> Self {
+        Self::start_as(url, count, names, |_| "load".to_owned()).await
+    }
+
+    /// The same, and `called` is the name by which each client introduces itself.
+    pub(crate) async fn start_as(
+        url: &str,
+        count: usize,
+        names: &[&'static str],
+        called: impl Fn(usize) -> String,
+    ) -> Self {
         let shared = Arc::new(Shared {
             names: names.to_vec(),
             numbers: AtomicU64::new(0),
@@ -70,7 +80,7 @@ impl Load {
         for client in 0..count {
             let link = Link::http(url).build().unwrap();
             let era = if client % 2 == 0 { Era::Legacy } else { Era::Modern };
-            let builder = Client::builder("load", "1").era(EraChoice::Only(era));
+            let builder = Client::builder(&called(client), "1").era(EraChoice::Only(era));
             connecting.spawn(async move { (client, builder.connect(link).await.unwrap()) });
         }
         let mut clients = JoinSet::new();

@@ -9,3 +9,4 @@ mod load;
 mod outages;
 mod reloads;
 mod replicas;
+mod shared_state;

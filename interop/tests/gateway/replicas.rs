@@ -1,9 +1,10 @@
 //! Two bridges with one key behind a balancer without stickiness, one of which is killed again and again: only the calls that
 //! were in progress there fail, no call runs twice, and no client initializes again.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,25 +19,29 @@ use super::load::{Ended, Load};
 const SECONDS: &str = "MCPJOIN_GATEWAY_SECONDS";
 /// The time limit of the test without [`SECONDS`]: far more than it takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(300);
-const CLIENTS: usize = 16;
+pub(crate) const CLIENTS: usize = 16;
 
 /// A process of a bridge at an address of its own.
-struct Replica {
+pub(crate) struct Replica {
     port: Port,
     child: Child,
-    configuration: PathBuf,
-    keys: PathBuf,
+    /// Its options beside the address.
+    options: Vec<OsString>,
 }
 
 impl Replica {
-    fn start(configuration: &Path, keys: &Path) -> Self {
+    pub(crate) fn start(options: &[OsString]) -> Self {
         let port = Port::claim().unwrap();
-        let child = spawn(&port, configuration, keys);
-        Self { port, child, configuration: configuration.into(), keys: keys.into() }
+        let child = spawn(&port, options);
+        Self { port, child, options: options.to_vec() }
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port.number()
     }
 
     /// Kills the process, and returns the time in which that happened.
-    fn kill(&mut self) -> (Instant, Instant) {
+    pub(crate) fn kill(&mut self) -> (Instant, Instant) {
         let from = Instant::now();
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -44,8 +49,8 @@ impl Replica {
     }
 
     /// Starts it again at the same address.
-    fn start_again(&mut self) {
-        self.child = spawn(&self.port, &self.configuration, &self.keys);
+    pub(crate) fn start_again(&mut self) {
+        self.child = spawn(&self.port, &self.options);
     }
 }
 
@@ -57,11 +62,11 @@ impl Drop for Replica {
 }
 
 /// Starts a bridge, and waits until it listens.
-fn spawn(port: &Port, configuration: &Path, keys: &Path) -> Child {
+fn spawn(port: &Port, options: &[OsString]) -> Child {
     let mut command = Command::new(interop::mcpjoin().unwrap());
     command.args(["bridge", "--listen", &format!("http://127.0.0.1:{}/mcp", port.number())]);
-    command.arg("--key-file").arg(keys).arg("--config").arg(configuration);
     command.args(["--advertise", &format!("http://127.0.0.1:{}", port.number())]);
+    command.args(options);
     command.env("XDG_CACHE_HOME", "/dev/null");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -86,22 +91,38 @@ fn check(calls: &[Ended], kills: &[(Instant, Instant)]) {
     }
 }
 
-/// Runs clients that call the first `count` servers, while the bridges are killed in turn. Returns the calls, the kills, and how many
-/// sessions the clients have opened.
-fn run(servers: &Servers, count: usize) -> (Vec<Ended>, Vec<(Instant, Instant)>, usize) {
-    let seconds: Option<u64> = std::env::var(SECONDS).ok().map(|seconds| seconds.parse().unwrap());
-    let keys = servers.folder.path().join("keys");
-    // A key for this test alone: base64 of 32 bytes.
+/// Writes a key for one test: base64 of 32 bytes. Returns the options of a bridge with it.
+pub(crate) fn key_options(folder: &Path) -> Vec<OsString> {
+    let keys = folder.join("keys");
     std::fs::write(&keys, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
-    let configuration = servers.configuration(count);
-    let mut replicas = [0, 1].map(|_| Replica::start(&configuration, &keys));
-    let addresses = [0, 1].map(|at: usize| SocketAddr::from(([127, 0, 0, 1], replicas[at].port.number())));
+    vec!["--key-file".into(), keys.into()]
+}
+
+/// What has happened while bridges were killed.
+pub(crate) struct Outcome {
+    pub(crate) kills: usize,
+    /// How many sessions the clients have opened.
+    pub(crate) opened: usize,
+}
+
+/// Kills two bridges with these options again and again while clients call the first `count` servers behind them. Checks that only calls
+/// in progress at a killed bridge have failed, and that none ran twice.
+pub(crate) fn costs_only_calls_in_progress(
+    servers: &Servers,
+    count: usize,
+    options: &[OsString],
+    called: impl Fn(usize) -> String,
+) -> Outcome {
+    let seconds: Option<u64> = std::env::var(SECONDS).ok().map(|seconds| seconds.parse().unwrap());
+    let options = [options, &["--config".into(), servers.configuration(count).into()]].concat();
+    let mut replicas = [0, 1].map(|_| Replica::start(&options));
+    let addresses = [0, 1].map(|at: usize| SocketAddr::from(([127, 0, 0, 1], replicas[at].port())));
     let balancer = Balancer::before(addresses).unwrap();
     let url = format!("http://{}/mcp", balancer.address());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (calls, kills) = runtime.block_on(async {
         let run = async {
-            let load = Load::start(&url, CLIENTS, &names()[..count]).await;
+            let load = Load::start_as(&url, CLIENTS, &names()[..count], called).await;
             for server in 0..count {
                 load.reaches(server, Instant::now()).await;
             }
@@ -131,20 +152,26 @@ fn run(servers: &Servers, count: usize) -> (Vec<Ended>, Vec<(Instant, Instant)>,
     eprintln!("{} calls, {} kills, {failed} failed, {opened} sessions", calls.len(), kills.len());
     check(&calls, &kills);
     servers.have_run_each_once(&calls);
-    (calls, kills, opened)
+    Outcome { kills: kills.len(), opened }
 }
 
 #[test]
 fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
-    let (_, _, opened) = run(&Servers::start("replicas"), LISTENING);
+    let servers = Servers::start("replicas");
+    let options = key_options(servers.folder.path());
+    let Outcome { opened, .. } =
+        costs_only_calls_in_progress(&servers, LISTENING, &options, |_| "load".to_owned());
     // Half of the clients are of the legacy era.
     assert_eq!(opened, CLIENTS / 2, "clients have initialized again");
 }
 
 #[test]
 fn a_session_with_a_program_is_served_by_its_bridge_through_either_and_ends_with_it() {
-    let (_, kills, opened) = run(&Servers::start("replicas of a program"), names().len());
+    let servers = Servers::start("replicas of a program");
+    let options = key_options(servers.folder.path());
+    let Outcome { kills, opened } =
+        costs_only_calls_in_progress(&servers, names().len(), &options, |_| "load".to_owned());
     // Each client of the legacy era has one session at a time, which is that of one bridge.
     assert!(opened > CLIENTS / 2, "no session has ended with its bridge");
-    assert!(opened <= CLIENTS / 2 * (1 + kills.len()), "{opened} sessions");
+    assert!(opened <= CLIENTS / 2 * (1 + kills), "{opened} sessions");
 }

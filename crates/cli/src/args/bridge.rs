@@ -65,7 +65,7 @@ name, the last one is used. A server that dies is started again, and no call is 
 have 10 seconds to finish; a second signal ends them at once.";
 
 /// What means something only for servers that are started or reached here.
-const OF_SERVERS: [&str; 37] = [
+const OF_SERVERS: [&str; 40] = [
     "listen",
     "words",
     "also",
@@ -82,6 +82,9 @@ const OF_SERVERS: [&str; 37] = [
     "session_idle",
     "key_file",
     "advertise",
+    "state",
+    "state_ca",
+    "state_timeout",
     "policy",
     "check_config",
     "admin",
@@ -238,11 +241,37 @@ pub(crate) struct Bridge {
     /// to it. With https:// the authorities of --ca are trusted, too
     #[arg(long, value_name = "URL", requires = "key_file", hide_short_help = true, help_heading = "Clients")]
     pub(crate) advertise: Option<String>,
+    /// Redis or Valkey for what several bridges with --key-file share beside the ids of sessions: a session that does not fit into its
+    /// id, and the events with which a broken stream is resumed at any bridge. redis://HOST:PORT/DATABASE, or rediss:// for TLS.
+    /// A URL with a password is given as @FILE. Without it: the variable MCPJOIN_STATE_URL (docs/redis.md)
+    #[arg(
+        long,
+        value_name = "URL or @FILE",
+        requires = "key_file",
+        hide_short_help = true,
+        help_heading = "Clients"
+    )]
+    pub(crate) state: Option<OsString>,
+    /// Trusts only the authorities in this file for --state rediss://... in place of those of the system. Certificates in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "key_file",
+        hide_short_help = true,
+        help_heading = "Clients"
+    )]
+    pub(crate) state_ca: Option<PathBuf>,
+    /// How long a request or an event waits for an answer of --state; then it goes on without [default: 50ms]
+    #[arg(
+        long, value_name = "TIME", value_parser = duration, requires = "key_file", hide_short_help = true,
+        help_heading = "Clients", allow_hyphen_values = true
+    )]
+    pub(crate) state_timeout: Option<Duration>,
     /// A TOML file that says which tools clients may use, under which names, and how often (docs/policy.md). Read again
     /// when it changes and at SIGHUP
     #[arg(long, value_name = "FILE", help_heading = "Clients")]
     pub(crate) policy: Option<PathBuf>,
-    /// Checks the files of --policy and --key-file, and starts nothing. The exit code is 2 if one has a fault
+    /// Checks the files of --policy and --key-file, and what --state says, and starts nothing. The exit code is 2 if one has a fault
     #[arg(long, requires = "checked", hide_short_help = true, help_heading = "Clients")]
     pub(crate) check_config: bool,
     /// Over HTTP, also answers requests for this host: host or host:port. By default only localhost, 127.0.0.1, [::1] and

@@ -89,7 +89,7 @@ pub(crate) struct Connect {
     /// for `bridge --listen`. Variables of the entry and of -e are added
     #[arg(long)]
     pub(crate) env_clean: bool,
-    /// Passes on all variables of this process. Secrets for mcpjoin itself (`MCPJOIN_CLIENT_SECRET`, `MCPJOIN_INPUT_*`)
+    /// Passes on all variables of this process. Secrets for mcpjoin itself (`MCPJOIN_CLIENT_SECRET`, `MCPJOIN_STATE_URL`, `MCPJOIN_INPUT_*`)
     /// are passed on only if they are named
     #[arg(long, conflicts_with = "env_clean")]
     pub(crate) inherit_env: bool,

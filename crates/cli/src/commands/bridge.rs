@@ -12,6 +12,7 @@ mod orchestrator;
 mod policy;
 mod relay;
 mod serving;
+mod state;
 mod upstream;
 
 pub(super) use go_flags::{Typed, read as read_go_flags};
@@ -51,10 +52,12 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
 /// Checks the files of the options, and starts nothing.
 fn check_config(ui: &Ui, args: &Bridge) -> Result<Exit, Failure> {
     let keys = args.key_file.as_deref().map(|file| keys::check(ui, file)).transpose()?;
+    let state = state::check(ui, args)?;
     let policy =
         args.policy.as_deref().map(|file| policy::check(ui, file, &args.authorization)).transpose()?;
     // Each has the exit code of what it has printed.
-    Ok(keys.filter(|exit| *exit != Exit::Done).or(policy).unwrap_or(Exit::Done))
+    let mut exits = [keys, state, policy].into_iter().flatten();
+    Ok(exits.find(|exit| *exit != Exit::Done).unwrap_or(Exit::Done))
 }
 
 fn is_of_orchestra(word: &str) -> bool {
@@ -63,12 +66,13 @@ fn is_of_orchestra(word: &str) -> bool {
 }
 
 /// The options for serving over HTTP, and whether they are given.
-fn of_http(args: &Bridge) -> [(&'static str, bool); 5] {
+fn of_http(args: &Bridge) -> [(&'static str, bool); 6] {
     [
         ("--allow-host", !args.allow_host.is_empty()),
         ("--allow-origin", !args.allow_origin.is_empty()),
         ("--session-idle", args.session_idle.is_some()),
         ("--key-file", args.key_file.is_some()),
+        ("--state", args.state.is_some()),
         ("--auth-issuer", args.authorization.auth_issuer.is_some()),
     ]
 }

@@ -14,6 +14,9 @@ use crate::config::INPUT_PREFIX;
 /// The variable that holds the secret of a client of authorization servers.
 pub(crate) const CLIENT_SECRET: &str = "MCPJOIN_CLIENT_SECRET";
 
+/// The variable with the URL of what several bridges share, which may contain a password.
+pub(crate) const STATE_URL: &str = "MCPJOIN_STATE_URL";
+
 /// The variables that the SDKs for TypeScript and Python pass on (HOME, LOGNAME, PATH, SHELL, TERM, USER), the language, the
 /// time zone, the folder of temporary files, and the certificates of a company's network. None of them is secret.
 const NAMES: [&str; 15] = [
@@ -49,7 +52,8 @@ fn is_passed_on(name: &OsStr, value: &OsStr) -> bool {
 
 /// Whether a variable holds a secret of this program.
 fn is_ours(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| name == CLIENT_SECRET || name.starts_with(INPUT_PREFIX))
+    name.to_str()
+        .is_some_and(|name| name == CLIENT_SECRET || name == STATE_URL || name.starts_with(INPUT_PREFIX))
 }
 
 /// The command with all of our variables except the secrets of this program.

@@ -34,7 +34,7 @@ use crate::visible;
 pub(crate) use crate::config::Place;
 pub(crate) use authorization::{Access, folder as logins_folder, hide_token, unusable as unusable_login};
 pub(crate) use endpoint::Endpoint;
-pub(crate) use environment::{CLIENT_SECRET, without_ours};
+pub(crate) use environment::{CLIENT_SECRET, STATE_URL, without_ours};
 pub(crate) use network::{
     bounded, certificates, certificates_folder, private_key, read_file, refused, secret_file, unusable,
 };

@@ -173,6 +173,39 @@ fn the_pages_for_monitoring_show_the_calls_and_the_state_of_the_server() {
 }
 
 #[test]
+fn the_pages_for_monitoring_tell_whether_redis_is_there_and_the_bridge_is_ready_without_it() {
+    let mut redis = mcpjoin_test_support::Redis::start(&[]).unwrap();
+    let keys = scratch("state-keys");
+    fs::write(&keys, "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=").unwrap();
+    let url = redis.url();
+    let shares = ["--key-file", keys.to_str().unwrap(), "--state", &url, "--state-timeout", "5s"];
+    let bridge =
+        Bridge::with(&[&["--admin", "http://127.0.0.1:0"][..], &shares].concat(), &["sh", "-c", SHELL]);
+    let is_available = || {
+        let (status, body) = bridge.readiness();
+        assert_eq!(
+            (status, body["state"]["address"].as_str()),
+            (200, url.strip_prefix("redis://")),
+            "{body}"
+        );
+        body["state"]["available"].as_bool().unwrap()
+    };
+    let metric = |series: &str| sample(&bridge.page("GET", "/metrics").2, series).unwrap();
+    until(|| is_available().then_some(()));
+    assert_eq!(metric("mcpjoin_state_up"), 1.0);
+    for reason in ["unanswered", "refused", "foreign_record", "event_not_stored"] {
+        assert_eq!(metric(&format!(r#"mcpjoin_state_failures_total{{reason="{reason}"}}"#)), 0.0, "{reason}");
+    }
+    redis.kill();
+    until(|| (!is_available()).then_some(()));
+    assert_eq!(metric("mcpjoin_state_up"), 0.0);
+    assert!(metric(r#"mcpjoin_state_failures_total{reason="unanswered"}"#) >= 1.0);
+    redis.start_again().unwrap();
+    until(|| is_available().then_some(()));
+    bridge.ends("TERM", 143);
+}
+
+#[test]
 fn a_bridge_whose_server_does_not_start_is_alive_and_not_ready() {
     let bridge = Bridge::with(&["--admin", "http://127.0.0.1:0"], &["sh", "-c", "exit 9"]);
     run(["list", "--era", "legacy", &bridge.addresses[0]]).exits(4);

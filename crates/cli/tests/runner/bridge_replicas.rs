@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::bridge_relay::{Bridge, call, client, http, opening, text, within};
 use super::config::Folder;
-use super::support::run;
+use super::support::{command, run, start};
 
 /// The base64 of 32 bytes.
 const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
@@ -108,4 +108,46 @@ fn a_file_of_keys_with_a_fault_is_named_with_its_line() {
     assert!(stdio.contains("--listen"), "{stdio}");
     let tcp = run(["bridge", "--key-file", "keys", "--listen", "tcp://127.0.0.1:0", "demo:"]).exits(2).stderr;
     assert!(tcp.contains("--key-file is for clients over HTTP"), "{tcp}");
+}
+
+#[test]
+fn what_bridges_share_is_checked_and_a_password_stays_off_the_command_line() {
+    let folder = Folder::new("replicas-state");
+    let keys = key_file(&folder, KEY);
+    let file = |text: &str| format!("@{}", folder.file("url", text).display());
+    let checks = |options: &[&str], variable: Option<&str>| {
+        let listen = ["bridge", "--listen", "http://127.0.0.1:0/mcp", "--check-config"];
+        let mut bridge = command([&listen, options].concat());
+        bridge.env_remove("MCPJOIN_STATE_URL");
+        bridge.envs(variable.map(|url| ("MCPJOIN_STATE_URL", url)));
+        start(bridge).finish()
+    };
+    let with_keys = ["--key-file", keys.to_str().unwrap()];
+    let check = |options: &[&str]| checks(&[&with_keys, options].concat(), None);
+    for state in ["redis://cache:6380/2", "rediss://cache:6380", &file("redis://ada:hunter2@cache:6380\n")] {
+        let valid = check(&["--state", state]).exits(0).stdout;
+        assert!(valid.contains("keys is valid") && valid.contains("Redis at cache:6380"), "{valid}");
+    }
+    let variable = checks(&with_keys, Some("redis://:hunter2@cache:6380")).exits(0);
+    assert!(variable.stdout.contains("Redis at cache:6380"), "{}", variable.stdout);
+    let typed = check(&["--state", "redis://ada:hunter2@cache:6380"]).exits(2).stderr;
+    assert!(typed.contains("not accepted on the command line") && !typed.contains("hunter2"), "{typed}");
+    let wrong = file("redis://ada:hunter2@cache:port");
+    for (options, why) in [
+        (&["--state", "http://cache"][..], "redis://[user:password@]host[:port]"),
+        (&["--state", &wrong], "redis://[user:password@]host[:port]"),
+        (&["--state", "rediss://cache/#insecure"], "#insecure would accept every certificate"),
+        (&["--state", "@/no/such/file"], "the URL in /no/such/file cannot be read"),
+        (
+            &["--state", "redis://cache", "--state-ca", keys.to_str().unwrap()],
+            "certificates are for rediss:// only",
+        ),
+        (&["--state", "rediss://cache", "--state-ca", keys.to_str().unwrap()], "no certificates in PEM"),
+        (&["--state-timeout", "1s"], "--state-timeout is for what several bridges share"),
+    ] {
+        let told = check(options).exits(2).stderr;
+        assert!(told.contains(why) && !told.contains("hunter2"), "{told}");
+    }
+    let keyless = checks(&["--state", "redis://cache", "--policy", "none"], None).exits(2).stderr;
+    assert!(keyless.contains("--key-file"), "{keyless}");
 }

@@ -108,7 +108,10 @@ fn a_session_has_so_many_events_and_bytes_and_every_write_sets_its_expiry() {
         assert!(replayed(&events, BOB, id(8, 0), ALL).await.is_none());
         assert_eq!(replayed(&events, BOB, id(8, 1), ALL).await.unwrap().len(), 2);
         assert!(!appended(&events, BOB, id(8, 4), &format!("{largest}x")).await);
-        assert!(replayed(&events, BOB, id(8, 2), ALL).await.is_none(), "an event was sent without being stored");
+        assert!(
+            replayed(&events, BOB, id(8, 2), ALL).await.is_none(),
+            "an event was sent without being stored"
+        );
         assert_eq!(redis.counts().events_not_stored, 1);
     });
 }

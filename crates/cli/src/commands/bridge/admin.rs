@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use mcpjoin::transport::HttpListener;
 use mcpjoin_gateway::{Gateway, JoinedGateway, TargetState, TargetStatus};
+use mcpjoin_redis::Redis;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -91,16 +92,23 @@ pub(super) struct Monitoring {
     pub(super) audit: Option<Audit>,
     pub(super) metrics: Option<Arc<Metrics>>,
     pub(super) telemetry: Telemetry,
+    /// What several bridges share.
+    state: Option<Redis>,
 }
 
 impl Monitoring {
     /// Opens the file of the audit.
-    pub(super) fn of(args: &Bridge, ui: &Ui, telemetry: &Telemetry) -> Result<Self, Failure> {
+    pub(super) fn of(
+        args: &Bridge,
+        ui: &Ui,
+        telemetry: &Telemetry,
+        state: Option<&Redis>,
+    ) -> Result<Self, Failure> {
         let audit =
             args.audit.as_deref().map(|file| Audit::to(file, args.audit_arguments, ui)).transpose()?;
         let left_out = audit.as_ref().map(Audit::left_out).unwrap_or_default();
-        let metrics = args.admin.is_some().then(|| Arc::new(Metrics::new(left_out)));
-        Ok(Self { audit, metrics, telemetry: telemetry.clone() })
+        let metrics = args.admin.is_some().then(|| Arc::new(Metrics::new(left_out, state.is_some())));
+        Ok(Self { audit, metrics, telemetry: telemetry.clone(), state: state.cloned() })
     }
 
     /// Listens at the address of the admin pages before the addresses of clients are open.
@@ -122,7 +130,7 @@ impl Monitoring {
         let is_draining = Arc::new(AtomicBool::new(false));
         let drains = is_draining.clone();
         let listening = listening.on_drain(move || drains.store(true, Ordering::Relaxed));
-        let state = State { gateway: Box::new(gateway), metrics, is_draining };
+        let state = State { gateway: Box::new(gateway), metrics, is_draining, shared: self.state.clone() };
         (listening, Some(tokio::spawn(admin.serve(state)).abort_handle()))
     }
 }
@@ -133,6 +141,8 @@ pub(super) struct State {
     pub(super) metrics: Arc<Metrics>,
     /// No new client is served.
     pub(super) is_draining: Arc<AtomicBool>,
+    /// What several bridges share.
+    shared: Option<Redis>,
 }
 
 impl Admin {
@@ -202,7 +212,10 @@ impl State {
                 page(status, JSON, format!("{body}\n"))
             }
             "/metrics" => {
-                let Self { gateway, metrics, .. } = self;
+                let Self { gateway, metrics, shared, .. } = self;
+                if let Some(shared) = shared {
+                    metrics.shared(shared.is_available(), shared.counts());
+                }
                 let text = metrics.text(&gateway.targets(), gateway.running_servers(), gateway.sessions());
                 page(StatusCode::OK, OPEN_METRICS, text)
             }
@@ -216,7 +229,12 @@ impl State {
         let is_draining = self.is_draining.load(Ordering::Relaxed);
         let ready = !is_draining && targets.iter().any(|target| target.state.is_ready());
         let targets: Vec<Value> = targets.iter().map(shown).collect();
-        (ready, json!({ "ready": ready, "draining": is_draining, "targets": targets }))
+        let mut shown = json!({ "ready": ready, "draining": is_draining, "targets": targets });
+        // Without it most of the traffic is served, so it does not decide.
+        if let Some(shared) = &self.shared {
+            shown["state"] = json!({ "address": shared.address(), "available": shared.is_available() });
+        }
+        (ready, shown)
     }
 }
 
@@ -265,8 +283,9 @@ mod tests {
         let start = || std::future::ready(Err::<Link, _>("no server"));
         tokio::spawn(admin.serve(State {
             gateway: Box::new(Gateway::builder(start).build()),
-            metrics: Metrics::new(Counter::default()).into(),
+            metrics: Metrics::new(Counter::default(), false).into(),
             is_draining: Default::default(),
+            shared: None,
         }));
         address
     }

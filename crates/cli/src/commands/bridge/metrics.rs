@@ -6,10 +6,12 @@
 //! methods, and only tools that a server has listed, up to a limit; `_OTHER` stands for the rest.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use mcpjoin::proto::Method;
 use mcpjoin_gateway::{CallOutcome, CallRecord, GatewayEvent, Refusal, TargetStatus};
+use mcpjoin_redis::RedisCounts;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -43,13 +45,15 @@ pub(super) struct Metrics {
     servers: Gauge,
     sessions: Gauge,
     lines_left_out: Counter,
+    state_up: Gauge,
+    state_failures: Family<Labels, Counter>,
     /// The tools that have a label of their own.
     tools: Mutex<BTreeSet<String>>,
 }
 
 impl Metrics {
-    /// `lines_left_out`: the lines that an audit has left out.
-    pub(super) fn new(lines_left_out: Counter) -> Self {
+    /// `lines_left_out`: the lines that an audit has left out. `has_state`: several bridges share state.
+    pub(super) fn new(lines_left_out: Counter, has_state: bool) -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
             calls: Family::default(),
@@ -62,9 +66,14 @@ impl Metrics {
             servers: Gauge::default(),
             sessions: Gauge::default(),
             lines_left_out,
+            state_up: Gauge::default(),
+            state_failures: Family::default(),
             tools: Mutex::default(),
         };
         metrics.register();
+        if has_state {
+            metrics.register_state();
+        }
         metrics
     }
 
@@ -105,6 +114,36 @@ impl Metrics {
             "Lines that the audit lacks, because its file was too slow or could not be written",
             self.lines_left_out.clone(),
         );
+    }
+
+    fn register_state(&mut self) {
+        let Self { registry, .. } = self;
+        registry.register(
+            "mcpjoin_state_up",
+            "Whether what several bridges share (--state) is available: 1 or 0",
+            self.state_up.clone(),
+        );
+        registry.register(
+            "mcpjoin_state_failures",
+            "What has failed of what several bridges share: no answer in time, refused commands, records that are not ours, events \
+             that were sent without being stored",
+            self.state_failures.clone(),
+        );
+    }
+
+    /// Notes the state of what several bridges share.
+    pub(super) fn shared(&self, is_up: bool, counts: RedisCounts) {
+        self.state_up.set(i64::from(is_up));
+        let RedisCounts { unanswered, refused, foreign, events_not_stored, .. } = counts;
+        for (reason, count) in [
+            ("unanswered", unanswered),
+            ("refused", refused),
+            ("foreign_record", foreign),
+            ("event_not_stored", events_not_stored),
+        ] {
+            let labels = vec![("reason", reason.to_owned())];
+            self.state_failures.get_or_create(&labels).inner().store(count, Ordering::Relaxed);
+        }
     }
 
     /// Counts an event.
@@ -209,7 +248,7 @@ mod tests {
 
     #[test]
     fn so_many_tools_have_labels_of_their_own_and_no_long_one() {
-        let metrics = Metrics::new(Counter::default());
+        let metrics = Metrics::new(Counter::default(), false);
         metrics.learn(vec!["x".repeat(MAX_TOOL_LABEL_BYTES + 1)]);
         assert!(metrics.tools().is_empty());
         metrics.learn((0..=MAX_TOOL_LABELS).map(|number| number.to_string()).collect());

@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{EraChoice, Limits};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener, Replicas};
-use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal, SealedSessions};
+use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal};
+use mcpjoin_redis::Redis;
 use tracing::level_filters::LevelFilter;
 
 use super::admin::Monitoring;
 use super::keys::KeyFile;
 use super::policy::PolicyFile;
 use super::serving::{self, Bridged};
+use super::state;
 use super::upstream::Upstream;
 use super::{misplaced, of_http};
 use crate::args::Bridge;
@@ -36,6 +38,8 @@ use crate::visible;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The default limit of servers at the same time.
 const DEFAULT_MAX_SESSIONS: u32 = 100;
+/// How long a session of a client that does nothing is kept.
+const DEFAULT_SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
 /// How long a reason to refuse a client is not reported again.
 const REFUSED_AGE: Duration = Duration::from_secs(60);
 /// How many such reasons are remembered.
@@ -80,6 +84,8 @@ pub(super) struct Places {
     pub(super) options: HttpOptions,
     /// The keys that other bridges have as well.
     pub(super) keys: Option<KeyFile>,
+    /// What they share beside.
+    pub(super) state: Option<Redis>,
 }
 
 impl Places {
@@ -108,14 +114,17 @@ impl Places {
         }
         let mut options = http_options(args)?;
         let keys = args.key_file.as_deref().map(|file| KeyFile::open(ui, file)).transpose()?;
+        let mut state = None;
         if let Some(keys) = &keys {
-            options = options.session_store(SealedSessions::new(keys.keys()));
+            state = state::open(ui, args, keys.keys())?;
+            let idle = args.session_idle.unwrap_or(DEFAULT_SESSION_IDLE);
+            options = state::stores(options, keys.keys(), state.as_ref(), idle);
             if let Some(url) = &args.advertise {
                 options = options.replicas(replicas(url, keys, args.connect.ca.as_deref())?);
             }
         }
         args.connect.for_others = !addresses.is_empty();
-        Ok(Self { addresses, quic, options, keys })
+        Ok(Self { addresses, quic, options, keys, state })
     }
 }
 
@@ -134,9 +143,7 @@ fn http_options(args: &Bridge) -> Result<HttpOptions, Failure> {
         Failure::usage(format!("{option} {}: {error}", shown(word.as_ref())), hint)
     };
     let mut options = HttpOptions::new().max_sessions(sessions(args)).cors(!args.allow_origin.is_empty());
-    if let Some(idle) = args.session_idle {
-        options = options.session_idle(idle);
-    }
+    options = options.session_idle(args.session_idle.unwrap_or(DEFAULT_SESSION_IDLE));
     for host in &args.allow_host {
         options = options.allow_host(host).map_err(|error| {
             wrong("--allow-host", host, error, "--allow-host HOST or HOST:PORT, as clients name it")

@@ -3,6 +3,8 @@
 //!
 //! Used by `relay` (one server) and `joined` (several), which make the gateway and say what is printed about it.
 
+use std::time::Duration;
+
 use mcpjoin::Link;
 use mcpjoin_auth::SubjectTokens;
 use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway};
@@ -18,6 +20,9 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::telemetry::Telemetry;
 use crate::ui::Ui;
+
+/// The time of the first attempt to connect to what bridges share. Others follow.
+const CONNECT_TIME: Duration = Duration::from_secs(1);
 
 /// A gateway that a bridge runs.
 pub(super) trait Joins: Serves + Monitored + 'static {
@@ -78,7 +83,7 @@ pub(super) async fn run<B: Bridged>(
     make: impl FnOnce(Option<&PolicyFile>, &Monitoring) -> Result<B, Failure>,
 ) -> Result<Exit, Failure> {
     let policy = args.policy.as_deref().map(|file| PolicyFile::open(file, names)).transpose()?;
-    let monitoring = Monitoring::of(args, ui, telemetry)?;
+    let monitoring = Monitoring::of(args, ui, telemetry, places.state.as_ref())?;
     let bridge = make(policy.as_ref(), &monitoring)?;
     // Warnings about clients are printed without `-v`.
     events::show_warnings(ui);
@@ -132,6 +137,11 @@ async fn at(
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
     bridge.check()?;
+    if let Some(state) = places.state.clone() {
+        ui.note(&format!("shares state with other bridges at {}", state.address()));
+        // Not waited for: without it most of the traffic is served. It logs why it is not reached.
+        tokio::spawn(async move { state.connect(CONNECT_TIME).await });
+    }
     let admin = monitoring.admin(args, ui).await?;
     let listening = Listening::at(&places.addresses, &places.quic, &args.authorization, subjects, ui).await?;
     let (listening, admin) = monitoring.serve(admin, listening, bridge.gateway().clone());

@@ -1,0 +1,185 @@
+//! Two bridges that share state in a real Redis: as with sealing alone nothing but calls in progress is lost, sessions that do not fit
+//! into an id are served by both, and a stream is resumed at the other bridge.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use interop::{Folder, Redis};
+use mcpjoin::Server;
+use mcpjoin::proto::Raw;
+use mcpjoin::proto::types::Tool;
+use mcpjoin::server::Context;
+use mcpjoin::transport::{HttpListener, HttpOptions};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::{interval, timeout};
+
+use super::backends::{LISTENING, Servers};
+use super::replicas::{CLIENTS, Replica, costs_only_calls_in_progress, key_options};
+
+/// The time limit of a test: far more than it takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The options of a bridge with a key and this Redis, which may take its time: the machine is busy.
+fn options(folder: &std::path::Path, redis: &Redis) -> Vec<OsString> {
+    let mut options = key_options(folder);
+    options.extend(["--state", &redis.url(), "--state-timeout", "5s"].map(OsString::from));
+    options
+}
+
+#[test]
+fn a_killed_bridge_costs_only_the_calls_in_progress_there_with_sessions_in_redis_too() {
+    let redis = Redis::start(&[]).unwrap();
+    let servers = Servers::start("shared-state");
+    let options = options(servers.folder.path(), &redis);
+    // Every other legacy client says so much of itself that no id can contain it.
+    let called = |client: usize| if client % 4 == 0 { "x".repeat(5_000) } else { "load".to_owned() };
+    let outcome = costs_only_calls_in_progress(&servers, LISTENING, &options, called);
+    assert_eq!(outcome.opened, CLIENTS / 2, "clients have initialized again");
+}
+
+/// A server with a tool that says `begun`, and ends when the gate opens.
+async fn slow_server(gate: Arc<Semaphore>, runs: Arc<AtomicUsize>) -> String {
+    let anything = Raw::parse(r#"{"type":"object"}"#).unwrap();
+    let slow = move |_: Raw, cx: Context| {
+        let (gate, runs) = (gate.clone(), runs.clone());
+        async move {
+            runs.fetch_add(1, Ordering::Relaxed);
+            cx.progress(1.0, None, Some("begun".into()));
+            gate.acquire().await.unwrap().forget();
+            "slowly done".to_owned()
+        }
+    };
+    let server = Server::builder("slow", "1").raw_tool(Tool::new("slow", anything), slow).build().unwrap();
+    let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+    let url = listener.url();
+    tokio::spawn(async move {
+        server.serve_http(listener, HttpOptions::new(), std::future::pending::<()>()).await;
+    });
+    url
+}
+
+/// A request that was sent, and what has arrived of its response.
+struct Asked {
+    stream: TcpStream,
+    said: String,
+}
+
+impl Asked {
+    async fn send(port: u16, method: &str, head: &str, body: &str) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let length = body.len();
+        let request = format!(
+            "{method} /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\
+             accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Self { stream, said: String::new() }
+    }
+
+    /// Reads until this text, or the end. Returns whether the text has arrived.
+    async fn says(&mut self, text: &str) -> bool {
+        while !self.said.contains(text) {
+            let mut bytes = Vec::new();
+            if self.stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+                return false;
+            }
+            self.said += &String::from_utf8_lossy(&bytes);
+        }
+        true
+    }
+
+    /// The value of the first line that begins so.
+    fn line(&self, begin: &str) -> String {
+        let line = self.said.lines().find_map(|line| line.strip_prefix(begin));
+        line.unwrap_or_else(|| panic!("no {begin} in {}", self.said)).trim().to_owned()
+    }
+}
+
+/// Resumes a stream behind this event until it has said this text: one resumption gets what is there.
+async fn resumed(port: u16, session: &str, after: &str, text: &str) -> String {
+    let mut pace = interval(Duration::from_millis(200));
+    loop {
+        pace.tick().await;
+        let mut asked = Asked::send(port, "GET", &format!("{session}last-event-id: {after}\r\n"), "").await;
+        let is_there = asked.says(text).await;
+        assert!(asked.said.starts_with("HTTP/1.1 200"), "{}", asked.said);
+        if is_there {
+            return asked.said;
+        }
+    }
+}
+
+/// `initialize` at this port. Returns the head of further requests.
+async fn opened(port: u16, name: &str) -> String {
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": name, "version": "1" },
+    } });
+    let mut asked = Asked::send(port, "POST", "", &initialize.to_string()).await;
+    assert!(asked.says("serverInfo").await, "{}", asked.said);
+    format!("mcp-session-id: {}\r\nmcp-protocol-version: 2025-11-25\r\n", asked.line("mcp-session-id: "))
+}
+
+#[test]
+fn a_stream_is_resumed_at_the_other_bridge_also_after_its_own_was_killed() {
+    let mut redis = Redis::start(&[]).unwrap();
+    let folder = Folder::new("resumed");
+    let (gate, runs) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let test = async {
+        let target = slow_server(gate.clone(), runs.clone()).await;
+        let mut options = options(folder.path(), &redis);
+        options.extend(["--join".into(), format!("a={target}").into()]);
+        let mut one = Replica::start(&options);
+        let other = Replica::start(&options);
+        // A short id is sealed; a long one is a name of Redis.
+        for (number, name) in [(1, "short".to_owned()), (2, "x".repeat(5_000))] {
+            let session = opened(one.port(), &name).await;
+            assert_eq!(session.lines().next().unwrap().len() > 100, number == 1, "{session}");
+            let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+                "name": "a__slow", "arguments": {}, "_meta": { "progressToken": "p" },
+            } });
+            let mut asked = Asked::send(one.port(), "POST", &session, &call.to_string()).await;
+            assert!(asked.says("begun").await, "{}", asked.said);
+            let begin = asked.line("id: ");
+            assert!(begin.ends_with("-0"), "{begin}");
+            drop(asked);
+            // What is there already, at the bridge that has never seen the stream.
+            let first = resumed(other.port(), &session, &begin, "begun").await;
+            assert!(!first.contains("slowly done"), "{first}");
+            gate.add_permits(1);
+            let whole = resumed(other.port(), &session, &begin, "slowly done").await;
+            assert!(whole.contains("begun"), "{whole}");
+            assert_eq!(runs.load(Ordering::Relaxed), number, "no call runs twice");
+            // Its bridge dies; what was stored is there.
+            one.kill();
+            assert!(resumed(other.port(), &session, &begin, "slowly done").await.contains("begun"));
+            one.start_again();
+            assert!(resumed(one.port(), &session, &begin, "slowly done").await.contains("begun"));
+        }
+        // Redis is restarted, and empty. A sealed session goes on; another one has to be opened again.
+        let (sealed, stored) =
+            (opened(one.port(), "short").await, opened(one.port(), &"x".repeat(5_000)).await);
+        redis.kill();
+        redis.start_again().unwrap();
+        let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }).to_string();
+        let mut pace = interval(Duration::from_millis(200));
+        let status = async |session: &str| {
+            let mut asked = Asked::send(other.port(), "POST", session, &list).await;
+            asked.says("\r\n\r\n").await;
+            asked.said.get(9..12).unwrap().to_owned()
+        };
+        assert_eq!(status(&sealed).await, "200");
+        // 503 until the bridge has reached it.
+        while status(&stored).await == "503" {
+            pace.tick().await;
+        }
+        assert_eq!(status(&stored).await, "404");
+    };
+    runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") });
+}
