@@ -52,6 +52,7 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
 /// Checks the files of the options, and starts nothing.
 fn check_config(ui: &Ui, args: &Bridge) -> Result<Exit, Failure> {
     let keys = args.key_file.as_deref().map(|file| keys::check(ui, file)).transpose()?;
+    relay::check_address(args)?;
     let state = state::check(ui, args)?;
     let policy =
         args.policy.as_deref().map(|file| policy::check(ui, file, &args.authorization)).transpose()?;

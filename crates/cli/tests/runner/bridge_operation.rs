@@ -431,9 +431,13 @@ fn every_option_of_the_page_about_running_exists() {
         "contrib/mcpjoin.service",
         "contrib/Containerfile",
         "contrib/kubernetes.yaml",
+        "contrib/kubernetes-replicas.yaml",
+        "contrib/compose.yaml",
+        "docs/replicas.md",
+        "docs/redis.md",
     ] {
         let text = repository(file);
-        let other = ["podman ", "cargo ", "systemctl ", "kubectl "];
+        let other = ["podman ", "cargo ", "systemctl ", "kubectl ", "valkey-server", "docker run "];
         let commands = text.lines().filter(|line| !other.iter().any(|program| line.contains(program)));
         for word in commands.flat_map(|line| line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))) {
             if word.strip_prefix("--").is_some_and(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::bridge_relay::{Bridge, call, client, http, opening, text, within};
 use super::config::Folder;
+use super::ports::Port;
 use super::support::{command, run, start};
 
 /// The base64 of 32 bytes.
@@ -75,6 +76,47 @@ fn a_session_goes_on_at_another_bridge_with_the_key_and_the_key_is_replaced_mean
         let said = call(&modern, "a__echo", json!({ "message": "hello" })).await;
         assert!(text(&said).contains("hello"), "{said:?}");
     });
+}
+
+#[test]
+fn a_session_that_only_one_bridge_can_serve_is_served_through_the_other_until_its_bridge_dies() {
+    let folder = Folder::new("replicas-advertise");
+    let keys = key_file(&folder, KEY);
+    let ports = [Port::claim().unwrap(), Port::claim().unwrap()];
+    let [one, other] = ports.each_ref().map(|port| {
+        let own = format!("http://127.0.0.1:{}", port.number());
+        let options = ["--key-file", keys.to_str().unwrap(), "--advertise", &own, "--join", "a=demo:"];
+        Bridge::before(&format!("{own}/mcp"), &options)
+    });
+    let mut other = other;
+    let session = open(&one.addresses[0]);
+    for url in [&one.addresses[0], &other.addresses[0], &other.addresses[0]] {
+        assert_eq!(calls(url, &session), 200);
+    }
+    drop(one);
+    assert_eq!(calls(&other.addresses[0], &session), 404);
+    let warned = other.says_of("a request was not passed");
+    assert!(warned.contains("nothing listens there any more"), "{warned}");
+}
+
+#[test]
+fn the_address_of_a_bridge_for_the_others_is_checked() {
+    let folder = Folder::new("replicas-address");
+    let keys = key_file(&folder, KEY);
+    let listen = ["bridge", "--listen", "http://127.0.0.1:0/mcp", "--key-file", keys.to_str().unwrap()];
+    for (url, why) in [
+        ("10.0.0.5:8080", "no address of this process for the others"),
+        ("http://0.0.0.0:8080", "nobody can connect to it"),
+        ("http://ada:hunter2@bridge", "no address of this process for the others"),
+    ] {
+        for last in [&["demo:"][..], &["--check-config"]] {
+            let told = run([&listen[..], &["--advertise", url], last].concat()).exits(2).stderr;
+            assert!(told.contains(why) && told.contains("--advertise http://host:port"), "{told}");
+        }
+    }
+    run([&listen[..], &["--advertise", "http://bridge:8080", "--check-config"]].concat()).exits(0);
+    let keyless = run(["bridge", "--listen", "http://127.0.0.1:0", "--advertise", "http://a", "demo:"]);
+    assert!(keyless.exits(2).stderr.contains("--key-file"));
 }
 
 #[test]

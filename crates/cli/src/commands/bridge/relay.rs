@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{EraChoice, Limits};
+use mcpjoin::server::{SealingKeys, StateKey};
 use mcpjoin::transport::{ChildCommand, HttpListener, HttpOptions, Listener, Replicas};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, GatewayEvent, Refusal};
 use mcpjoin_redis::Redis;
@@ -120,7 +121,7 @@ impl Places {
             let idle = args.session_idle.unwrap_or(DEFAULT_SESSION_IDLE);
             options = state::stores(options, keys.keys(), state.as_ref(), idle);
             if let Some(url) = &args.advertise {
-                options = options.replicas(replicas(url, keys, args.connect.ca.as_deref())?);
+                options = options.replicas(replicas(url, keys.keys(), args.connect.ca.as_deref())?);
             }
         }
         args.connect.for_others = !addresses.is_empty();
@@ -129,12 +130,20 @@ impl Places {
 }
 
 /// The other bridges with these keys, which reach this one at `url`.
-fn replicas(url: &str, keys: &KeyFile, ca: Option<&Path>) -> Result<Replicas, Failure> {
+fn replicas(url: &str, keys: SealingKeys, ca: Option<&Path>) -> Result<Replicas, Failure> {
     let authorities = ca.map(|path| certificates("--ca", path)).transpose()?;
-    Replicas::new(url, keys.keys(), authorities.as_slice()).map_err(|error| {
+    Replicas::new(url, keys, authorities.as_slice()).map_err(|error| {
         let form = "--advertise http://host:port, as the other bridges reach this one";
         Failure::usage(format!("--advertise: {}", visible::line(&error.to_string())), form)
     })
+}
+
+/// Checks the address for the other bridges, for `--check-config`.
+pub(super) fn check_address(args: &Bridge) -> Result<(), Failure> {
+    let Some(url) = &args.advertise else { return Ok(()) };
+    // Nothing is sealed: any key will do.
+    let keys = SealingKeys::new(StateKey::from_bytes([0; 32]), []);
+    replicas(url, keys, args.connect.ca.as_deref()).map(drop)
 }
 
 /// The options for serving over HTTP: allowed hosts and origins, and limits.

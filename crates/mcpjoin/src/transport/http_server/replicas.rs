@@ -240,9 +240,8 @@ fn owner(principal: Option<&str>) -> Vec<u8> {
 /// Checks an address, and removes the slash at its end.
 #[cfg(feature = "http-client")]
 fn address(text: &str) -> Result<Box<str>, ReplicasError> {
-    let bad = |why: &str| {
-        ReplicasError(format!("{text} is no address of this process for the others: {why}").into())
-    };
+    let bad =
+        |why: &str| ReplicasError(format!("this is no address of this process for the others: {why}").into());
     let url = url::Url::parse(text).map_err(|error| bad(&error.to_string()))?;
     let is_plain = matches!(url.scheme(), "http" | "https")
         && url.username().is_empty()
