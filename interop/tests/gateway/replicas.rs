@@ -100,6 +100,8 @@ pub(crate) fn key_options(folder: &Path) -> Vec<OsString> {
 
 /// What has happened while bridges were killed.
 pub(crate) struct Outcome {
+    /// The numbers of calls, kills, failures and sessions.
+    pub(crate) text: String,
     pub(crate) kills: usize,
     /// How many sessions the clients have opened.
     pub(crate) opened: usize,
@@ -149,18 +151,19 @@ pub(crate) fn costs_only_calls_in_progress(
     });
     let failed = calls.iter().filter(|call| call.outcome.is_err()).count();
     let opened = balancer.opened();
-    eprintln!("{} calls, {} kills, {failed} failed, {opened} sessions", calls.len(), kills.len());
+    let text = format!("{} calls, {} kills, {failed} failed, {opened} sessions", calls.len(), kills.len());
     check(&calls, &kills);
     servers.have_run_each_once(&calls);
-    Outcome { kills: kills.len(), opened }
+    Outcome { text, kills: kills.len(), opened }
 }
 
 #[test]
 fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
     let servers = Servers::start("replicas");
     let options = key_options(servers.folder.path());
-    let Outcome { opened, .. } =
+    let Outcome { text, opened, .. } =
         costs_only_calls_in_progress(&servers, LISTENING, &options, |_| "load".to_owned());
+    eprintln!("{text}");
     // Half of the clients are of the legacy era.
     assert_eq!(opened, CLIENTS / 2, "clients have initialized again");
 }
@@ -169,8 +172,9 @@ fn a_killed_bridge_costs_only_the_calls_in_progress_there() {
 fn a_session_with_a_program_is_served_by_its_bridge_through_either_and_ends_with_it() {
     let servers = Servers::start("replicas of a program");
     let options = key_options(servers.folder.path());
-    let Outcome { kills, opened } =
+    let Outcome { text, kills, opened } =
         costs_only_calls_in_progress(&servers, names().len(), &options, |_| "load".to_owned());
+    eprintln!("{text}");
     // Each client of the legacy era has one session at a time, which is that of one bridge.
     assert!(opened > CLIENTS / 2, "no session has ended with its bridge");
     assert!(opened <= CLIENTS / 2 * (1 + kills), "{opened} sessions");
