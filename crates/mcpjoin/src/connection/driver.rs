@@ -316,7 +316,7 @@ impl Driver {
                     if let (Some(slot), Event::Progress { progress, .. }) =
                         (slot, mem::replace(event, Event::Opened))
                     {
-                        slot.progress = Some(progress);
+                        slot.events().progress = Some(progress);
                         self.wake.extend(slot.waker.take());
                     }
                 }
@@ -329,7 +329,7 @@ impl Driver {
                         continue;
                     };
                     if let Event::Notification { notification, .. } = mem::replace(event, Event::Opened) {
-                        slot.notifications.push(notification);
+                        slot.events().notifications.push(notification);
                         self.wake.extend(slot.waker.take());
                     }
                 }

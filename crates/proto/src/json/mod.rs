@@ -151,10 +151,14 @@ pub(crate) fn copy_text(text: &str) -> Raw {
     Raw::trusted(bytes::Bytes::copy_from_slice(text.as_bytes()))
 }
 
-/// The value of a string member of an object; of the last one if it is repeated, as in [`Raw::member`].
+/// The text of a member of an object; of the last one if it is repeated, as in [`Raw::member`].
+pub(crate) fn member<'a>(object: &'a str, key: &str) -> Option<&'a str> {
+    object.get(scan::members_of(object).filter(|(name, _)| name == key).last()?.1)
+}
+
+/// The value of a string member of an object.
 pub(crate) fn string_member<'a>(object: &'a str, key: &str) -> Option<Cow<'a, str>> {
-    let range = scan::members_of(object).filter(|(name, _)| name == key).last()?.1;
-    string_value(object.get(range)?)
+    string_value(member(object, key)?)
 }
 
 #[cfg(test)]
