@@ -7,6 +7,7 @@ mod escape;
 mod key;
 mod raw;
 mod read;
+mod tagged;
 mod write;
 
 use alloc::borrow::Cow;
@@ -24,6 +25,7 @@ use crate::{Kind, Raw, scan};
 
 pub(crate) use escape::{append_string, enclose_string, push_string, write_string};
 pub(crate) use raw::{deserialize_raw, deserialize_text, serialize_raw};
+pub(crate) use tagged::{Tagged, deserialize_tagged};
 pub(crate) use write::{INTEGER_BYTES, integer_text};
 
 /// The maximum depth of arrays and objects while reading or writing with serde, which recurses. Twice the scanner's
@@ -144,11 +146,6 @@ pub(crate) fn string_value(text: &str) -> Option<Cow<'_, str>> {
     }
     let (end, escaped) = scan::string_end(text.as_bytes(), 1);
     Some(scan::unescape(text.get(1..end)?, escaped))
-}
-
-/// Copies a text of [`deserialize_text`].
-pub(crate) fn copy_text(text: &str) -> Raw {
-    Raw::trusted(bytes::Bytes::copy_from_slice(text.as_bytes()))
 }
 
 /// The text of a member of an object; of the last one if it is repeated, as in [`Raw::member`].
