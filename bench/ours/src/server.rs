@@ -1,10 +1,11 @@
 //! Our server for the benchmark, where it does not use `mcpjoin serve demo --full`:
-//! `ours-server [--rt current|multi] [--inline] [--pending]`. With `--rt multi` each handler runs in a task of its own, and
+//! `ours-server [--rt current|multi] [--inline] [--pending] [--http URL]`. With `--rt multi` each handler runs in a task of its own, and
 //! with `--inline` in the task of its connection. With `--pending` the tool echo is not ready at its first poll, like a tool
-//! that waits for a result.
+//! that waits for a result. With `--http` it serves at that URL instead of standard input and output.
 
 use mcpjoin::Link;
 use mcpjoin::server::{Server, tool};
+use mcpjoin::transport::{HttpListener, HttpOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::runtime::Builder;
@@ -33,7 +34,12 @@ fn main() {
         })
         .build()
         .expect("a server with one tool");
+    let url = words.iter().position(|word| word == "--http").and_then(|at| words.get(at + 1));
     builder.enable_all().build().expect("a runtime").block_on(async {
+        if let Some(url) = url {
+            let listener = HttpListener::bind(url).await.expect("the address is free");
+            return server.serve_http(listener, HttpOptions::new(), std::future::pending::<()>()).await;
+        }
         server.serve(Link::stdio().expect("standard input and output")).await;
     });
 }

@@ -8,7 +8,7 @@ use core::fmt::Write as _;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::{ErrorObject, Message, Raw, RequestId, json};
+use crate::{ErrorObject, Message, Method, Raw, RequestId, json};
 
 /// A large payload, to be sent behind the output of [`frame`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,14 +82,14 @@ fn head<'a>(message: &'a Message, out: &mut BytesMut) -> Option<&'a Raw> {
     match message {
         Message::Request(request) => {
             id(Some(&request.id), out);
-            method(request.method.as_str(), out);
+            method(&request.method, out);
             request.params.as_ref().map(|params| {
                 out.put_slice(br#","params":"#);
                 params.raw()
             })
         }
         Message::Notification(notification) => {
-            method(notification.method.as_str(), out);
+            method(&notification.method, out);
             notification.params.as_ref().map(|params| {
                 out.put_slice(br#","params":"#);
                 params.raw()
@@ -120,9 +120,15 @@ fn id(id: Option<&RequestId>, out: &mut BytesMut) {
     }
 }
 
-fn method(method: &str, out: &mut BytesMut) {
+fn method(method: &Method, out: &mut BytesMut) {
     out.put_slice(br#","method":"#);
-    put_string(method, out);
+    if let Method::Other(name) = method {
+        return put_string(name, out);
+    }
+    // The names of the specification need no escapes.
+    out.put_u8(b'"');
+    out.put_slice(method.as_str().as_bytes());
+    out.put_u8(b'"');
 }
 
 fn error(fault: &ErrorObject, out: &mut BytesMut) {

@@ -115,12 +115,12 @@ macro_rules! name {
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let raw = crate::Raw::deserialize(deserializer)?;
-                if let Some(string) = raw.to_string_value() {
+                let text = crate::json::deserialize_text(deserializer)?;
+                if let Some(string) = crate::json::string_value(&text) {
                     return Ok(Self::from(&*string));
                 }
-                if raw.kind() == crate::Kind::Number && is_integer(raw.as_str()) {
-                    return Ok(Self::from_digits(raw.as_str()));
+                if crate::Kind::of(text.as_bytes()) == crate::Kind::Number && is_integer(&text) {
+                    return Ok(Self::from_digits(&text));
                 }
                 Err(de::Error::custom("expected an integer or a string"))
             }

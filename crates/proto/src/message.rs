@@ -205,6 +205,11 @@ impl Payload {
         self.member(self.spans().meta)
     }
 
+    /// The `_meta` member in place, without the copy of [`Payload::meta`].
+    pub(crate) fn meta_text(&self) -> Option<&str> {
+        self.text(self.spans().meta)
+    }
+
     /// The `name` member: the tool or prompt. JSON text with quotes and escapes.
     #[must_use]
     pub fn name(&self) -> Option<Raw> {
@@ -248,6 +253,11 @@ impl Payload {
     #[must_use]
     pub fn result_type(&self) -> Option<Raw> {
         self.member(self.spans().result_type)
+    }
+
+    /// The `resultType` member in place.
+    pub(crate) fn result_type_text(&self) -> Option<&str> {
+        self.text(self.spans().result_type)
     }
 
     /// Locates the members once, for several lookups.

@@ -102,7 +102,7 @@ impl Calling {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         match &self.stage {
-            Stage::Sent(id) => self.core.lock().slots.get(*id).map_or(0, |slot| slot.notifications.dropped),
+            Stage::Sent(id) => self.core.lock().slots.get(*id).map_or(0, Slot::dropped),
             Stage::Layered(layered) => layered.dropped(&self.core),
             _ => 0,
         }
@@ -200,16 +200,6 @@ impl Calling {
         self.stage = Stage::Over;
         drop(state);
         Poll::Ready((outcome, slot))
-    }
-}
-
-impl Slot {
-    /// Takes the oldest notification, or else the progress.
-    pub(super) fn take_event(&mut self) -> Option<CallEvent> {
-        match self.notifications.pop() {
-            Some(notification) => Some(CallEvent::Notification(notification)),
-            None => self.progress.take().map(CallEvent::Progress),
-        }
     }
 }
 

@@ -21,6 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::call_queue::CallQueue;
+use super::calling::CallEvent;
 use super::layer::Layer;
 use super::offload::Offload;
 
@@ -124,11 +125,17 @@ pub(crate) struct Slot {
     pub(crate) outcome: Option<Result<Reply, CallError>>,
     /// When the outcome arrived.
     pub(crate) arrived: Time,
-    /// Progress that was not taken yet. Only the newest is kept.
-    pub(crate) progress: Option<ProgressParams>,
-    /// Notifications of the call that were not taken yet.
-    pub(crate) notifications: NotificationQueue,
+    /// What has arrived before the outcome. Most calls have nothing there, and slots are moved.
+    events: Option<Box<SlotEvents>>,
     pub(crate) waker: Option<Waker>,
+}
+
+/// The events of a pending call that were not taken yet.
+#[derive(Default)]
+pub(crate) struct SlotEvents {
+    /// Only the newest is kept.
+    pub(crate) progress: Option<ProgressParams>,
+    pub(crate) notifications: NotificationQueue,
 }
 
 /// Notifications that wait for one reader.
@@ -321,6 +328,27 @@ impl Inner {
             _ => self.session.limits().in_flight.saturating_sub(in_flight).min(self.call_queue.len()),
         };
         self.call_queue.grant(now, free, wake);
+    }
+}
+
+impl Slot {
+    /// The events, to be added to.
+    pub(crate) fn events(&mut self) -> &mut SlotEvents {
+        self.events.get_or_insert_default()
+    }
+
+    /// Takes the oldest notification, or else the progress.
+    pub(super) fn take_event(&mut self) -> Option<CallEvent> {
+        let events = self.events.as_mut()?;
+        match events.notifications.pop() {
+            Some(notification) => Some(CallEvent::Notification(notification)),
+            None => events.progress.take().map(CallEvent::Progress),
+        }
+    }
+
+    /// How many notifications were dropped because they were not taken.
+    pub(super) fn dropped(&self) -> u64 {
+        self.events.as_ref().map_or(0, |events| events.notifications.dropped)
     }
 }
 

@@ -168,7 +168,6 @@ impl Driver {
     /// Frees the buffers that the turn has used, apart from what a single request needs.
     fn shrink_buffers(&mut self, core: &Core) {
         if self.inbound.is_empty() {
-            // The transport keeps a buffer for one message too.
             self.inbound = VecDeque::new();
         }
         self.responses.shrink();
@@ -200,25 +199,28 @@ impl Driver {
             let mut ended = false;
             // What is left of the previous batch comes first.
             let reads = wants_input && self.inbound.is_empty();
-            while reads && !ended && self.inbound.len() < READ_MESSAGES && bytes < TURN_BYTES {
+            // Connections that receive one message at a time need no queue.
+            let mut first = None;
+            let mut read = 0;
+            while reads && !ended && read < READ_MESSAGES && bytes < TURN_BYTES {
                 let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
-                if self.inbound.capacity() == 0 {
-                    // Connections that receive one message at a time never need more.
-                    self.inbound.reserve_exact(1);
-                }
                 bytes += inbound.payload_len();
                 ended = matches!(inbound, Inbound::Closed { .. });
-                self.inbound.push_back(inbound);
+                read += 1;
+                match first {
+                    None => first = Some(inbound),
+                    Some(_) => self.inbound.push_back(inbound),
+                }
             }
-            count += self.inbound.len();
-            let more = self.inbound.len() == READ_MESSAGES || !reads;
-            if !wants_input || self.inbound.is_empty() {
+            count += read.max(self.inbound.len());
+            let more = read == READ_MESSAGES || !reads;
+            if !wants_input || first.is_none() && self.inbound.is_empty() {
                 return false;
             }
             let mut state = core.lock();
             self.gather(&mut state);
             // One message at a time: each may be the last one that fits.
-            while wants_input && let Some(inbound) = self.inbound.pop_front() {
+            while wants_input && let Some(inbound) = first.take().or_else(|| self.inbound.pop_front()) {
                 state.session.handle(now, inbound);
                 wants_input = state.session.wants_input();
             }
@@ -316,7 +318,7 @@ impl Driver {
                     if let (Some(slot), Event::Progress { progress, .. }) =
                         (slot, mem::replace(event, Event::Opened))
                     {
-                        slot.progress = Some(progress);
+                        slot.events().progress = Some(progress);
                         self.wake.extend(slot.waker.take());
                     }
                 }
@@ -329,7 +331,7 @@ impl Driver {
                         continue;
                     };
                     if let Event::Notification { notification, .. } = mem::replace(event, Event::Opened) {
-                        slot.notifications.push(notification);
+                        slot.events().notifications.push(notification);
                         self.wake.extend(slot.waker.take());
                     }
                 }

@@ -200,7 +200,7 @@ impl Layered {
     }
 
     pub(super) fn dropped(&self, core: &Core) -> u64 {
-        self.sent.with_slot(core, |slot| slot.notifications.dropped).unwrap_or_default()
+        self.sent.with_slot(core, |slot| slot.dropped()).unwrap_or_default()
     }
 
     /// Returns the next event of the request, or `None` when the layers have ended.

@@ -307,7 +307,7 @@ fn of_the_notifications_of_a_call_that_nobody_looks_at_the_newest_are_kept_and_t
     let told = |number: usize| Notification { method: Method::parse(&format!("x/{number}")), params: None };
     assert!(call.poll_event(&mut cx).is_pending());
     let push = |number: usize| {
-        core.lock().slots.get_mut(2).expect("it is under way").notifications.push(told(number));
+        core.lock().slots.get_mut(2).expect("it is under way").events().notifications.push(told(number));
     };
     (0..1024).for_each(push);
     assert_eq!(call.dropped(), 0);
@@ -334,8 +334,9 @@ fn the_notifications_of_a_call_that_nobody_looks_at_have_a_total_in_bytes_beside
         let params = Raw::string(&"x".repeat(bytes - 2));
         Notification { method: Method::parse(name), params: Some(Payload::from_raw(params)) }
     };
-    let push =
-        |told: Notification| core.lock().slots.get_mut(2).expect("it is under way").notifications.push(told);
+    let push = |told: Notification| {
+        core.lock().slots.get_mut(2).expect("it is under way").events().notifications.push(told)
+    };
     let dropped = |told: Vec<Notification>, call: &mut Calling| {
         let before = call.dropped();
         told.into_iter().for_each(push);

@@ -315,7 +315,7 @@ fn payload_members(
 #[inline(always)]
 fn pass(scanner: &mut Scanner<'_>, depth: usize, span: &mut Span) -> Result<(), ScanError> {
     let start = scanner.at();
-    scanner.value(depth)?;
+    scanner.member_value(depth)?;
     *span = Span { start: start as u32, end: scanner.at() as u32 };
     Ok(())
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 
 use super::headers::{self, HeaderMismatch, HeaderProblem, Headers, NamedBy, name};
 use crate::decode::Decoded;
+use crate::json::string_value;
 use crate::{
     DecodeError, Era, ErrorObject, Kind, Message, Method, Payload, Profile, Raw, Request, RequestId, Version,
     code,
@@ -171,8 +172,8 @@ pub fn classify(
         Decoded::Message(message) => Some(message),
         Decoded::Batch(_) => None,
     };
-    let meta = message.and_then(params).and_then(Payload::meta);
-    let declared = meta.as_ref().map(Declared::read).unwrap_or_default();
+    let meta = message.and_then(params).and_then(Payload::meta_text);
+    let declared = meta.map(Declared::read).unwrap_or_default();
     if let (Some(message), Some(_)) = (message, &declared.version) {
         return modern(headers, message, &declared, offer);
     }
@@ -206,24 +207,19 @@ pub fn classify(
 
 /// The required members in the `_meta` of a request of 2026-07-28.
 #[derive(Default)]
-struct Declared {
-    version: Option<String>,
+struct Declared<'a> {
+    version: Option<Cow<'a, str>>,
     /// The capabilities are present, and are an object.
     capabilities: bool,
 }
 
-impl Declared {
+impl<'a> Declared<'a> {
     /// Reads both in one pass.
-    fn read(meta: &Raw) -> Self {
+    fn read(meta: &'a str) -> Self {
         let mut declared = Self::default();
-        if meta.kind() != Kind::Object {
-            return declared;
-        }
-        for (name, range) in crate::scan::members(meta) {
+        for (name, range) in crate::scan::members_of(meta) {
             match &*name {
-                META_VERSION => {
-                    declared.version = meta.slice(range).to_string_value().map(Cow::into_owned);
-                }
+                META_VERSION => declared.version = meta.get(range).and_then(string_value),
                 META_CAPABILITIES => declared.capabilities = meta.as_bytes()[range].first() == Some(&b'{'),
                 _ => {}
             }
@@ -236,7 +232,7 @@ impl Declared {
 fn modern(
     headers: &(impl Headers + ?Sized),
     message: &Message,
-    declared: &Declared,
+    declared: &Declared<'_>,
     offer: &Offer<'_>,
 ) -> Class {
     let Declared { version: declared, capabilities } = declared;

@@ -68,7 +68,9 @@ impl Host {
             None => last.bytes().all(|byte| byte.is_ascii_digit()),
         };
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-        if numeric || !text.bytes().all(plain) || text.starts_with('.') || text.contains("..") {
+        // Two bytes at a time, because every request is checked and a searcher costs more than the host.
+        let empty_label = text.starts_with('.') || text.as_bytes().windows(2).any(|pair| pair == b"..");
+        if numeric || !text.bytes().all(plain) || empty_label {
             return Err(OriginError::Host);
         }
         Ok(Self::Name(text.to_ascii_lowercase()))
@@ -91,7 +93,7 @@ fn authority(text: &str) -> Result<(Host, Option<u16>), OriginError> {
         return Err(OriginError::UserInfo);
     }
     // The colons of an address in brackets do not separate a port.
-    let bracket = match text.rfind(']') {
+    let bracket = match text.bytes().rposition(|byte| byte == b']') {
         Some(bracket) => bracket + 1,
         None if text.starts_with('[') => return Err(OriginError::Host),
         None => 0,

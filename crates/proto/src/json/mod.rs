@@ -7,6 +7,7 @@ mod escape;
 mod key;
 mod raw;
 mod read;
+mod tagged;
 mod write;
 
 use alloc::borrow::Cow;
@@ -24,6 +25,7 @@ use crate::{Kind, Raw, scan};
 
 pub(crate) use escape::{append_string, enclose_string, push_string, write_string};
 pub(crate) use raw::{deserialize_raw, deserialize_text, serialize_raw};
+pub(crate) use tagged::{Tagged, deserialize_tagged};
 pub(crate) use write::{INTEGER_BYTES, integer_text};
 
 /// The maximum depth of arrays and objects while reading or writing with serde, which recurses. Twice the scanner's
@@ -146,15 +148,14 @@ pub(crate) fn string_value(text: &str) -> Option<Cow<'_, str>> {
     Some(scan::unescape(text.get(1..end)?, escaped))
 }
 
-/// Copies a text of [`deserialize_text`].
-pub(crate) fn copy_text(text: &str) -> Raw {
-    Raw::trusted(bytes::Bytes::copy_from_slice(text.as_bytes()))
+/// The text of a member of an object; of the last one if it is repeated, as in [`Raw::member`].
+pub(crate) fn member<'a>(object: &'a str, key: &str) -> Option<&'a str> {
+    object.get(scan::members_of(object).filter(|(name, _)| name == key).last()?.1)
 }
 
-/// The value of a string member of an object; of the last one if it is repeated, as in [`Raw::member`].
+/// The value of a string member of an object.
 pub(crate) fn string_member<'a>(object: &'a str, key: &str) -> Option<Cow<'a, str>> {
-    let range = scan::members_of(object).filter(|(name, _)| name == key).last()?.1;
-    string_value(object.get(range)?)
+    string_value(member(object, key)?)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use serde::de::{
 
 use super::key::KeyReader;
 use super::raw::{TOKEN, Verbatim};
+use super::tagged::{self, TAG};
 use super::{MAX_DEPTH, ReadError};
 use crate::scan;
 
@@ -22,11 +23,35 @@ pub(super) struct Reader<'de> {
     text: &'de str,
     at: usize,
     depth: usize,
+    /// The next object is a record of a union, and has one tag.
+    tagged: bool,
 }
 
 impl<'de> Reader<'de> {
     pub(super) const fn new(text: &'de str) -> Self {
-        Self { text, at: 0, depth: 0 }
+        Self { text, at: 0, depth: 0, tagged: false }
+    }
+
+    /// A reader of a record of a union.
+    pub(super) const fn of_tagged(text: &'de str) -> Self {
+        Self { text, at: 0, depth: 0, tagged: true }
+    }
+
+    /// The tag of the object at this position, if it is the first member and has no escapes.
+    fn first_tag(&self) -> Option<&'de str> {
+        let mut ahead = Self { at: self.at + 1, ..Self::new(self.text) };
+        ahead.space();
+        if self.peek() != Some(b'{') || ahead.peek() != Some(b'"') || ahead.string() != TAG {
+            return None;
+        }
+        ahead.colon();
+        match ahead.peek() {
+            Some(b'"') => match ahead.string() {
+                Cow::Borrowed(tag) => Some(tag),
+                Cow::Owned(_) => None,
+            },
+            _ => None,
+        }
     }
 
     #[inline]
@@ -50,6 +75,7 @@ impl<'de> Reader<'de> {
     /// Skips a value and returns its text.
     #[inline]
     fn verbatim(&mut self) -> &'de str {
+        self.tagged = false;
         let start = self.at;
         self.at = scan::skip_value(self.text.as_bytes(), start);
         self.text.get(start..self.at).unwrap_or_default()
@@ -93,9 +119,13 @@ impl<'de> Reader<'de> {
 
     fn visit_object<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
         self.enter()?;
-        let mut members = Members { reader: self, key: (0, 0), first: true, ended: false };
+        let tags = core::mem::take(&mut self.tagged).then_some(0);
+        let mut members = Members { reader: self, key: (0, 0), first: true, ended: false, tags };
         let value = visitor.visit_map(&mut members)?;
         members.skip_rest();
+        if members.tags > Some(1) {
+            return Err(ReadError::new(alloc::format!("the member `{TAG}` is repeated")));
+        }
         self.leave();
         Ok(value)
     }
@@ -329,6 +359,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Read<V::Value> {
         if name == TOKEN {
             visitor.visit_newtype_struct(Verbatim(self.verbatim()))
+        } else if name == tagged::TOKEN
+            && let Some(tag) = self.first_tag()
+        {
+            visitor.visit_enum(TaggedRecord { reader: self, tag })
         } else {
             visitor.visit_newtype_struct(self)
         }
@@ -439,6 +473,8 @@ struct Members<'a, 'de> {
     key: (usize, usize),
     first: bool,
     ended: bool,
+    /// The number of tags, where there must be one.
+    tags: Option<usize>,
 }
 
 impl<'de> Members<'_, 'de> {
@@ -452,6 +488,11 @@ impl<'de> Members<'_, 'de> {
         let start = self.reader.at + 1;
         let key = self.reader.string();
         self.key = (start, self.reader.at - 1);
+        if let Some(tags) = &mut self.tags
+            && key == TAG
+        {
+            *tags += 1;
+        }
         Some(key)
     }
 
@@ -481,6 +522,23 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Read<V::Value> {
         self.reader.colon();
         seed.deserialize(&mut *self.reader).map_err(|error| self.in_member(error))
+    }
+}
+
+/// A record of a union, at its brace, and its kind.
+struct TaggedRecord<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+    tag: &'de str,
+}
+
+impl<'a, 'de> EnumAccess<'de> for TaggedRecord<'a, 'de> {
+    type Error = ReadError;
+    type Variant = Variant<'a, 'de>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Read<(V::Value, Self::Variant)> {
+        let kind = seed.deserialize(KeyReader(Cow::Borrowed(self.tag)))?;
+        self.reader.tagged = true;
+        Ok((kind, Variant { reader: self.reader }))
     }
 }
 

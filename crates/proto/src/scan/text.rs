@@ -181,6 +181,16 @@ impl<'a> Scanner<'a> {
         Ok(key)
     }
 
+    /// The same as [`Scanner::value`], for members that are usually strings: those need no stack of brackets.
+    #[inline(always)]
+    pub(crate) fn member_value(&mut self, depth: usize) -> Scanned {
+        if self.peek() != Some(b'"') {
+            return self.value(depth);
+        }
+        self.at += 1;
+        self.string().map(drop)
+    }
+
     /// Scans a value within `depth` arrays and objects, at its first byte.
     ///
     /// The kind of each open bracket is one bit, so a deep value takes no stack and no allocation.

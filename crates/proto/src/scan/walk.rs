@@ -14,6 +14,16 @@ use crate::Raw;
 /// The closing quote of the string that starts at `at` (behind its quote), and whether it has escapes.
 #[inline]
 pub(crate) fn string_end(text: &[u8], mut at: usize) -> (usize, bool) {
+    // Most strings are short and plain, so one block is enough.
+    if let Some(block) = u8x16::load(text, at) {
+        let ends = block.ends();
+        let end = at + ends.trailing_zeros() as usize;
+        if ends == 0 {
+            at += block::WIDTH;
+        } else if text[end] == b'"' {
+            return (end, false);
+        }
+    }
     let mut escaped = false;
     if end_in_blocks::<Wide>(text, &mut at, &mut escaped)
         || end_in_blocks::<u8x16>(text, &mut at, &mut escaped)

@@ -4,7 +4,7 @@
 //! deadlines: progress, and a question of the server that we have not answered, extend the first, nothing extends the second
 //! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts>).
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -112,7 +112,9 @@ pub(super) struct Calls {
     from: i64,
     last: i64,
     pending: RingMap<PendingCall>,
-    deadlines: BTreeSet<(Time, i64)>,
+    /// No call times out before this. Most calls end long before, so it is not moved when one ends: the deadlines are
+    /// compared again when it is reached.
+    earliest: Option<Time>,
 }
 
 impl Calls {
@@ -141,7 +143,7 @@ impl Calls {
         self.last += 1;
         let total_deadline = now + total;
         let deadline = (now + timeout).min(total_deadline);
-        self.deadlines.insert((deadline, self.last));
+        self.note_deadline(deadline);
         let pending = PendingCall {
             method,
             purpose,
@@ -154,6 +156,10 @@ impl Calls {
         };
         self.pending.insert(self.last, pending);
         self.last
+    }
+
+    fn note_deadline(&mut self, deadline: Time) {
+        self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
     }
 
     /// The progress token of this call was sent: it is the id.
@@ -176,13 +182,15 @@ impl Calls {
 
     pub(super) fn take(&mut self, id: i64) -> Option<PendingCall> {
         let pending = self.pending.remove(id)?;
-        self.deadlines.remove(&(pending.deadline, id));
+        if self.pending.is_empty() {
+            self.earliest = None;
+        }
         Some(pending)
     }
 
     /// Takes all calls of the owner, in the order of their ids.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = i64> + use<> {
-        self.deadlines.clear();
+        self.earliest = None;
         self.pending
             .take_all()
             .filter_map(|(id, pending)| (pending.purpose != Purpose::Opening).then_some(id))
@@ -204,41 +212,36 @@ impl Calls {
             return false;
         };
         if pending.deadline < Time::FAR {
-            self.deadlines.remove(&(pending.deadline, id));
             pending.deadline = (now + pending.timeout).min(pending.total_deadline);
-            self.deadlines.insert((pending.deadline, id));
         }
         true
     }
 
     /// Restarts the timeouts that are over, as far as the total allows.
     pub(super) fn postpone(&mut self, now: Time) {
-        let over: Vec<i64> = self.deadlines.range(..=(now, i64::MAX)).map(|(_, id)| *id).collect();
-        for id in over {
-            let Some(pending) = self.pending.get_mut(id).filter(|pending| pending.purpose == Purpose::Owner)
-            else {
-                continue;
-            };
-            self.deadlines.remove(&(pending.deadline, id));
-            pending.deadline = (now + pending.timeout).min(pending.total_deadline);
-            self.deadlines.insert((pending.deadline, id));
+        for id in self.overdue(now) {
+            let Some(pending) = self.pending.get_mut(id) else { continue };
+            if pending.purpose == Purpose::Owner {
+                pending.deadline = (now + pending.timeout).min(pending.total_deadline);
+            }
+            let deadline = pending.deadline;
+            self.note_deadline(deadline);
         }
     }
 
     /// Limits the remaining time of a call.
     pub(super) fn shorten_deadline(&mut self, now: Time, id: i64, timeout: Duration) {
         let Some(pending) = self.pending.get_mut(id) else { return };
-        self.deadlines.remove(&(pending.deadline, id));
         pending.total_deadline = pending.total_deadline.min(now + timeout);
         pending.deadline = pending.deadline.min(pending.total_deadline);
-        self.deadlines.insert((pending.deadline, id));
+        let deadline = pending.deadline;
+        self.note_deadline(deadline);
     }
 
     /// Marks a stream as acknowledged and removes its deadline. `None` when there is no such stream.
     pub(super) fn acknowledge(&mut self, id: i64) -> Option<()> {
         let pending = self.pending.get_mut(id)?;
         let Purpose::Listen { .. } = pending.purpose else { return None };
-        self.deadlines.remove(&(pending.deadline, id));
         pending.deadline = Time::FAR;
         pending.total_deadline = Time::FAR;
         pending.purpose = Purpose::Listen { acknowledged: true };
@@ -252,17 +255,32 @@ impl Calls {
         }
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.deadlines.first().map(|(time, _)| *time)
+    /// When to look for calls that have timed out. There may be none then.
+    pub(super) const fn next_deadline(&self) -> Option<Time> {
+        self.earliest
     }
 
-    /// Takes one call that has timed out.
-    pub(super) fn expire(&mut self, now: Time) -> Option<Expired> {
-        let (deadline, id) = *self.deadlines.first()?;
-        if deadline > now {
-            return None;
+    /// The calls that have timed out, in the order of their deadlines. Expects that each is then taken or noted anew.
+    pub(super) fn overdue(&mut self, now: Time) -> Vec<i64> {
+        if self.earliest.is_none_or(|earliest| earliest > now) {
+            return Vec::new();
         }
+        let (mut over, mut earliest) = (Vec::new(), None::<Time>);
+        for (id, pending) in self.pending.iter() {
+            match pending.deadline {
+                deadline if deadline <= now => over.push((deadline, id)),
+                deadline => earliest = Some(earliest.map_or(deadline, |earliest| earliest.min(deadline))),
+            }
+        }
+        self.earliest = earliest;
+        over.sort_unstable();
+        over.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Takes a call that has timed out.
+    pub(super) fn expire(&mut self, id: i64) -> Option<Expired> {
         let pending = self.take(id)?;
+        let deadline = pending.deadline;
         Some(Expired {
             id,
             total: pending.progress.is_some() && pending.deadline == pending.total_deadline,
@@ -322,6 +340,11 @@ mod tests {
         Time::from_epoch(SECOND * u32::try_from(seconds).expect("small"))
     }
 
+    fn expired(calls: &mut Calls, now: Time) -> Vec<Expired> {
+        let over = calls.overdue(now);
+        over.into_iter().filter_map(|id| calls.expire(id)).collect()
+    }
+
     #[test]
     fn progress_extends_the_deadline_up_to_the_total() {
         let mut calls = Calls::default();
@@ -330,15 +353,14 @@ mod tests {
         calls.expect_progress(id);
         assert_eq!(calls.next_deadline(), Some(at(10)));
         assert_eq!(calls.progressed(at(9), id, 1.0), Some(true));
+        assert!(expired(&mut calls, at(10)).is_empty());
         assert_eq!(calls.next_deadline(), Some(at(19)));
         assert_eq!(calls.progressed(at(10), id, 1.0), Some(false), "it did not grow");
-        assert_eq!(calls.next_deadline(), Some(at(19)), "and extends nothing");
         assert_eq!(calls.progressed(at(18), id, 2.0), Some(true));
+        assert!(expired(&mut calls, at(24)).is_empty());
         assert_eq!(calls.next_deadline(), Some(at(25)), "the total is not moved");
-        assert!(calls.expire(at(24)).is_none());
-        let expired = calls.expire(at(25)).expect("expired");
-        assert!(expired.total);
-        assert_eq!(expired.after, SECOND * 25);
+        let ended = expired(&mut calls, at(25));
+        assert!(matches!(ended[..], [Expired { total: true, after, .. }] if after == SECOND * 25));
         assert_eq!(calls.len(), 0);
         assert_eq!(calls.next_deadline(), None);
     }
@@ -352,13 +374,30 @@ mod tests {
         calls.postpone(at(9));
         assert_eq!(calls.next_deadline(), Some(at(10)), "nothing is over");
         calls.postpone(at(10));
-        assert_eq!(calls.expire(at(10)).map(|expired| expired.id), Some(opening));
-        assert!(calls.expire(at(19)).is_none());
+        assert!(matches!(expired(&mut calls, at(10))[..], [Expired { id, .. }] if id == opening));
+        assert!(expired(&mut calls, at(19)).is_empty());
         calls.postpone(at(20));
         assert_eq!(calls.next_deadline(), Some(at(25)));
         calls.postpone(at(25));
-        let expired = calls.expire(at(25)).expect("expired");
-        assert_eq!((expired.id, expired.after), (id, SECOND * 25));
+        let ended = expired(&mut calls, at(25));
+        assert!(
+            matches!(ended[..], [Expired { id: ended, after, .. }] if ended == id && after == SECOND * 25)
+        );
+    }
+
+    #[test]
+    fn the_ends_of_calls_are_in_the_order_of_their_deadlines() {
+        let mut calls = Calls::default();
+        let mut call = |seconds| {
+            calls.insert(Time::ZERO, Method::CallTool, Purpose::Owner, SECOND * seconds, SECOND * 100)
+        };
+        let (late, early, answered, last) = (call(20), call(10), call(5), call(30));
+        assert!(calls.take(answered).is_some());
+        assert!(calls.next_deadline() <= Some(at(10)), "no later than the next");
+        calls.shorten_deadline(Time::ZERO, last, SECOND * 15);
+        let ended: Vec<i64> = expired(&mut calls, at(20)).iter().map(|expired| expired.id).collect();
+        assert_eq!(ended, [early, last, late]);
+        assert_eq!(calls.next_deadline(), None);
     }
 
     #[test]

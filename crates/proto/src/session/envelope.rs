@@ -121,10 +121,12 @@ fn merge(out: &mut String, existing: &str, ours: &Additions<'_>) {
             out.push(',');
         }
     };
+    // Our keys need no escapes.
     for (key, value) in ours.meta() {
         comma(out);
-        crate::json::push_string(key, out);
-        out.push(':');
+        out.push('"');
+        out.push_str(key);
+        out.push_str("\":");
         out.push_str(value);
     }
     if existing == "{}" {
@@ -203,7 +205,7 @@ pub(super) fn complete(meta: &[(&str, &str)], method: &Method, result: &Payload)
 
 /// Adds `resultType`, if it is missing, and the cache hints at the start.
 pub(super) fn enclose(meta: &[(&str, &str)], kind: &str, hints: &str, result: &Payload) -> Payload {
-    let kind = if result.result_type().is_some() { "" } else { kind };
+    let kind = if result.result_type_text().is_some() { "" } else { kind };
     let lead = [kind, hints].concat();
     splice(Some(result.clone()), false, &Additions { lead: &lead, meta, token: None })
 }

@@ -22,7 +22,7 @@ use crate::types::resource::is_within;
 use crate::types::{LoggingLevel, SetLevelParams};
 use crate::{
     ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId,
-    Response, Time,
+    Response, Time, json,
 };
 
 pub(super) struct Legacy {
@@ -259,5 +259,5 @@ fn uri_of(request: &Request) -> Option<String> {
 
 /// The progress token of a request.
 pub(super) fn progress_token(params: Option<&Payload>) -> Option<ProgressToken> {
-    params?.meta()?.member("progressToken")?.decode().ok()
+    json::from_text(json::member(params?.meta_text()?, "progressToken")?).ok()
 }

@@ -461,8 +461,11 @@ impl Session {
         if !self.shared.is_server() && self.shared.requests.len() > 0 {
             self.shared.calls.postpone(now);
         }
-        while let Some(expired) = self.shared.calls.expire(now) {
-            self.expired(now, expired);
+        for id in self.shared.calls.overdue(now) {
+            // The end of the session may have taken it.
+            if let Some(expired) = self.shared.calls.expire(id) {
+                self.expired(now, expired);
+            }
         }
         if let Some((since, _)) = self.stall
             && since + self.shared.limits.write_stall <= now
@@ -484,7 +487,8 @@ impl Session {
         }
     }
 
-    /// The time of the next call of [`Session::handle_timeout`].
+    /// The time of the next call of [`Session::handle_timeout`]: at or before the next deadline. It may be that of a
+    /// call which has ended since.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let stall = self.stall.map(|(since, _)| since + self.shared.limits.write_stall);

@@ -30,7 +30,7 @@ use crate::types::meta::key;
 use crate::types::{InputRequired, LoggingLevel, UnsupportedVersionData};
 use crate::{
     Era, ErrorObject, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId,
-    Response, Time, Version, code, scan,
+    Response, Time, Version, code, json, scan,
 };
 
 pub(super) struct Modern {
@@ -44,8 +44,8 @@ pub(super) struct Modern {
 }
 
 struct CachedClient {
-    capabilities: Raw,
-    info: Option<Raw>,
+    capabilities: Box<str>,
+    info: Option<Box<str>>,
     client: Arc<ClientInfo>,
 }
 
@@ -191,9 +191,9 @@ impl Modern {
             let text = format!("`{key}` in _meta does not have the shape that it must have");
             (ErrorObject::invalid_params(text), Violation::MissingMeta { key })
         };
-        let meta = params.and_then(Payload::meta).ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
+        let meta = params.and_then(Payload::meta_text).ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
         let (mut version, mut capabilities, mut info, mut level, mut token) = (None, None, None, None, None);
-        for (name, range) in scan::members(&meta) {
+        for (name, range) in scan::members_of(meta) {
             let found = match &*name {
                 key::PROTOCOL_VERSION => &mut version,
                 key::CLIENT_CAPABILITIES => &mut capabilities,
@@ -202,48 +202,41 @@ impl Modern {
                 "progressToken" => &mut token,
                 _ => continue,
             };
-            *found = Some(range);
+            *found = meta.get(range);
         }
         let version = version.ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
-        let version = meta.slice(version);
-        let version = version.to_string_value().ok_or_else(|| bad(key::PROTOCOL_VERSION))?;
+        let version = json::string_value(version).ok_or_else(|| bad(key::PROTOCOL_VERSION))?;
         if version != self.profile.version.as_str() {
             let requested = Version::parse(&version);
             return Err((unsupported_version(server, &version), Violation::UnsupportedVersion { requested }));
         }
         let capabilities = capabilities.ok_or_else(|| missing(key::CLIENT_CAPABILITIES))?;
-        let client = self
-            .client(meta.slice(capabilities), info.map(|info| meta.slice(info)))
-            .ok_or_else(|| bad(key::CLIENT_CAPABILITIES))?;
-        let log_level = match level {
-            None => None,
-            Some(level) => Some(meta.slice(level).decode().map_err(|_| bad(key::LOG_LEVEL))?),
-        };
-        let progress_token = match token {
-            None => None,
-            Some(token) => Some(meta.slice(token).decode().map_err(|_| bad("progressToken"))?),
-        };
+        let client = self.client(capabilities, info).ok_or_else(|| bad(key::CLIENT_CAPABILITIES))?;
+        let log_level = level.map(json::from_text).transpose().map_err(|_| bad(key::LOG_LEVEL))?;
+        let progress_token = token.map(json::from_text).transpose().map_err(|_| bad("progressToken"))?;
         Ok(RequestMeta { progress_token, log_level, client })
     }
 
     /// The client as this request describes it. Reuses the last description if the text is the same; the request still
     /// stands for itself.
-    fn client(&mut self, capabilities: Raw, info: Option<Raw>) -> Option<Arc<ClientInfo>> {
+    fn client(&mut self, capabilities: &str, info: Option<&str>) -> Option<Arc<ClientInfo>> {
         if let Some(last) = &self.cached_client
-            && last.capabilities == capabilities
-            && last.info == info
+            && *last.capabilities == *capabilities
+            && last.info.as_deref() == info
         {
             return Some(last.client.clone());
         }
         let client = Arc::new(ClientInfo {
             // For display only, so invalid information is omitted.
-            info: info.as_ref().and_then(|info| info.decode().ok()).map(Arc::new),
-            capabilities: capabilities.decode().ok()?,
+            info: info.and_then(|info| json::from_text(info).ok()).map(Arc::new),
+            capabilities: json::from_text(capabilities).ok()?,
         });
-        // A long text shares the buffer of its message and would keep it alive.
-        let is_short = |text: &Raw| text.len() < Raw::SHARED_FROM;
-        self.cached_client = (is_short(&capabilities) && info.as_ref().is_none_or(is_short))
-            .then(|| Box::new(CachedClient { capabilities, info, client: client.clone() }));
+        // A long text would stay in memory.
+        let is_short = |text: &str| text.len() < Raw::SHARED_FROM;
+        self.cached_client = (is_short(capabilities) && info.is_none_or(is_short)).then(|| {
+            let (capabilities, info) = (capabilities.into(), info.map(Into::into));
+            Box::new(CachedClient { capabilities, info, client: client.clone() })
+        });
         Some(client)
     }
 
@@ -370,7 +363,7 @@ impl Modern {
 
 /// The members of `_meta` in every request of a client.
 pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'static str, String)> {
-    let text = |value: Result<Raw, crate::json::WriteError>| value.map(|raw| String::from(raw.as_str()));
+    let text = |value: Result<Raw, json::WriteError>| value.map(|raw| String::from(raw.as_str()));
     let mut meta = alloc::vec![(key::PROTOCOL_VERSION, format!("\"{}\"", profile.version))];
     let presents = client.presents.as_deref();
     let (info, capabilities) = (
@@ -409,10 +402,9 @@ fn interpret(
     result: Payload,
     client: Option<(ResultReaders, bool)>,
 ) -> Result<Reply, String> {
-    let kind = result.result_type();
-    let kind = match &kind {
+    let kind = match result.result_type_text() {
         None => "complete".into(),
-        Some(kind) => kind.to_string_value().ok_or("`resultType` is not a string")?,
+        Some(kind) => json::string_value(kind).ok_or("`resultType` is not a string")?,
     };
     match (&*kind, client) {
         ("complete", _) => Ok(Reply::Complete(result.into_raw())),
@@ -443,14 +435,14 @@ fn version_error(data: UnsupportedVersionData) -> ErrorObject {
 
 /// The error to a modern request on a connection that negotiated another version and serves no second one.
 pub(super) fn other_version_agreed(request: &Request, agreed: &Profile) -> ErrorObject {
-    let requested = version_of(request);
-    let requested = requested.as_ref().and_then(Raw::to_string_value).unwrap_or_default();
+    let requested = version_of(request).and_then(json::string_value).unwrap_or_default();
     version_error(UnsupportedVersionData::new(alloc::vec![agreed.version.clone()], &requested))
 }
 
 /// The id of the subscription that a notification belongs to.
 fn subscription(notification: &Notification) -> Option<RequestId> {
-    notification.params.as_ref()?.meta()?.member(key::SUBSCRIPTION_ID)?.decode().ok()
+    let meta = notification.params.as_ref()?.meta_text()?;
+    json::from_text(json::member(meta, key::SUBSCRIPTION_ID)?).ok()
 }
 
 /// Whether a request carries its protocol version.
@@ -460,17 +452,17 @@ pub(super) fn names_its_version(request: &Request) -> bool {
 
 /// Whether a request carries the modern version of this crate.
 pub(super) fn names_our_version(request: &Request) -> bool {
-    version_of(request).is_some_and(|version| {
-        version.to_string_value().is_some_and(|version| version == newest().version.as_str())
-    })
+    let version = version_of(request).and_then(json::string_value);
+    version.is_some_and(|version| version == newest().version.as_str())
 }
 
-fn version_of(request: &Request) -> Option<Raw> {
+/// The text of the version in the params of a request.
+fn version_of(request: &Request) -> Option<&str> {
     request.params.as_ref().and_then(version_in)
 }
 
-fn version_in(params: &Payload) -> Option<Raw> {
-    params.meta()?.member(key::PROTOCOL_VERSION)
+fn version_in(params: &Payload) -> Option<&str> {
+    json::member(params.meta_text()?, key::PROTOCOL_VERSION)
 }
 
 /// The profile of a modern session.

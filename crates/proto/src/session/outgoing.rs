@@ -75,12 +75,12 @@ impl Session {
 
     /// Sends the response to a request of the peer. Ignored when the request is no longer pending.
     pub fn respond(&mut self, id: &RequestId, reply: Result<Reply, ErrorObject>) {
-        let modern = self.shared.requests.is_modern(id);
-        match (&mut self.phase, &self.inline_modern) {
-            (Phase::Legacy(_), Some(inline_modern)) if modern => {
+        let inline_modern = self.inline_modern.as_ref().filter(|_| self.shared.requests.is_modern(id));
+        match (&mut self.phase, inline_modern) {
+            (Phase::Legacy(_), Some(inline_modern)) => {
                 inline_modern.respond(&mut self.shared, id, reply);
             }
-            (Phase::Legacy(legacy), _) => legacy.respond(&mut self.shared, id, reply),
+            (Phase::Legacy(legacy), None) => legacy.respond(&mut self.shared, id, reply),
             (Phase::Modern(modern), _) => modern.respond(&mut self.shared, id, reply),
             _ => {}
         }

@@ -109,14 +109,15 @@ impl Lane {
     }
 
     fn pop(&mut self) -> Option<Outbound> {
-        let Item { outbound, immediate } = self.items.pop_front()?;
-        let bytes = size(&outbound);
+        // Counted where it lies, because it is large to move.
+        let Item { outbound, immediate } = self.items.front()?;
+        let bytes = size(outbound);
         self.bytes -= bytes;
-        if immediate {
+        if *immediate {
             self.immediate -= bytes;
         }
         self.first += 1;
-        Some(outbound)
+        self.items.pop_front().map(|item| item.outbound)
     }
 
     /// The item at this position, if it is still queued.
@@ -209,18 +210,17 @@ impl Queue {
         if !self.replies.items.is_empty() {
             return self.replies.pop();
         }
-        let position = Position(self.own.first);
-        let outbound = self.own.pop()?;
-        if let Outbound::Message { message: Message::Notification(notification), .. } = &outbound
+        if let Some(Item { outbound: Outbound::Message { message, .. }, .. }) = self.own.items.front()
+            && let Message::Notification(notification) = message
             && is_change(&notification.method)
         {
             let change = Change(notification.clone());
             // A notification that waited for the client to become ready has no entry.
-            if self.changes.get(&change) == Some(&position) {
+            if self.changes.get(&change) == Some(&Position(self.own.first)) {
                 self.changes.remove(&change);
             }
         }
-        Some(outbound)
+        self.own.pop()
     }
 
     /// Frees the memory of empty lanes, except for one item.

@@ -67,6 +67,15 @@ impl<T> RingMap<T> {
         inner.values.get_mut(place)?.as_mut()
     }
 
+    /// All entries, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, &T)> {
+        self.inner.iter().flat_map(|inner| {
+            let recent = (inner.first..).zip(&inner.ring).filter_map(|(key, place)| Some((key, (*place)?)));
+            let older = inner.older.iter().map(|(key, place)| (*key, *place));
+            recent.chain(older).filter_map(|(key, place)| Some((key, inner.values.get(place)?.as_ref()?)))
+        })
+    }
+
     /// Removes a value.
     pub fn remove(&mut self, key: i64) -> Option<T> {
         let inner = self.inner.as_mut()?;
@@ -185,6 +194,9 @@ mod tests {
         assert_eq!(places, Some(10), "places are used again");
         assert_eq!(values.get(3000), Some(&3000));
         assert_eq!(values.get(3001), None);
+        let mut known: Vec<_> = values.iter().map(|(key, value)| (key, *value)).collect();
+        known.sort_unstable();
+        assert_eq!(known, (1..=10).map(|key| (1000 * key, 1000 * key)).collect::<Vec<_>>());
         assert_eq!(values.remove(4000), Some(4000));
         assert_eq!(values.remove(4000), None);
         let rest: Vec<i64> = values.take_all().map(|(key, _)| key).collect();

@@ -22,7 +22,7 @@ record! {
 
 union! {
     /// The owner of an argument.
-    Reference by "type" {
+    Reference {
         /// A prompt.
         "ref/prompt" => Prompt(PromptReference),
         /// A resource template.

@@ -40,7 +40,7 @@ record! {
 
 union! {
     /// A piece of content: the specification's `ContentBlock`.
-    Content by "type" {
+    Content {
         /// Text.
         "text" => Text(TextContent),
         /// An image.

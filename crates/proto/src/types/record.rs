@@ -257,12 +257,12 @@ macro_rules! variants {
     };
 }
 
-/// Declares a union of records with the tag `$tag`. The records write the tag themselves (`#[serde(tag = ..., rename =
+/// Declares a union of records with the tag `type`. The records write the tag themselves (`#[serde(tag = ..., rename =
 /// ...)]`); the union reads it, and a record alone ignores it. An unknown kind is kept unchanged.
 macro_rules! union {
     (
         $(#[$attribute:meta])*
-        $name:ident by $tag:literal { $($(#[$doc:meta])* $word:literal => $variant:ident($type:ty),)* }
+        $name:ident { $($(#[$doc:meta])* $word:literal => $variant:ident($type:ty),)* }
     ) => {
         $(#[$attribute])*
         #[derive(Clone, Debug, PartialEq)]
@@ -275,18 +275,18 @@ macro_rules! union {
 
         variants! { $name { $($variant($type),)* } }
 
+        impl crate::json::Tagged for $name {
+            fn read<'de, D: serde::Deserializer<'de>>(kind: &str, deserializer: D) -> Result<Self, D::Error> {
+                match kind {
+                    $($word => serde::Deserialize::deserialize(deserializer).map(Self::$variant),)*
+                    _ => serde::Deserialize::deserialize(deserializer).map(Self::Other),
+                }
+            }
+        }
+
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                use serde::de::Error;
-                // Borrowed: the text may be long, and is decoded once the kind is known.
-                let text = crate::json::deserialize_text(deserializer)?;
-                match crate::json::string_member(&text, $tag).as_deref() {
-                    $(Some($word) => {
-                        crate::json::from_text(&text).map(Self::$variant).map_err(D::Error::custom)
-                    })*
-                    Some(_) => Ok(Self::Other(crate::json::copy_text(&text))),
-                    None => Err(D::Error::custom(concat!("the member `", $tag, "` is missing or no string"))),
-                }
+                crate::json::deserialize_tagged(deserializer)
             }
         }
     };

@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for SamplingContents {
 
 union! {
     /// A piece of content in a conversation with a model.
-    SamplingContent by "type" {
+    SamplingContent {
         /// Text.
         "text" => Text(TextContent),
         /// An image.

@@ -370,3 +370,37 @@ fn the_envelope_of_either_era_is_read() {
         r#"{"ref":{"type":"ref/prompt","name":"n"},"argument":{"name":"a","value":""},"context":{"arguments":{"k":"v"}}}"#,
     );
 }
+
+#[test]
+fn the_kind_of_a_union_is_read_wherever_it_stands_and_once() {
+    // Within an array, where the scanner does not look for repeated keys.
+    let text = |content: &str| {
+        let read = Raw::parse(format!("[{content}]")).unwrap().decode::<[Content; 1]>();
+        read.map(|[content]| content)
+    };
+    for content in [
+        r#"{"type":"text","text":"a\"b","annotations":{"priority":1}}"#,
+        r#" { "type" : "text" , "text" : "a\"b" , "annotations" : { "priority" : 1 } } "#,
+        r#"{"text":"a\"b","type":"text","annotations":{"priority":1}}"#,
+        r#"{"\u0074ype":"te\u0078t","text":"a\"b","annotations":{"priority":1}}"#,
+        r#"{"type":"te\u0078t","text":"a\"b","annotations":{"type":"other","priority":1}}"#,
+    ] {
+        let read = text(content).unwrap();
+        assert_eq!(read.as_text(), Some("a\"b"), "{content}");
+        assert!(matches!(&read, Content::Text(text) if text.annotations.is_some()), "{content}");
+        assert_eq!(serde_json::from_str::<Content>(content).unwrap(), read, "{content}");
+    }
+    let unknown = r#"{"type":"video","type_":1,"data":[{"type":"text"}]}"#;
+    assert_eq!(text(unknown), Ok(Content::Other(Raw::parse(unknown).unwrap())));
+    for twice in [
+        r#"{"type":"text","text":"a","type":"image"}"#,
+        r#"{"type":"text","type":"text","text":"a"}"#,
+        r#"{"text":"a","type":"image","type":"text"}"#,
+    ] {
+        assert_eq!(text(twice).unwrap_err().to_string(), "[0]: the member `type` is repeated", "{twice}");
+    }
+    for none in [r#"{"text":"a"}"#, r#"{"type":1,"text":"a"}"#, "{}", "[]", "1", r#""type""#] {
+        let error = text(none).unwrap_err().to_string();
+        assert_eq!(error, "[0]: the member `type` is missing or no string", "{none}");
+    }
+}

@@ -218,6 +218,8 @@ fn b51_a_million_progress_in_a_second_is_bounded_and_extends_nothing_past_the_to
         told += events(&mut client).len();
     }
     assert_eq!(told, 1_000_000);
+    client.handle_timeout(at(10));
+    assert!(outcomes(&mut client).is_empty());
     assert_eq!(
         client.poll_timeout(),
         Some(at(20)),
