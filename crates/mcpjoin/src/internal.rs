@@ -31,6 +31,8 @@ pub use crate::known_tools::{
     KnownTools, MAX_TOOL_BYTES as MAX_KNOWN_TOOL_BYTES, MAX_TOOLS as MAX_KNOWN_TOOLS,
 };
 #[cfg(feature = "server")]
+pub use crate::seal::{NotOpened, unix_time};
+#[cfg(feature = "server")]
 pub use crate::server::capability::undeclared;
 #[cfg(feature = "server")]
 pub use crate::server::input::digest as request_digest;
@@ -38,8 +40,6 @@ pub use crate::server::input::digest as request_digest;
 pub use crate::server::listening::serve_each;
 #[cfg(feature = "server")]
 pub use crate::server::schema::{is_of_object, wrap, wrapped};
-#[cfg(feature = "server")]
-pub use crate::server::seal::{NotOpened, unix_time};
 #[cfg(feature = "server")]
 pub use crate::server::task::{is_declared as declares_tasks, undeclared as tasks_undeclared};
 #[cfg(feature = "server")]

@@ -92,6 +92,8 @@ mod otel;
 #[cfg(all(unix, feature = "child"))]
 mod process;
 #[cfg(feature = "server")]
+mod seal;
+#[cfg(feature = "server")]
 pub mod server;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -32,7 +32,7 @@ const THEIR_OWN: [&str; 5] = [
 const DATES: [&str; 6] = [
     "auth/src/",
     "diagnostics/src/doctor/http/exchanges.rs",
-    "mcpjoin/src/server/seal.rs",
+    "mcpjoin/src/seal.rs",
     "mcpjoin/src/server/task/time.rs",
     "quic/src/endpoint/tls/time.rs",
     "diagnostics/src/doctor/environment/world.rs",

@@ -440,7 +440,7 @@ fn the_pair_in_memory_keeps_order_is_bounded_and_tells_the_end() {
 fn a_custom_transport_is_pumped_by_hand() {
     run(async {
         let (link, mut driver) =
-            Link::channel(TransportCaps { exchanges: true, reopens: true, remote: false });
+            Link::channel(TransportCaps { exchanges: true, reopens: true, ..TransportCaps::default() });
         assert_eq!(link_caps(&link), "exchanges");
         let mut link = bare(link);
         link.send(Outbound::Abort { id: RequestId::from(7) }).await.unwrap();

@@ -57,7 +57,7 @@ const CRATES: [(&str, &[&str]); 12] = [
 
 /// The modules of the library, each above what it may import. Modules in one row may import each other.
 const LAYERS: [&[&str]; 6] = [
-    &["der", "http", "known_tools", "process", "warning_rate"],
+    &["der", "http", "known_tools", "process", "seal", "warning_rate"],
     &["transport"],
     &["connection", "handler"],
     &["otel"],

@@ -24,7 +24,6 @@ use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::schema_profile::{ProfileChoice, SchemaProfile};
-use super::seal::{Keys, StateKey};
 use super::task::{Replica, Tasks};
 use super::tools::{ToolEntry, VisibleTools};
 use super::{
@@ -34,6 +33,7 @@ use super::{
 use crate::handler::{ErasedHandler, Handler, ResponseFuture};
 #[cfg(feature = "otel")]
 use crate::otel::{self, Instruments};
+use crate::seal::{Keys, StateKey};
 
 /// Default number of entries in a page of a list: more than most servers offer, because not every client reads a second
 /// page.

@@ -32,9 +32,9 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 
-use super::seal::{self, Keys, OpenError, Purpose};
 use super::{Context, HandlerError, capability, encode, task};
 use crate::connection::rounds::{FIRST_PAUSE, MAX_PAUSE, MAX_ROUNDS};
+use crate::seal::{self, Keys, OpenError, Purpose};
 
 /// Why a request for input has no response.
 #[derive(Debug)]

@@ -43,7 +43,6 @@ mod prompts;
 mod resources;
 pub(crate) mod schema;
 mod schema_profile;
-pub(crate) mod seal;
 mod service;
 mod state;
 mod subscription;
@@ -69,6 +68,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
+pub use crate::seal::{SealingKeys, StateKey};
 pub use blocking::{Offloaded, blocking, spawned};
 pub use builder::{BuildError, ServerBuilder};
 pub use context::Context;
@@ -135,7 +135,6 @@ pub use resources::{ReadRequest, ResourceTemplateDescription, TypedResourceTempl
 pub use schema_profile::SchemaProfile;
 /// The crate that derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
-pub use seal::{SealingKeys, StateKey};
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub use serde;
@@ -150,7 +149,6 @@ use self::mount::Mounts;
 use self::prompts::PromptEntry;
 use self::resources::{ResourceEntry, TemplateEntry};
 use self::schema_profile::ProfileChoice;
-use self::seal::Keys;
 use self::service::Service;
 use self::subscription::Outbox;
 use self::task::{Replica, Tasks};
@@ -159,6 +157,7 @@ use crate::connection::{Connection, Driver, Layers, Setup};
 use crate::handler::ErasedHandler;
 #[cfg(feature = "otel")]
 use crate::otel::{self, Instruments, Session};
+use crate::seal::Keys;
 use crate::transport::Link;
 
 /// A server, for any number of connections. Cheap to clone.

@@ -141,14 +141,9 @@ pub(super) async fn pass(shared: &Arc<Shared>, to: &Replica, passing: Passing<'_
         == MediaType::EventStream;
     // A stream without an end of its own ends with this process.
     let until = (is_stream && parts.method == Method::GET).then(|| shared.clone());
-    let body = PassedBody {
-        body: Some(body),
-        errors: if is_stream { errors(&pending) } else { Bytes::new() },
-        ends_an_event: true,
-        silence,
-        timer: Box::pin(sleep(silence)),
-        ending: until.map(|shared| Box::pin(async move { shared.until_ending().await }) as Pin<Box<_>>),
-    };
+    let errors = if is_stream { errors(&pending) } else { Bytes::new() };
+    let mut body = PassedBody::new(body, errors, silence);
+    body.ending = until.map(|shared| Box::pin(async move { shared.until_ending().await }) as Pin<Box<_>>);
     let mut passed = Response::new(HttpBody::passed(body));
     *passed.status_mut() = head.status;
     *passed.headers_mut() = without(&head.headers, &OF_CONNECTION);
@@ -202,6 +197,11 @@ pub(super) struct PassedBody {
 }
 
 impl PassedBody {
+    fn new(body: ReceivedBody, errors: Bytes, silence: Duration) -> Self {
+        let timer = Box::pin(sleep(silence));
+        Self { body: Some(body), errors, ends_an_event: true, silence, timer, ending: None }
+    }
+
     /// The next part; `None` at the end.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(ending) = &mut self.ending
@@ -312,14 +312,11 @@ mod tests {
 
     fn passed(parts: &[&'static str], silent: bool) -> PassedBody {
         let parts = parts.iter().copied().collect();
-        PassedBody {
-            body: Some(Box::pin(Parted { parts, silent })),
-            errors: errors(&[RequestId::from(7)]),
-            ends_an_event: true,
-            silence: Duration::from_secs(45),
-            timer: Box::pin(sleep(Duration::from_secs(45))),
-            ending: None,
-        }
+        PassedBody::new(
+            Box::pin(Parted { parts, silent }),
+            errors(&[RequestId::from(7)]),
+            Duration::from_secs(45),
+        )
     }
 
     async fn whole(mut body: PassedBody) -> Vec<String> {

@@ -22,8 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::passing::{Sender, session_name};
-use crate::internal::unix_time;
-use crate::server::SealingKeys;
+use crate::seal::{SealingKeys, unix_time};
 
 /// The header with the seal of a passed request.
 pub(super) const PASSED: HeaderName = HeaderName::from_static("mcpjoin-passed");
@@ -276,7 +275,7 @@ impl fmt::Debug for Replicas {
 mod tests {
     use super::super::passing::Sending;
     use super::*;
-    use crate::server::StateKey;
+    use crate::seal::StateKey;
 
     /// Never sends.
     struct Nowhere;

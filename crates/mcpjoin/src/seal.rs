@@ -41,7 +41,7 @@ const HEADER_BYTES: usize = 1 + KEY_ID_BYTES + NONCE_BYTES;
 const TASK_ID_BYTES: usize = 16;
 
 /// The secret key of a server. It encrypts the states that clients keep (`requestState`) and signs the ids of tasks.
-/// Replicas of one server share it: [`ServerBuilder::state_key`](super::ServerBuilder::state_key).
+/// Replicas of one server share it: [`ServerBuilder::state_key`](crate::server::ServerBuilder::state_key).
 ///
 /// `Debug` does not show it.
 #[derive(Clone)]
@@ -115,7 +115,7 @@ impl fmt::Debug for StateKey {
 
 /// The purpose of a state. A state of one purpose is refused for the other.
 #[derive(Clone, Copy)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// The input so far.
     Answers = 1,
     /// The state of a handler that requests input itself.
@@ -133,7 +133,7 @@ impl Purpose {
 
 /// Why a state is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OpenError {
+pub(crate) enum OpenError {
     /// None of our keys decrypts it for this purpose and request, or its time is in the future.
     Foreign,
     /// It is older than [`STATE_LIFETIME`].
@@ -141,7 +141,7 @@ pub(super) enum OpenError {
 }
 
 /// The keys of a server.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     /// The key for new states; `None` if the system provided no random numbers.
     own: Option<StateKey>,
     /// Further keys whose states are accepted.
@@ -150,7 +150,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Uses a random key if the user has given none.
-    pub(super) fn new(own: Option<StateKey>, accepted: Vec<StateKey>) -> Self {
+    pub(crate) fn new(own: Option<StateKey>, accepted: Vec<StateKey>) -> Self {
         Self { own: own.or_else(StateKey::random), accepted }
     }
 
@@ -163,7 +163,7 @@ impl Keys {
     }
 
     /// Encrypts `content` for the request with this digest.
-    pub(super) fn seal(
+    pub(crate) fn seal(
         &self,
         purpose: Purpose,
         request: &[u8; 32],
@@ -176,7 +176,7 @@ impl Keys {
     }
 
     /// Decrypts a state for this purpose and request. `now`: the time since 1970; without it the age does not count.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         purpose: Purpose,
         request: &[u8; 32],
@@ -199,7 +199,7 @@ impl Keys {
     }
 
     /// Creates an id for a task that cannot be guessed, kept by the replica of this name. The name may be empty.
-    pub(super) fn task_id(&self, replica: &str) -> Result<String, ErrorObject> {
+    pub(crate) fn task_id(&self, replica: &str) -> Result<String, ErrorObject> {
         let random: [u8; TASK_ID_BYTES] = random().ok_or_else(no_random_numbers)?;
         let mac = self.own()?.task_mac(&random, replica.as_bytes()).finalize().into_bytes();
         Ok(hex(&random) + &hex(&mac[..TASK_ID_BYTES]) + &hex(replica.as_bytes()))
@@ -207,7 +207,7 @@ impl Keys {
 
     /// Returns the name of the replica that keeps the task with this id. `None` if none of our keys has signed the id, in
     /// this process or in another replica.
-    pub(super) fn task_owner(&self, task_id: &str) -> Option<String> {
+    pub(crate) fn task_owner(&self, task_id: &str) -> Option<String> {
         let bytes = unhex(task_id)?;
         let (random, rest) = bytes.split_first_chunk::<TASK_ID_BYTES>()?;
         let (mac, replica) = rest.split_at_checked(TASK_ID_BYTES)?;
@@ -365,7 +365,7 @@ fn no_random_numbers() -> ErrorObject {
 }
 
 /// Creates a name of 128 random bits.
-pub(super) fn random_name() -> Result<String, ErrorObject> {
+pub(crate) fn random_name() -> Result<String, ErrorObject> {
     random::<16>().map(|bytes| hex(&bytes)).ok_or_else(no_random_numbers)
 }
 
