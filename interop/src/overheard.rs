@@ -204,10 +204,12 @@ impl Listens {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        // From here on the process ends with this value, also if it does not listen.
+        let mut own = Self { child, stderr: Some(stderr), address: SocketAddr::from(([127, 0, 0, 1], 0)) };
         let mut line = || {
             let mut line = String::new();
-            stderr.read_line(&mut line).unwrap();
+            own.stderr.as_mut().unwrap().read_line(&mut line).unwrap();
             line
         };
         let (before, after) = endpoint.lines_around_the_address();
@@ -217,8 +219,8 @@ impl Listens {
             .trim_end()
             .strip_prefix("listening on http://")
             .and_then(|rest| rest.strip_suffix("/mcp")?.parse().ok());
-        let address = address.unwrap_or_else(|| panic!("the server said {said}"));
-        Self { child, stderr: Some(stderr), address }
+        own.address = address.unwrap_or_else(|| panic!("the server said {said}"));
+        own
     }
 
     /// Sends SIGTERM to the process, and checks that it ends correctly.

@@ -335,7 +335,7 @@ fn the_notifications_of_a_call_that_nobody_looks_at_have_a_total_in_bytes_beside
         Notification { method: Method::parse(name), params: Some(Payload::from_raw(params)) }
     };
     let push = |told: Notification| {
-        core.lock().slots.get_mut(2).expect("it is under way").events().notifications.push(told)
+        core.lock().slots.get_mut(2).expect("it is under way").events().notifications.push(told);
     };
     let dropped = |told: Vec<Notification>, call: &mut Calling| {
         let before = call.dropped();

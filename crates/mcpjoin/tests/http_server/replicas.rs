@@ -239,8 +239,8 @@ fn a_process_that_gives_no_response_is_not_asked_twice() {
                 let request = loop {
                     assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0);
                     let text = String::from_utf8_lossy(&bytes);
-                    let ids = ["once", "end"].into_iter();
-                    if let Some(id) = ids.filter(|id| text.contains(&format!("\"id\":\"{id}\""))).next() {
+                    let mut ids = ["once", "end"].into_iter();
+                    if let Some(id) = ids.find(|id| text.contains(&format!("\"id\":\"{id}\""))) {
                         break id;
                     }
                 };

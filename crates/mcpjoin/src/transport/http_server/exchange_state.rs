@@ -50,8 +50,8 @@ pub(super) struct State {
 #[derive(Default)]
 pub(super) struct ExchangeState {
     pub(super) form: Form,
-    /// The event without data that is sent before all others.
-    pub(super) priming: Option<Queued>,
+    /// The event without data that is sent before all others. In a box, because an idle session has none.
+    pub(super) priming: Option<Box<Queued>>,
     /// Events that wait for the reader.
     pub(super) queue: VecDeque<Queued>,
     pub(super) bytes: usize,

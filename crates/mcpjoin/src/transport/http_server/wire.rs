@@ -466,7 +466,7 @@ impl Wire {
         let confirmation = (number == 0 && events.is_shared()).then(|| {
             events.append(&agreed.session, Event { id: event_id, bytes: bytes.clone(), last: false })
         });
-        slot.priming = Some(Queued { number, bytes, confirmation: confirmation.flatten() });
+        slot.priming = Some(Box::new(Queued { number, bytes, confirmation: confirmation.flatten() }));
     }
 
     /// Closes the session's side: no message is delivered any more, and every exchange ends.
