@@ -9,7 +9,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin::internal::{NotOpened, WarningRate, unix_time};
+use mcpjoin::internal::{NotOpened, WarningRate, owner_of, unix_time};
 use mcpjoin::server::SealingKeys;
 use mcpjoin::transport::{SessionRecord, SessionStore, SessionStoreError, Stored};
 use mcpjoin_proto::Raw;
@@ -94,7 +94,7 @@ impl SealedSessions {
         let sealed = Raw::from_value(&sealed).map_err(|error| failed(error.to_string()))?;
         let expiry = (unix_time() + LIFETIME).as_secs();
         let content = [&expiry.to_be_bytes()[..], sealed.as_bytes()].concat();
-        let id = self.keys.seal(PURPOSE, &owner(record.principal.as_deref()), &content);
+        let id = self.keys.seal(PURPOSE, &owner_of(record.principal.as_deref()), &content);
         let id = id.map_err(|error| failed(error.message))?;
         if id.len() > MAX_ID_BYTES {
             if self.beyond.is_none()
@@ -109,7 +109,7 @@ impl SealedSessions {
     }
 
     fn unseal(&self, id: &str, principal: Option<&str>) -> Option<SessionRecord> {
-        let content = match self.keys.open(PURPOSE, &owner(principal), id) {
+        let content = match self.keys.open(PURPOSE, &owner_of(principal), id) {
             Ok(content) => content,
             Err(why) => {
                 if let Some(left_out) = self.warnings.due(Problem::NotOpened(why)) {
@@ -167,14 +167,6 @@ impl fmt::Debug for SealedSessions {
     }
 }
 
-/// The owner for whom an id is sealed. No principal differs from an empty one.
-fn owner(principal: Option<&str>) -> Vec<u8> {
-    match principal {
-        Some(principal) => [b"principal ", principal.as_bytes()].concat(),
-        None => b"anyone".to_vec(),
-    }
-}
-
 /// Names the largest part of a record, and its size: a target, or what the client has sent.
 fn longest(record: &SessionRecord) -> String {
     let targets = record.state.as_ref().and_then(|state| state.member("targets"));
@@ -221,7 +213,7 @@ mod tests {
         let mut both = SealingKeys::new(StateKey::from_bytes([2; 32]), [StateKey::from_bytes([1; 32])]);
         assert_eq!(SealedSessions::new(both.clone()).unseal(&id, Some("ada")), Some(record.clone()));
         both = SealingKeys::new(StateKey::from_bytes([1; 32]), []);
-        assert!(both.open("another purpose", &owner(Some("ada")), &id).is_err());
+        assert!(both.open("another purpose", &owner_of(Some("ada")), &id).is_err());
         let other = |place: usize, byte: u8| {
             let mut other = id.clone().into_bytes();
             other[place] = if other[place] == byte { byte + 1 } else { byte };
@@ -231,7 +223,7 @@ mod tests {
             assert_eq!(sessions.unseal(&other(place, b'A'), Some("ada")), None, "{place}");
             assert_eq!(sessions.unseal(&id[..place], Some("ada")), None, "{place}");
         }
-        assert_eq!(both.open(PURPOSE, &owner(Some("ada")), &other(0, b'C')), Err(NotOpened::OtherVersion));
+        assert_eq!(both.open(PURPOSE, &owner_of(Some("ada")), &other(0, b'C')), Err(NotOpened::OtherVersion));
         for longer in [format!("{id}A"), format!("{id}="), format!("A{id}"), [&*id, &*id].concat()] {
             assert_eq!(sessions.unseal(&longer, Some("ada")), None, "{longer}");
         }

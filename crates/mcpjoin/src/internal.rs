@@ -31,7 +31,7 @@ pub use crate::known_tools::{
     KnownTools, MAX_TOOL_BYTES as MAX_KNOWN_TOOL_BYTES, MAX_TOOLS as MAX_KNOWN_TOOLS,
 };
 #[cfg(feature = "server")]
-pub use crate::seal::{NotOpened, unix_time};
+pub use crate::seal::{NotOpened, owner_of, unix_time};
 #[cfg(feature = "server")]
 pub use crate::server::capability::undeclared;
 #[cfg(feature = "server")]

@@ -319,6 +319,15 @@ impl fmt::Debug for SealingKeys {
     }
 }
 
+/// The owner of what is sealed for a principal. No principal differs from an empty one.
+#[must_use]
+pub fn owner_of(principal: Option<&str>) -> Vec<u8> {
+    match principal {
+        Some(principal) => [b"principal ", principal.as_bytes()].concat(),
+        None => b"anyone".to_vec(),
+    }
+}
+
 /// The associated data of a text of a gateway. The lengths keep two purposes and owners apart that are the same in sum.
 fn owned_data(purpose: &str, id: &[u8; KEY_ID_BYTES], owner: &[u8]) -> Vec<u8> {
     let mut data = b"mcpjoin gateway".to_vec();

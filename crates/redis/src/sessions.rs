@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcpjoin::internal::owner_of;
 use mcpjoin::transport::{SessionRecord, SessionStore, SessionStoreError, Stored};
 use mcpjoin_proto::Raw;
 use parking_lot::Mutex;
@@ -225,10 +226,7 @@ fn code(error: &redis::RedisError) -> &str {
 
 /// For whom a record is sealed. The id has a fixed length, and no principal differs from an empty one.
 fn owner(id: &str, principal: Option<&str>) -> Vec<u8> {
-    match principal {
-        Some(principal) => [id.as_bytes(), b" principal ", principal.as_bytes()].concat(),
-        None => [id.as_bytes(), b" anyone"].concat(),
-    }
+    [id.as_bytes(), b" ", &owner_of(principal)].concat()
 }
 
 /// The key in Redis.

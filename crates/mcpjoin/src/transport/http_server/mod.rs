@@ -391,6 +391,8 @@ enum Found {
     Nothing,
     Here(Arc<Session>),
     Elsewhere(Replica),
+    /// It belonged to this process, or to one that does not have it any more.
+    Ended,
 }
 
 /// A received request.
@@ -499,7 +501,7 @@ impl Shared {
         let version = match &found {
             Found::Here(session) => session.version.clone(),
             Found::Elsewhere(replica) => replica.version.clone(),
-            Found::Nothing => None,
+            Found::Nothing | Found::Ended => None,
         };
         Ok(match version {
             Some(version) => (SessionLookup::Known(version), found),
@@ -522,6 +524,7 @@ impl Shared {
         // A request is passed once.
         match replicas.home(id, principal).filter(|_| !parts.headers.contains_key(PASSED)) {
             Some(replica) => Found::Elsewhere(replica),
+            None if replicas.is_session_id(id, principal) => Found::Ended,
             None => Found::Nothing,
         }
     }

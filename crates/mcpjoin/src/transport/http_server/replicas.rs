@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::passing::{Sender, session_name};
-use crate::seal::{SealingKeys, unix_time};
+use crate::seal::{SealingKeys, owner_of, unix_time};
 
 /// The header with the seal of a passed request.
 pub(super) const PASSED: HeaderName = HeaderName::from_static("mcpjoin-passed");
@@ -105,7 +105,7 @@ impl Replicas {
     /// router removes the beginning of the path before a request reaches the service, it is part of the address. `https://` trusts
     /// the authorities of the system and `authorities`: certificates in PEM.
     ///
-    /// The requests contain the tokens of clients. Use `https://`, or a network that nobody else reads.
+    /// The requests contain the tokens of clients. Use `https://`, or a private network.
     ///
     /// # Errors
     /// When the text has another form or more than 512 bytes, when a certificate cannot be read, or when the system gives no random
@@ -140,22 +140,29 @@ impl Replicas {
         let version = version.map_or("", Version::as_str);
         let length = u8::try_from(version.len()).ok()?;
         let content = [&self.0.process[..], &[length], version.as_bytes(), self.0.url.as_bytes()].concat();
-        self.0.keys.seal(ID_PURPOSE, &owner(principal), &content).ok()
+        self.0.keys.seal(ID_PURPOSE, &owner_of(principal), &content).ok()
     }
 
     /// Returns the other process that has a session which is not in the table of this one.
     pub(super) fn home(&self, id: &str, principal: Option<&str>) -> Option<Replica> {
-        let opened = || {
-            let content = self.0.keys.open(ID_PURPOSE, &owner(principal), id).ok()?;
-            let (process, rest) = content.split_first_chunk()?;
-            let ([length], rest) = rest.split_first_chunk()?;
-            let (version, url) = rest.split_at_checked((*length).into())?;
-            let [version, url] = [version, url].map(std::str::from_utf8);
-            let version = version.ok().filter(|version| !version.is_empty()).map(Version::parse);
-            Some(Replica { process: *process, url: url.ok()?.into(), version })
-        };
         // Where it was this process, or an earlier one at this address, the session has ended.
-        opened().and_then(|replica| self.other(replica))
+        self.named(id, principal).and_then(|replica| self.other(replica))
+    }
+
+    /// Whether an id is one of a session of one process, this one included. No store has such a session.
+    pub(super) fn is_session_id(&self, id: &str, principal: Option<&str>) -> bool {
+        self.named(id, principal).is_some()
+    }
+
+    /// Returns the process that an id names.
+    fn named(&self, id: &str, principal: Option<&str>) -> Option<Replica> {
+        let content = self.0.keys.open(ID_PURPOSE, &owner_of(principal), id).ok()?;
+        let (process, rest) = content.split_first_chunk()?;
+        let ([length], rest) = rest.split_first_chunk()?;
+        let (version, url) = rest.split_at_checked((*length).into())?;
+        let [version, url] = [version, url].map(std::str::from_utf8);
+        let version = version.ok().filter(|version| !version.is_empty()).map(Version::parse);
+        Some(Replica { process: *process, url: url.ok()?.into(), version })
     }
 
     /// Adds to a text that a client will send back, such as a `requestState` or the id of a question, that it is for this process.
@@ -228,14 +235,6 @@ impl Replicas {
     }
 }
 
-/// For whom an id is sealed. No principal differs from an empty one.
-fn owner(principal: Option<&str>) -> Vec<u8> {
-    match principal {
-        Some(principal) => [b"principal ", principal.as_bytes()].concat(),
-        None => b"anyone".to_vec(),
-    }
-}
-
 /// Checks an address, and removes the slash at its end.
 #[cfg(feature = "http-client")]
 fn address(text: &str) -> Result<Box<str>, ReplicasError> {
@@ -302,6 +301,7 @@ mod tests {
         );
         assert!(other.home(&id, None).is_none() && other.home(&id, Some("")).is_none());
         assert!(replicas("http://other", 2).home(&id, Some("ada")).is_none());
+        assert!(one.is_session_id(&id, Some("ada")) && !one.is_session_id(&id, None));
         // The process itself, and one that was started again at its address, do not have it.
         assert!(
             one.home(&id, Some("ada")).is_none()
