@@ -43,7 +43,7 @@ pub(super) fn open(ui: &Ui, args: &Bridge, keys: SealingKeys) -> Result<Option<R
     }))
 }
 
-/// The same options, with the stores. `idle`: how long a session is kept that nobody uses.
+/// Adds the stores to the options. `idle`: how long an unused session is kept.
 pub(super) fn stores(
     options: HttpOptions,
     keys: SealingKeys,

@@ -44,7 +44,7 @@ mod session_stream;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ struct HttpLink {
     /// The session as its owner sees and treats it.
     held: UpstreamSession,
     /// The number before the ids of requests in a session that other links use as well.
-    requests_from: u32,
+    requests_from: OnceLock<u32>,
     settings: SessionSettings,
     /// The events of the session that were delivered.
     seen_events: SeenEvents,
@@ -170,7 +170,7 @@ impl HttpLink {
             gate: SendGate::Open,
             session: None,
             held: UpstreamSession::default(),
-            requests_from: random_number(),
+            requests_from: OnceLock::new(),
             settings: SessionSettings::default(),
             seen_events: SeenEvents::default(),
             headers: MessageHeaders::default(),
@@ -428,7 +428,8 @@ impl HttpLink {
 
 impl Transport for HttpLink {
     fn caps(&self) -> TransportCaps {
-        let requests_from = if self.held.resumed().is_some() { self.requests_from } else { 0 };
+        let resumes = self.held.resumed().is_some();
+        let requests_from = if resumes { *self.requests_from.get_or_init(random_number) } else { 0 };
         TransportCaps { exchanges: true, requests_from, ..TransportCaps::default() }
     }
 

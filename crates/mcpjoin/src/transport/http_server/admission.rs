@@ -166,8 +166,8 @@ impl Denied {
 }
 
 impl Shared {
-    /// Admits a request by its head. `passed`: the client, if another process has passed the request. Returns `None` for the admission where no [`Admission`] is configured, and the origin of
-    /// the request with its principal and its head.
+    /// Admits a request by its head. `passed`: the client, if another process has passed the request. Returns `None` for the
+    /// admission where no [`Admission`] is configured, and the origin of the request with its principal and its head.
     pub(super) async fn admit(
         &self,
         request: &Arc<RequestParts>,
