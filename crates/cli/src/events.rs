@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write};
 
-use mcpjoin::proto::types::LogMessageParams;
+use mcpjoin::proto::types::{LogMessageParams, ProtocolType};
 use mcpjoin::proto::{Method, Notification};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -142,7 +142,7 @@ pub(crate) fn show_log_message(ui: &Ui, notification: &Notification) {
     if notification.method != Method::LogMessage {
         return;
     }
-    let message = notification.params.as_ref().map(|params| params.raw().decode::<LogMessageParams>());
+    let message = notification.params.as_ref().map(|params| LogMessageParams::read(params.raw()));
     let Some(Ok(message)) = message else { return };
     let text = message.data.to_string_value();
     let text = text.as_deref().unwrap_or_else(|| message.data.as_str());

@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use mcpjoin::internal::TransportLayer;
 use mcpjoin::transport::{Link, Replicas, Transport};
 use mcpjoin_proto::session::{Inbound, Outbound};
-use mcpjoin_proto::types::CancelledParams;
+use mcpjoin_proto::types::{CancelledParams, ProtocolType};
 use mcpjoin_proto::{ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response};
 use memchr::memmem;
 
@@ -84,7 +84,7 @@ impl AnswerLayer {
 
     fn cancellation(&mut self, notification: &mut Notification) {
         let Some(params) = notification.params.as_ref().filter(|_| !self.open.is_empty()) else { return };
-        let own = params.raw().decode().ok().and_then(|params: CancelledParams| params.request_id);
+        let own = CancelledParams::read(params.raw()).ok().and_then(|params| params.request_id);
         let open = self.open.iter().find(|(_, id)| own.as_ref() == Some(id)).map(|(id, _)| id.clone());
         if let Some(id) = open {
             notification.params = Some(params.with_member("requestId", &Raw::string(&id)));

@@ -18,7 +18,7 @@ use mcpjoin_proto::session::{
 };
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::task::EXTENSION;
-use mcpjoin_proto::types::{ClientCapabilities, Implementation, ServerCapabilities};
+use mcpjoin_proto::types::{ClientCapabilities, Implementation, ProtocolType, ServerCapabilities};
 use mcpjoin_proto::{
     Era, ErrorObject, Message, Method, Payload, Profile, Raw, Request, RequestId, Response, Time, Version,
 };
@@ -242,10 +242,8 @@ fn legacy_hello(params: &Raw) -> Option<ClientHello> {
             .into_raw(),
     };
     let declared = params.member("capabilities").map(without_tasks);
-    let capabilities: Option<ClientCapabilities> =
-        declared.as_ref().map(|raw| raw.decode()).transpose().ok()?;
-    let info: Option<Implementation> =
-        params.member("clientInfo").map(|raw| raw.decode()).transpose().ok()?;
+    let capabilities = declared.as_ref().map(ClientCapabilities::read).transpose().ok()?;
+    let info = params.member("clientInfo").map(|raw| Implementation::read(&raw)).transpose().ok()?;
     let mut presents = Presents::default();
     presents.initialize = Some(initialize);
     // For a modern server.
@@ -276,9 +274,9 @@ pub(super) fn modern_hello(params: &Payload) -> Option<ClientHello> {
     let version: Version = meta.member(key::PROTOCOL_VERSION)?.decode().ok()?;
     Profile::of(&version).filter(|profile| !profile.initialize)?;
     let raw = meta.member(key::CLIENT_CAPABILITIES)?;
-    let capabilities: ClientCapabilities = raw.decode().ok()?;
+    let capabilities = ClientCapabilities::read(&raw).ok()?;
     let named = meta.member(key::CLIENT_INFO);
-    let info = named.as_ref().and_then(|info| info.decode().ok());
+    let info = named.as_ref().and_then(|info| Implementation::read(info).ok());
     let mut presents = Presents::default();
     presents.info = named.filter(|_| info.is_some());
     let info = info.unwrap_or_else(unnamed);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use clap::{Command, FromArgMatches as _, Subcommand as _};
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::proto::Method;
-use mcpjoin::proto::types::{LoggingLevel, ResourceUpdatedParams, SubscriptionFilter};
+use mcpjoin::proto::types::{LoggingLevel, ProtocolType, ResourceUpdatedParams, SubscriptionFilter};
 
 use self::completion::{Catalogue, VERBS};
 use self::editor::{Line, Lines};
@@ -389,7 +389,7 @@ async fn watch(ui: &Ui, client: &Client, uri: String) -> Result<Exit, Failure> {
         if change.method != Method::ResourceUpdated {
             continue;
         }
-        let params = change.params.and_then(|params| params.raw().decode::<ResourceUpdatedParams>().ok());
+        let params = change.params.and_then(|params| ResourceUpdatedParams::read(params.raw()).ok());
         // It may be a part of the resource that has changed.
         let changed = params.map_or_else(|| uri.clone(), |params| params.uri);
         ui.remark(&format!("{} has changed:", shown(changed.as_ref())));

@@ -16,7 +16,7 @@ use mcpjoin_proto::session::{Reply, ServerRole};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::task::EXTENSION;
 use mcpjoin_proto::types::{
-    DiscoverResult, InputRequest, ListenParams, Members, ServerCapabilities, SubscriptionFilter,
+    DiscoverResult, InputRequest, ListenParams, Members, ProtocolType, ServerCapabilities, SubscriptionFilter,
 };
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
 use tokio::sync::watch;
@@ -151,7 +151,7 @@ impl ModernClient {
     /// Opens a stream that joins those of all targets. It lives until this future is dropped.
     async fn listen(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         let router = self.router(cx);
-        let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
+        let filter = match request.params.as_ref().map(|params| ListenParams::read(params.raw())) {
             Some(Ok(params)) => params.notifications,
             Some(Err(error)) => return Err(ErrorObject::invalid_params(error.to_string())),
             None => SubscriptionFilter::default(),

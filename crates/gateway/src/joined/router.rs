@@ -14,7 +14,7 @@ use mcpjoin::connection::Context;
 use mcpjoin::server::catalogue::{Claim, Collision, Kind, Position};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::text::Line;
-use mcpjoin_proto::types::{CompleteParams, PageParams, Reference};
+use mcpjoin_proto::types::{CompleteParams, PageParams, ProtocolType, Reference};
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Raw, Request};
 use tokio::time::timeout;
 
@@ -217,8 +217,8 @@ impl<P: Part> Router<P> {
     ) -> Result<(usize, Option<Payload>), ErrorObject> {
         let params =
             request.params.as_ref().ok_or_else(|| ErrorObject::invalid_params("`ref` is missing"))?;
-        let decoded: CompleteParams =
-            params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
+        let decoded = CompleteParams::read(params.raw())
+            .map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
         match decoded.reference {
             Reference::Prompt(prompt) => {
                 let claim = self.find(&[Kind::Prompt], &prompt.name, request, cx).await;
@@ -382,8 +382,8 @@ impl<P: Part> Router<P> {
         let method = &request.method;
         let cursor = match &request.params {
             Some(params) => {
-                let page: PageParams =
-                    params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
+                let page = PageParams::read(params.raw())
+                    .map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
                 page.cursor
             }
             None => None,

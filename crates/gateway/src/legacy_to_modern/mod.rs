@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::session::ServerRole;
-use mcpjoin_proto::types::{LoggingLevel, SetLevelParams};
+use mcpjoin_proto::types::{LoggingLevel, ProtocolType, SetLevelParams};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request, Version};
 
 use self::stream::Stream;
@@ -129,8 +129,8 @@ fn newest() -> Version {
 
 fn checked_level(request: &Request) -> Result<(), ErrorObject> {
     let params = request.params.as_ref().ok_or_else(|| ErrorObject::invalid_params("`level` is missing"))?;
-    let params: SetLevelParams =
-        params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
+    let params =
+        SetLevelParams::read(params.raw()).map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
     if LoggingLevel::ALL.contains(&params.level) {
         Ok(())
     } else {

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use mcpjoin_proto::session::Call;
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::types::{AcknowledgedParams, ListenParams, ServerCapabilities, SubscriptionFilter};
+use mcpjoin_proto::types::{
+    AcknowledgedParams, ListenParams, ProtocolType, ServerCapabilities, SubscriptionFilter,
+};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, code};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -287,7 +289,7 @@ impl StreamTask {
                 let acknowledged = notification
                     .params
                     .as_ref()
-                    .and_then(|params| params.raw().decode::<AcknowledgedParams>().ok());
+                    .and_then(|params| AcknowledgedParams::read(params.raw()).ok());
                 self.report(change, Ok(acknowledged.map(|known| known.notifications).unwrap_or_default()));
                 continue;
             }

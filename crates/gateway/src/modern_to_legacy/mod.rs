@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{Call, CallError, CallRefused, ClientInfo, Reply};
-use mcpjoin_proto::types::{ListenParams, LoggingLevel, SubscriptionFilter};
+use mcpjoin_proto::types::{ListenParams, LoggingLevel, ProtocolType, SubscriptionFilter};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -344,7 +344,7 @@ impl ModernToLegacy {
     ) -> Result<Reply, ErrorObject> {
         let run = self.run(upstream.connection());
         self.learn_asker(cx);
-        let filter = match params.map(|params| params.raw().decode::<ListenParams>()) {
+        let filter = match params.map(|params| ListenParams::read(params.raw())) {
             Some(Ok(params)) => params.notifications,
             Some(Err(error)) => return Err(ErrorObject::invalid_params(error.to_string())),
             None => SubscriptionFilter::default(),

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use mcpjoin_proto::session::{Call, CallError, ClientRole, EraChoice, Limits, Presents, Reply, Violation};
 use mcpjoin_proto::types::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitFormParams, ElicitParams,
-    ElicitResult, Implementation, LogMessageParams, ResourceUpdatedParams, Root,
+    ElicitResult, Implementation, LogMessageParams, ProtocolType, ResourceUpdatedParams, Root,
 };
 use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Raw, Version};
-use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::connection_cache::{CacheConfig, CacheSource};
 use super::input::{self, InputHandlers, OnNotification};
@@ -331,7 +330,7 @@ impl ClientBuilder {
         F: Fn(Client) -> A + Send + Sync + 'static,
         A: Future<Output = ()> + Send + 'static,
     {
-        self.on(Method::ToolListChanged, move |client, _: IgnoredAny| handler(client))
+        self.on(Method::ToolListChanged, move |client, _: Raw| handler(client))
     }
 
     /// Runs `handler` when the list of prompts has changed, as [`on_tools_changed`](Self::on_tools_changed) does.
@@ -340,7 +339,7 @@ impl ClientBuilder {
         F: Fn(Client) -> A + Send + Sync + 'static,
         A: Future<Output = ()> + Send + 'static,
     {
-        self.on(Method::PromptListChanged, move |client, _: IgnoredAny| handler(client))
+        self.on(Method::PromptListChanged, move |client, _: Raw| handler(client))
     }
 
     /// Runs `handler` when the list of resources or of templates has changed, as
@@ -350,7 +349,7 @@ impl ClientBuilder {
         F: Fn(Client) -> A + Send + Sync + 'static,
         A: Future<Output = ()> + Send + 'static,
     {
-        self.on(Method::ResourceListChanged, move |client, _: IgnoredAny| handler(client))
+        self.on(Method::ResourceListChanged, move |client, _: Raw| handler(client))
     }
 
     /// Runs `handler` with the URI of a resource that has changed, in both eras.
@@ -403,7 +402,7 @@ impl ClientBuilder {
 
     fn on<P, F, A>(mut self, method: Method, handler: F) -> Self
     where
-        P: DeserializeOwned + 'static,
+        P: ProtocolType + 'static,
         F: Fn(Client, P) -> A + Send + Sync + 'static,
         A: Future<Output = ()> + Send + 'static,
     {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mcpjoin_proto::sorted_map::SortedMap;
 use mcpjoin_proto::types::resource::is_within;
-use mcpjoin_proto::types::{CacheScope, ResourceUpdatedParams};
+use mcpjoin_proto::types::{CacheScope, ProtocolType, ResourceUpdatedParams};
 use mcpjoin_proto::{Method, Notification, Raw};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -206,7 +206,7 @@ impl Cache {
             }
             Method::ResourceUpdated => {
                 let params = notification.params.as_ref();
-                let updated = params.and_then(|params| params.raw().decode::<ResourceUpdatedParams>().ok());
+                let updated = params.and_then(|params| ResourceUpdatedParams::read(params.raw()).ok());
                 self.0.lock().resource_updated(updated.as_ref().map(|updated| updated.uri.as_str()));
             }
             _ => {}

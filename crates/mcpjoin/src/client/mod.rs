@@ -47,13 +47,12 @@ use mcpjoin_proto::session::{Call, CallRefused, Peer, ProcessExit, Reply, State}
 use mcpjoin_proto::types::{
     CallToolParams, CompleteArgument, CompleteParams, DiscoverResult, EmptyResult, GetPromptParams,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
-    PageParams, Prompt, PromptReference, ReadResourceParams, Resource, ResourceTemplate,
+    PageParams, Prompt, PromptReference, ProtocolType, ReadResourceParams, Resource, ResourceTemplate,
     ResourceTemplateReference, Root, SetLevelParams, Tool,
 };
 use mcpjoin_proto::{Kind, Method, Notification, Payload, Profile, Raw};
 use parking_lot::Mutex;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 pub use crate::connection::Next;
@@ -496,7 +495,7 @@ impl Client {
         call
     }
 
-    async fn request<P: Serialize + Sync, R: DeserializeOwned>(
+    async fn request<P: Serialize + Sync, R: ProtocolType>(
         &self,
         method: Method,
         params: &P,
@@ -506,7 +505,7 @@ impl Client {
         decode(&method, &complete(&method, reply)?)
     }
 
-    async fn request_page<R: DeserializeOwned>(
+    async fn request_page<R: ProtocolType>(
         &self,
         method: Method,
         params: &PageParams,
@@ -523,7 +522,7 @@ impl Client {
     }
 
     /// Returns a cached result, or sends the request. `shared`: the result may be given to others.
-    async fn request_cached<R: DeserializeOwned>(
+    async fn request_cached<R: ProtocolType>(
         &self,
         method: Method,
         params: Option<Raw>,
@@ -552,7 +551,7 @@ impl Client {
         self.inner.cache.look_up(method, params, self.uncached)
     }
 
-    async fn request_without_params<R: DeserializeOwned>(&self, method: Method) -> Result<R, ClientError> {
+    async fn request_without_params<R: ProtocolType>(&self, method: Method) -> Result<R, ClientError> {
         let reply = self.inner.connection.call(self.call(method.clone())).await?;
         decode(&method, &complete(&method, reply)?)
     }
@@ -586,9 +585,8 @@ fn object(method: &Method, arguments: Result<Raw, ClientError>) -> Result<Option
     }
 }
 
-fn decode<R: DeserializeOwned>(method: &Method, result: &Raw) -> Result<R, ClientError> {
-    result
-        .decode()
+fn decode<R: ProtocolType>(method: &Method, result: &Raw) -> Result<R, ClientError> {
+    R::read(result)
         .map_err(|error| ClientError::BadResult { method: method.clone(), what: error.to_string() })
 }
 

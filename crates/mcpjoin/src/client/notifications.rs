@@ -18,10 +18,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use mcpjoin_proto::types::{LoggingLevel, SetLevelParams, SubscriptionFilter};
+use mcpjoin_proto::types::{LoggingLevel, ProtocolType, SetLevelParams, SubscriptionFilter};
 use mcpjoin_proto::{Method, Notification, Payload, Raw};
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use super::cache::Cache;
@@ -51,13 +50,13 @@ impl NotificationHandlers {
     /// Registers a function, in place of an earlier one for this method. It is not called for parameters that are no `P`.
     pub(super) fn register<P, F, A>(&mut self, method: Method, handle: F)
     where
-        P: DeserializeOwned + 'static,
+        P: ProtocolType + 'static,
         F: Fn(Client, P) -> A + Send + Sync + 'static,
         A: Future<Output = ()> + Send + 'static,
     {
         let handler: NotificationHandler = Arc::new(move |client, notification: Notification| -> Handling {
             let params = notification.params.map_or_else(Raw::empty_object, Payload::into_raw);
-            match params.decode() {
+            match P::read(&params) {
                 Ok(params) => Box::pin(handle(client, params)),
                 Err(error) => {
                     let method = notification.method;

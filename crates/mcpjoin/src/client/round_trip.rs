@@ -15,12 +15,11 @@ use std::time::Duration;
 use mcpjoin_proto::session::{Call, CallError, Reply};
 use mcpjoin_proto::types::{
     CallToolParams, CallToolResult, CompleteContext, CompleteParams, CompleteResult, GetPromptParams,
-    GetPromptResult, InputRequired, InputResponses, LoggingLevel, Meta, ProgressParams, ReadResourceParams,
-    ReadResourceResult, TaskMetadata, TaskSupport,
+    GetPromptResult, InputRequired, InputResponses, LoggingLevel, Meta, ProgressParams, ProtocolType,
+    ReadResourceParams, ReadResourceResult, TaskMetadata, TaskSupport,
 };
 use mcpjoin_proto::{Method, Raw, RequestId};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 
 use super::cache::ttl;
@@ -112,7 +111,7 @@ mod sealed {
 /// The parameters of a request that a [`RoundTrip`] sends. Sealed.
 pub trait RoundTripParams: sealed::Sealed + Serialize + Unpin + Send {
     /// The result of the request.
-    type Result: DeserializeOwned + Unpin + Send;
+    type Result: ProtocolType + Unpin + Send;
 
     /// The method of the request.
     #[doc(hidden)]
@@ -361,7 +360,7 @@ impl<P: RoundTripParams> RoundTrip<P> {
                 let reply = ready!(Pin::new(&mut *calling).poll(cx));
                 let arrived = calling.arrived();
                 if let (Ok(Reply::Complete(result)), Some(ticket)) = (&reply, self.cache_ticket.take())
-                    && (ttl(result).is_zero() || result.decode::<P::Result>().is_ok())
+                    && (ttl(result).is_zero() || P::Result::read(result).is_ok())
                 {
                     self.client.inner.cache.keep(ticket, result, arrived, true);
                 }

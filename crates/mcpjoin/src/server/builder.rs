@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 
 use mcpjoin_proto::session::{Limits, Reply, ServerRole};
 use mcpjoin_proto::types::{
-    CompleteParams, Implementation, PromptsCapability, Reference, Resource, ResourcesCapability,
+    CompleteParams, Implementation, Members, PromptsCapability, Reference, Resource, ResourcesCapability,
     ServerCapabilities, TaskRequestsCapability, TasksCapability, Tool, ToolsCapability, task,
 };
 use mcpjoin_proto::{ErrorObject, Raw, Request, Version};
@@ -873,8 +873,9 @@ impl ServerBuilder {
         }
         if self.0.tasks {
             // The session declares the one that the revision has.
-            let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
-            let calls = Raw::from_value(&BTreeMap::from([("call", Raw::empty_object())]));
+            let mut extensions = BTreeMap::new();
+            extensions.insert(task::EXTENSION.to_owned(), Raw::empty_object());
+            let calls = Raw::from_value(&Members::new().with("call", Raw::empty_object()));
             let calls = calls.unwrap_or_else(|_| Raw::empty_object());
             let core = TasksCapability::default()
                 .with_list(Raw::empty_object())

@@ -92,7 +92,8 @@ fn either(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 
 /// Returns the capabilities of a client that accepts tasks.
 pub(super) fn of_tasks() -> ClientCapabilities {
-    let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
+    let mut extensions = BTreeMap::new();
+    extensions.insert(task::EXTENSION.to_owned(), Raw::empty_object());
     ClientCapabilities::default().with_extensions(extensions)
 }
 

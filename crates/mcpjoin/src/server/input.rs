@@ -24,7 +24,7 @@ use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
 use mcpjoin_proto::types::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams, ElicitParams, ElicitResult,
     ElicitationSchema, InputRequest, InputRequests, InputRequired, InputResponse, InputResponses,
-    ListRootsParams, ListRootsResult, Members,
+    ListRootsParams, ListRootsResult, Members, ProtocolType,
 };
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
 use serde::Serialize;
@@ -299,10 +299,10 @@ impl Context {
         Ok(try_join_all(asked).await?.into_iter().collect())
     }
 
-    async fn ask_for<T: DeserializeOwned>(&self, question: InputRequest) -> Result<T, InputError> {
+    async fn ask_for<T: ProtocolType>(&self, question: InputRequest) -> Result<T, InputError> {
         let method = question.method().to_owned();
         let answer = self.ask(question).await?;
-        answer.decode().map_err(|error| {
+        T::read(&answer).map_err(|error| {
             InputError::Refused(ErrorObject::invalid_params(format!("the answer to {method}: {error}")))
         })
     }

@@ -62,10 +62,10 @@ use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll};
 
 use mcpjoin_proto::session::{ClientInfo, CloseCause, Role, ServerRole};
+use mcpjoin_proto::types::ProtocolType;
 use mcpjoin_proto::{ErrorObject, Payload, Profile, Raw};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
 pub use crate::seal::{SealingKeys, StateKey};
@@ -473,9 +473,9 @@ impl Shared {
 }
 
 /// Decodes the parameters of a request.
-fn decode_params<T: DeserializeOwned>(params: Option<&Payload>) -> Result<T, ErrorObject> {
+fn decode_params<T: ProtocolType>(params: Option<&Payload>) -> Result<T, ErrorObject> {
     let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))
+    T::read(params.raw()).map_err(|error| ErrorObject::invalid_params(error.to_string()))
 }
 
 /// Encodes a value that is part of a response.

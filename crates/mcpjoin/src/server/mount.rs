@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CompleteParams, Reference};
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Profile, Raw, Request};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::catalogue::{Catalogue, Claim, Collision, Kind, Position, Replaced, Source};
 use super::list;
@@ -110,11 +110,16 @@ impl Mounts {
 
     /// Reads the catalogue, after bringing it up to date. `of` is the server with these mounts.
     fn read<T>(&self, of: &Shared, read: impl FnOnce(&Catalogue) -> T) -> T {
+        read(&self.current(of).catalogue)
+    }
+
+    /// Not generic, so that it is compiled once.
+    fn current(&self, of: &Shared) -> RwLockReadGuard<'_, Table> {
         let own = of.changes.load(Ordering::Acquire);
         {
             let table = self.table.read();
             if change_counts(own, &self.servers).map(Some).eq(table.seen.iter().copied()) {
-                return read(&table.catalogue);
+                return table;
             }
         }
         let mut table = self.table.write();
@@ -129,7 +134,7 @@ impl Mounts {
                 tracing::warn!(target: "mcpjoin", list = %kind, mount, left_out, "too many entries to offer");
             }
         }
-        read(&table.catalogue)
+        RwLockWriteGuard::downgrade(table)
     }
 
     /// Passes a request to the mounted server that answers it. Returns the request if it is one for the server

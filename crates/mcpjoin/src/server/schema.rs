@@ -4,11 +4,12 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic#json-schema-usage>.
 
 use std::any::TypeId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::scan::MAX_DEPTH;
+use mcpjoin_proto::types::Members;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
@@ -121,7 +122,7 @@ pub fn wrapped(schema: &Raw) -> Option<Raw> {
 
 /// Returns an object with the value as its member `result`.
 pub fn wrap(value: &Raw) -> Option<Raw> {
-    Raw::from_value(&BTreeMap::from([("result", value)])).ok()
+    Raw::from_value(&Members::new().with("result", value.clone())).ok()
 }
 
 /// Whether a reference points outside of `$defs`.

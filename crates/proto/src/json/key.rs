@@ -38,6 +38,11 @@ impl<'de> Deserializer<'de> for KeyReader<'de> {
         }
     }
 
+    /// The name of a member: no visitor of names keeps the text.
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_str(&self.0)
+    }
+
     parsed! {
         deserialize_bool = bool, visit_bool;
         deserialize_i8 = i64, visit_i64;
@@ -74,7 +79,7 @@ impl<'de> Deserializer<'de> for KeyReader<'de> {
     }
 
     serde::forward_to_deserialize_any! {
-        f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier
+        f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct
         ignored_any
     }
 }

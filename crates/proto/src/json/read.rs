@@ -110,23 +110,14 @@ impl<'de> Reader<'de> {
         self.enter()?;
         let mut elements = Elements { reader: self, count: 0, ended: false };
         let value = visitor.visit_seq(&mut elements)?;
-        if elements.advance() {
-            return Err(ReadError::new("the array is longer than expected"));
-        }
-        self.leave();
+        elements.leave()?;
         Ok(value)
     }
 
     fn visit_object<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
-        self.enter()?;
-        let tags = core::mem::take(&mut self.tagged).then_some(0);
-        let mut members = Members { reader: self, key: (0, 0), first: true, ended: false, tags };
+        let mut members = Members::enter(self)?;
         let value = visitor.visit_map(&mut members)?;
-        members.skip_rest();
-        if members.tags > Some(1) {
-            return Err(ReadError::new(alloc::format!("the member `{TAG}` is repeated")));
-        }
-        self.leave();
+        members.leave()?;
         Ok(value)
     }
 
@@ -450,6 +441,15 @@ impl Elements<'_, '_> {
         self.ended = self.ended || !self.reader.advance(self.count == 0);
         !self.ended
     }
+
+    /// Leaves the array, which must have no further element.
+    fn leave(mut self) -> Read<()> {
+        if self.advance() {
+            return Err(ReadError::new("the array is longer than expected"));
+        }
+        self.reader.leave();
+        Ok(())
+    }
 }
 
 impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
@@ -477,7 +477,24 @@ struct Members<'a, 'de> {
     tags: Option<usize>,
 }
 
-impl<'de> Members<'_, 'de> {
+impl<'a, 'de> Members<'a, 'de> {
+    /// Enters the object at this position.
+    fn enter(reader: &'a mut Reader<'de>) -> Read<Self> {
+        reader.enter()?;
+        let tags = core::mem::take(&mut reader.tagged).then_some(0);
+        Ok(Self { reader, key: (0, 0), first: true, ended: false, tags })
+    }
+
+    /// Leaves the object behind the members that the visitor has not asked for.
+    fn leave(mut self) -> Read<()> {
+        self.skip_rest();
+        if self.tags > Some(1) {
+            return Err(ReadError::new(alloc::format!("the member `{TAG}` is repeated")));
+        }
+        self.reader.leave();
+        Ok(())
+    }
+
     /// The next key, if there is one.
     fn next_key(&mut self) -> Option<Cow<'de, str>> {
         self.ended = self.ended || !self.reader.advance(self.first);

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use super::event::EraChoice;
 use crate::json::ReadError;
 use crate::types::{
-    ClientCapabilities, DiscoverResult, Implementation, InitializeResult, InputRequired, ServerCapabilities,
+    ClientCapabilities, DiscoverResult, Implementation, InitializeResult, InputRequired, ProtocolType,
+    ServerCapabilities,
 };
 use crate::{Era, Raw, Version};
 
@@ -93,8 +94,11 @@ impl ClientRole {
     /// A client that supports every version and accepts the era of the server.
     #[must_use]
     pub fn new(info: Implementation, capabilities: ClientCapabilities) -> Self {
-        let results =
-            ResultReaders { initialize: Raw::decode, discover: Raw::decode, input_required: Raw::decode };
+        let results = ResultReaders {
+            initialize: InitializeResult::read,
+            discover: DiscoverResult::read,
+            input_required: InputRequired::read,
+        };
         Self {
             info,
             capabilities,

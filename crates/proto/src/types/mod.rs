@@ -39,6 +39,7 @@ pub mod meta;
 pub mod page;
 pub mod progress;
 pub mod prompt;
+mod protocol_type;
 pub mod resource;
 pub mod roots;
 pub mod sampling;
@@ -77,6 +78,7 @@ pub use progress::ProgressParams;
 pub use prompt::{
     GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
 };
+pub use protocol_type::ProtocolType;
 pub use resource::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams, ReadResourceResult, Resource,
     ResourceTemplate, ResourceUpdatedParams, SubscribeParams, UnsubscribeParams,

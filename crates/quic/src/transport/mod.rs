@@ -26,7 +26,7 @@ use std::time::Duration;
 use mcpjoin_proto::session::{
     Inbound, Limits, Origin, Outbound, TransportCaps, TransportEnd, TransportError,
 };
-use mcpjoin_proto::types::CancelledParams;
+use mcpjoin_proto::types::{CancelledParams, ProtocolType};
 use mcpjoin_proto::{Method, Notification, RequestId};
 use quinn::{RecvStream, SendStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel, unbounded_channel};
@@ -264,7 +264,7 @@ fn cancelled(notification: &Notification) -> Option<RequestId> {
     if notification.method != Method::Cancelled {
         return None;
     }
-    notification.params.as_ref()?.raw().decode::<CancelledParams>().ok()?.request_id
+    CancelledParams::read(notification.params.as_ref()?.raw()).ok()?.request_id
 }
 
 impl Transport for QuicLink {

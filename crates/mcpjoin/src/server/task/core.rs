@@ -13,8 +13,8 @@ use futures_util::stream::FuturesUnordered;
 use mcpjoin_proto::session::{CallError, NotifyRefused, Reply};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{
-    CreateTaskResult, LogMessageParams, LoggingLevel, Members, Meta, ProgressParams, RelatedTask,
-    Task as ShownTask, TaskMetadata, TaskParams, TaskStatus, TaskSupport,
+    CreateTaskResult, LogMessageParams, LoggingLevel, Members, Meta, ProgressParams, ProtocolType,
+    RelatedTask, Task as ShownTask, TaskMetadata, TaskParams, TaskStatus, TaskSupport,
 };
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Notification, Payload, Raw, code};
 
@@ -54,7 +54,9 @@ pub(super) fn call(
 fn metadata(params: Option<&Payload>) -> Result<Option<TaskMetadata>, ErrorObject> {
     let asked = params.and_then(|params| params.raw().member("task"));
     let Some(asked) = asked.filter(|asked| asked.kind() != JsonKind::Null) else { return Ok(None) };
-    asked.decode().map(Some).map_err(|error| ErrorObject::invalid_params(format!("`task`: {error}")))
+    TaskMetadata::read(&asked)
+        .map(Some)
+        .map_err(|error| ErrorObject::invalid_params(format!("`task`: {error}")))
 }
 
 /// Returns how long a task is kept, for a requested time in milliseconds.

@@ -9,7 +9,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mcpjoin_proto::http::headers::{encode_value, name, named_by};
 use mcpjoin_proto::http::params::{HeaderMark, header_marks, param_headers};
 use mcpjoin_proto::session::{Inbound, Outbound};
-use mcpjoin_proto::types::{ListToolsResult, meta};
+use mcpjoin_proto::types::{ListToolsResult, ProtocolType, meta};
 use mcpjoin_proto::{Message, Method, Payload, Profile, Raw, Request, RequestId, Version};
 
 use super::session::LegacySession;
@@ -139,7 +139,7 @@ impl MessageHeaders {
         if self.marks.is_empty() && !is_marked(page) {
             return;
         }
-        let Ok(list) = page.decode::<ListToolsResult>() else { return };
+        let Ok(list) = ListToolsResult::read(page) else { return };
         for tool in list.tools {
             match header_marks(&tool.input_schema) {
                 Ok(marks) if !marks.is_empty() => {

@@ -2,7 +2,7 @@
 
 use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::session::Outbound;
-use mcpjoin_proto::types::CancelledParams;
+use mcpjoin_proto::types::{CancelledParams, ProtocolType};
 use mcpjoin_proto::{Message, Method, Request, RequestId};
 
 use super::exchange::Role;
@@ -118,5 +118,5 @@ pub(super) fn cancelled(outbound: &Outbound) -> Option<RequestId> {
     if notification.method != Method::Cancelled {
         return None;
     }
-    notification.params.as_ref()?.raw().decode::<CancelledParams>().ok()?.request_id
+    CancelledParams::read(notification.params.as_ref()?.raw()).ok()?.request_id
 }

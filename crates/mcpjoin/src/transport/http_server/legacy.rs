@@ -11,7 +11,7 @@ use mcpjoin_proto::decode::Decoded;
 use mcpjoin_proto::http::classify::LegacyKind;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::session::{Inbound, Origin};
-use mcpjoin_proto::types::CancelledParams;
+use mcpjoin_proto::types::{CancelledParams, ProtocolType};
 use mcpjoin_proto::{ErrorObject, Message, Method, Notification, Payload, Profile, RequestId, Version};
 use tokio::time::Instant;
 
@@ -222,7 +222,7 @@ pub(super) fn cancels(message: &Message) -> Option<RequestId> {
     match message {
         Message::Notification(Notification { method: Method::Cancelled, params }) => {
             let params = params.as_ref().map(Payload::raw)?;
-            params.decode::<CancelledParams>().ok()?.request_id
+            CancelledParams::read(params).ok()?.request_id
         }
         _ => None,
     }
