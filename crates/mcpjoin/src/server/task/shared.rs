@@ -410,11 +410,10 @@ async fn attend(server: Weak<Shared>) {
         for message in messages {
             let Ok(Message { task, answers }) = message.decode() else { continue };
             let Some(task) = there.tasks.shared(&task) else { continue };
-            if answers.is_empty() {
-                if let Some((shared, owner)) = there.shared_tasks(&task.scope) {
-                    // It is refused when it writes the end at the latest.
-                    let _ = shared.refresh(&owner, &task).await;
-                }
+            match there.shared_tasks(&task.scope) {
+                // It is refused when it writes the end at the latest.
+                Some((shared, owner)) if answers.is_empty() => drop(shared.refresh(&owner, &task).await),
+                _ => {}
             }
             let read = |error| InputError::Failed(CallError::Remote(error));
             task.answer(answers.into_iter().map(|(name, answer)| (name, answer.map_err(read))));

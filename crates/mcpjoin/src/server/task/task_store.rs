@@ -101,7 +101,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Returns the tasks of an owner, in any order.
     fn list<'a>(&'a self, owner: &'a str) -> TaskStored<'a, Vec<FoundTask>>;
 
-    /// Leaves a message for a process. It is delivered once, or not at all if the process does not come within a minute.
+    /// Leaves a message for a process. It is delivered at least once, or not at all if the process does not come within a minute.
     fn send<'a>(&'a self, process: &'a str, message: &'a Raw) -> TaskStored<'a, ()>;
 
     /// Says that this process is there, and takes its messages in their order. Called twice a second while it runs a task.
