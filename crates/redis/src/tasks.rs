@@ -56,26 +56,29 @@ local was = redis.call('HGET', KEYS[1], 'o')
 if (is_new and was) or (not is_new and was ~= '0') then return 0 end
 local most, bytes_most, size = tonumber(ARGV[9]), tonumber(ARGV[10]), #ARGV[6] + #ARGV[7]
 if redis.call('ZCARD', KEYS[2]) > 2 * most then return redis.error_reply('TOOLARGE beyond the limits') end
-local number, bytes, ended = 1, size, {}
+local number, bytes, ended, ended_bytes = 1, size, {}, 0
 for _, name in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
   local key = ARGV[12] .. name
   if key ~= KEYS[1] then
     local other = redis.call('HMGET', key, 'o', 'z')
     if other[1] then
-      number, bytes = number + 1, bytes + (tonumber(other[2]) or 0)
-      if other[1] == '1' then ended[#ended + 1] = {key, name, tonumber(other[2]) or 0} end
+      local of_other = tonumber(other[2]) or 0
+      number, bytes = number + 1, bytes + of_other
+      if other[1] == '1' then
+        ended[#ended + 1], ended_bytes = {key, name, of_other}, ended_bytes + of_other
+      end
     else
       redis.call('ZREM', KEYS[2], name)
     end
   end
 end
+if not is_over and (number - #ended > most or bytes - ended_bytes > bytes_most) then return -1 end
 for _, other in ipairs(ended) do
   if number <= most and bytes <= bytes_most then break end
   redis.call('UNLINK', other[1])
   redis.call('ZREM', KEYS[2], other[2])
   number, bytes = number - 1, bytes - other[3]
 end
-if not is_over and (number > most or bytes > bytes_most) then return -1 end
 redis.call('HSET', KEYS[1], 'p', ARGV[8], 'o', ARGV[2], 's', ARGV[6], 'c', ARGV[7], 'z', size)
 if is_new then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])

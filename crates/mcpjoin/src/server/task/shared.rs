@@ -27,6 +27,7 @@ use super::store::{Outcome, State, Task};
 use super::task_store::{FoundTask, TaskRecord, TaskStore, TaskStoreError};
 use super::{MAX_TTL, Owner, Protocol, TaskScope, core};
 use crate::seal::{random_name, unix_time};
+use crate::warning_rate::WarningRate;
 
 /// How often a process takes its messages, and looks after a task of another one whose result a client waits for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -46,6 +47,8 @@ pub(in super::super) struct SharedTasks {
     begun: Arc<Notify>,
     /// Whether a task attends to the messages.
     is_attended: AtomicBool,
+    /// Of tasks whose process is gone.
+    warnings: WarningRate<()>,
 }
 
 /// A task in a record.
@@ -92,7 +95,7 @@ impl Shared {
 impl SharedTasks {
     pub(in super::super) fn new(store: Arc<dyn TaskStore>) -> Result<Self, ErrorObject> {
         let (process, begun, is_attended) = (random_name()?.into(), Arc::default(), AtomicBool::new(false));
-        Ok(Self { store, process, begun, is_attended })
+        Ok(Self { store, process, begun, is_attended, warnings: WarningRate::default() })
     }
 
     /// The name of this process.
@@ -235,7 +238,10 @@ impl SharedTasks {
         let Some(task) = stored(&record, scope) else { return Ok(None) };
         // A task of this process that does not run here has ended without a word.
         if !record.is_over && (!is_attended || record.process == self.process) {
-            tracing::warn!(target: "mcpjoin", task = task.shown(), "a task has failed, because its process is gone");
+            if let Some(left_out) = self.warnings.due(()) {
+                let task = task.shown();
+                tracing::warn!(target: "mcpjoin", task, left_out, "a task has failed, because its process is gone");
+            }
             self.end(record.owner, &task, Outcome::Failed(ErrorObject::internal(LOST))).await?;
         }
         Ok(Some(Arc::new(task)))
