@@ -14,8 +14,10 @@ use mcpjoin::server::{
     TaskStore, TaskStoreError, TaskStored, tool,
 };
 use mcpjoin::transport::HttpOptions;
+use mcpjoin_test_support::events::{Told, hearing};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
@@ -539,6 +541,26 @@ fn a_shared_task_is_of_its_principal_its_protocol_and_its_server() {
         let of_session = begin_in(&session, "wait").await;
         assert_eq!(listed(&session).await, [(of_session, json!("working"))]);
         assert_eq!(memory.records().len(), 3);
+    });
+}
+
+#[test]
+fn a_record_of_another_version_is_no_task_and_named_in_the_log() {
+    let (tell, mut told) = unbounded_channel();
+    hearing(Told(tell), || {
+        run(async {
+            let memory = Memory::default();
+            let (one, other) = Process::two(&memory);
+            let task = begin(&one.ada, "quick").await;
+            until(&one.ada, &task, "completed").await;
+            for (record, _) in memory.0.lock().tasks.values_mut() {
+                record.content = Some(Raw::empty_object());
+            }
+            assert_eq!(get(&other.ada, &task).await["error"]["code"], -32602);
+            let line = told.recv().await.unwrap();
+            assert!(line.contains("another version has written"), "{line}");
+            assert!(!line.contains(task.as_str().unwrap()), "the id is a secret: {line}");
+        });
     });
 }
 

@@ -8,8 +8,9 @@
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>
 //!
 //! Only its owner can see a task (`Owner`). A task outlives its request, and its connection if its owner does. It never
-//! outlives its server, but what is known of it may, in a store that several processes share (`shared`). The limits are [`MAX_TASKS`] and [`MAX_BYTES`] in total, [`MAX_TASKS_PER_OWNER`] and
-//! [`MAX_BYTES_PER_OWNER`] per owner, and [`MAX_TTL`] from creation, after which a running task is cancelled.
+//! outlives its server, but what is known of it may, in a store that several processes share (`shared`). The limits are
+//! [`MAX_TASKS`] and [`MAX_BYTES`] in total, [`MAX_TASKS_PER_OWNER`] and [`MAX_BYTES_PER_OWNER`] per owner, and [`MAX_TTL`] from
+//! creation, after which a running task is cancelled.
 
 mod core;
 mod extension;

@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::super::{InputError, Shared, encode};
-use super::store::{Outcome, State, Task};
+use super::store::{Outcome, State, Task, beginning};
 use super::task_store::{FoundTask, TaskRecord, TaskStore, TaskStoreError};
 use super::{MAX_TTL, Owner, Protocol, TaskScope, core};
 use crate::seal::{random_name, unix_time};
@@ -47,8 +47,7 @@ pub(in super::super) struct SharedTasks {
     begun: Arc<Notify>,
     /// Whether a task attends to the messages.
     is_attended: AtomicBool,
-    /// Of tasks whose process is gone.
-    warnings: WarningRate<()>,
+    warnings: WarningRate<&'static str>,
 }
 
 /// A task in a record.
@@ -235,16 +234,22 @@ impl SharedTasks {
         if let (Some(task), false) = (here, record.is_over) {
             return Ok(Some(task));
         }
-        let Some(task) = stored(&record, scope) else { return Ok(None) };
+        let Some(task) = stored(&record, scope) else {
+            self.warn(&record.id, "another version has written what the store has of a task");
+            return Ok(None);
+        };
         // A task of this process that does not run here has ended without a word.
         if !record.is_over && (!is_attended || record.process == self.process) {
-            if let Some(left_out) = self.warnings.due(()) {
-                let task = task.shown();
-                tracing::warn!(target: "mcpjoin", task, left_out, "a task has failed, because its process is gone");
-            }
+            self.warn(&task.id, "a task has failed, because its process is gone");
             self.end(record.owner, &task, Outcome::Failed(ErrorObject::internal(LOST))).await?;
         }
         Ok(Some(Arc::new(task)))
+    }
+
+    fn warn(&self, id: &str, problem: &'static str) {
+        if let Some(left_out) = self.warnings.due(problem) {
+            tracing::warn!(target: "mcpjoin", task = beginning(id), left_out, "{problem}");
+        }
     }
 
     /// Returns the tasks of an owner as a list shows them, in the order of their creation, with their numbers.

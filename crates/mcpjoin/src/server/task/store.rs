@@ -237,9 +237,9 @@ impl Drop for Tasks {
 }
 
 impl Task {
-    /// The start of its id, for logs. The whole id is a secret where clients are not authenticated.
+    /// Its id in logs.
     pub(super) fn shown(&self) -> &str {
-        self.id.get(..8).unwrap_or_default()
+        beginning(&self.id)
     }
 
     pub(super) fn new(
@@ -409,6 +409,11 @@ impl Task {
         }
         grows
     }
+}
+
+/// The start of an id, for logs. The whole id is a secret where clients are not authenticated.
+pub(super) fn beginning(id: &str) -> &str {
+    id.get(..8).unwrap_or_default()
 }
 
 impl State {
