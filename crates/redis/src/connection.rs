@@ -1,4 +1,4 @@
-//! The connection to Redis, which one task opens, checks and opens again. Used by `events` and `sessions`.
+//! The connection to Redis, which one task opens, checks and opens again. Used by `events`, `sessions` and `tasks`.
 //!
 //! All commands of a process share one connection, and what is ready together is sent together. A connection that does not answer
 //! in time is left: then commands fail at once until another one answers. This module knows no record.
@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::events::RedisEvents;
 use crate::sessions::{RedisSessions, millis};
+use crate::tasks::{self, RedisTasks};
 
 /// How long a request or an event of a stream waits for Redis, unless [`Redis::patience`] says otherwise: 50 ms. In a data centre
 /// an answer takes less than 1 ms.
@@ -76,9 +77,18 @@ end";
 pub(crate) enum Script {
     Append = 0,
     Read = 1,
+    PutTask = 2,
+    OpenTask = 3,
+    ListTasks = 4,
+    SendMessage = 5,
+    Attend = 6,
 }
 
-/// A Redis or Valkey server, with which several processes share legacy sessions and the events of their streams. Cheap to clone.
+/// Their texts, in this order.
+const SCRIPTS: [&str; 7] = [APPEND, READ, tasks::PUT, tasks::OPEN, tasks::LIST, tasks::SEND, tasks::ATTEND];
+
+/// A Redis or Valkey server, with which several processes share legacy sessions, the events of their streams, and tasks. Cheap to
+/// clone.
 ///
 /// A connection is opened when it is first needed, and again whenever it breaks. `Debug` shows no password and no key.
 #[derive(Clone)]
@@ -132,7 +142,8 @@ struct State {
 struct Open {
     commands: MultiplexedConnection,
     /// The names by which Redis knows the scripts.
-    scripts: [Arc<str>; 2],
+    scripts: [Arc<str>; SCRIPTS.len()],
+    since: Instant,
 }
 
 /// What goes wrong, logged once a minute at most for each kind.
@@ -220,6 +231,12 @@ impl Redis {
         RedisEvents::new(self.clone(), idle)
     }
 
+    /// Stores the tasks of servers there, each for its time.
+    #[must_use]
+    pub fn tasks(&self) -> RedisTasks {
+        RedisTasks::new(self.clone())
+    }
+
     /// Waits for an answer of Redis up to this time, at least 1 ms, in place of [`PATIENCE`]: in all clones.
     #[must_use]
     pub fn patience(self, time: Duration) -> Self {
@@ -295,6 +312,11 @@ impl Redis {
     pub(crate) fn is_reached(&self) -> bool {
         let state = self.0.state.borrow();
         state.connection.is_some() || state.number == 0 && !state.has_failed
+    }
+
+    /// Whether the connection has been open for this time.
+    pub(crate) fn is_open_for(&self, time: Duration) -> bool {
+        self.0.state.borrow().connection.as_ref().is_some_and(|open| open.since.elapsed() >= time)
     }
 
     fn unavailable(&self, why: &str) -> Unavailable {
@@ -428,11 +450,11 @@ async fn open(client: &Client) -> RedisResult<Open> {
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let mut commands = client.get_multiplexed_async_connection_with_config(&config).await?;
     let mut loading = Pipeline::new();
-    for script in [APPEND, READ] {
+    for script in SCRIPTS {
         loading.add_command(cmd("SCRIPT")).arg("LOAD").arg(script);
     }
-    let scripts = loading.query_async::<[String; 2]>(&mut commands).await?;
-    Ok(Open { commands, scripts: scripts.map(Into::into) })
+    let scripts = loading.query_async::<[String; SCRIPTS.len()]>(&mut commands).await?;
+    Ok(Open { commands, scripts: scripts.map(Into::into), since: Instant::now() })
 }
 
 fn not_a_url() -> UrlError {

@@ -416,7 +416,7 @@ impl fmt::Debug for RedisEvents {
 }
 
 /// Whether Redis says that something else stands at the key, or more than this program writes.
-fn is_about_record(error: &RedisError) -> bool {
+pub(crate) fn is_about_record(error: &RedisError) -> bool {
     let text = error.to_string();
     ["WRONGTYPE", "TOOLARGE"].iter().any(|code| error.code() == Some(code) || text.contains(code))
 }

@@ -220,7 +220,7 @@ fn unavailable(error: &Unavailable) -> SessionStoreError {
 }
 
 /// The word that names an error of Redis.
-fn code(error: &redis::RedisError) -> &str {
+pub(crate) fn code(error: &redis::RedisError) -> &str {
     error.code().unwrap_or("unknown")
 }
 

@@ -24,7 +24,7 @@ use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::schema_profile::{ProfileChoice, SchemaProfile};
-use super::task::{Replica, Tasks};
+use super::task::{Replica, SharedTasks, TaskStore, Tasks};
 use super::tools::{ToolEntry, VisibleTools};
 use super::{
     CompletionOutput, Context, Handlers, Lifetime, Next, Offer, PromptDescription, PromptOutput, ReadRequest,
@@ -129,6 +129,12 @@ pub enum BuildError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// The server cannot share its tasks ([`ServerBuilder::task_store`]).
+    #[error("the server cannot use a task store: {problem}")]
+    TaskStore {
+        /// What is wrong.
+        problem: String,
+    },
     /// None of the configured protocol versions is known.
     #[error("the server speaks no known protocol version")]
     NoVersion,
@@ -155,6 +161,7 @@ struct Description {
     state_key: Option<StateKey>,
     accepted_keys: Vec<StateKey>,
     replica: Option<Replica>,
+    task_store: Option<Arc<dyn TaskStore>>,
     offer: Offer,
     inputs: Inputs,
     completions: Completions,
@@ -187,6 +194,7 @@ impl ServerBuilder {
             state_key: None,
             accepted_keys: Vec::new(),
             replica: None,
+            task_store: None,
             offer: Offer::default(),
             inputs: Inputs::default(),
             completions: Completions::default(),
@@ -277,7 +285,8 @@ impl ServerBuilder {
     /// A task belongs to the principal ([`HttpOptions::principal`](crate::transport::HttpOptions::principal)) of its
     /// request. Without a principal it belongs at 2025-11-25 to the session, and ends with it; in the modern era it
     /// belongs to everyone who knows its id, which has 128 random bits. A task lives in the process that started it:
-    /// requests about it must reach the same replica, or replicas pass them on ([`ServerBuilder::replica`]).
+    /// requests about it must reach the same replica, or replicas pass them on ([`ServerBuilder::replica`]), or share what
+    /// they know of tasks in a store ([`ServerBuilder::task_store`]).
     pub fn tasks(mut self) -> Self {
         self.0.tasks = true;
         self
@@ -288,7 +297,8 @@ impl ServerBuilder {
     ///
     /// Replicas that share their clients ([`HttpOptions::stateless`](crate::transport::HttpOptions::stateless)) need the
     /// same key; otherwise one replica refuses the states of another with -32602. Their clocks may differ by up to a
-    /// minute. Tasks stay with their replica, which the others reach by [`ServerBuilder::replica`].
+    /// minute. Tasks stay with their replica, which the others reach by [`ServerBuilder::replica`] or
+    /// [`ServerBuilder::task_store`].
     ///
     /// To replace a key, first let every replica accept the new one ([`ServerBuilder::accept_state_key`]), then let
     /// every replica use the new one and accept the old one. Remove the old one ten minutes later.
@@ -389,6 +399,41 @@ impl ServerBuilder {
         Fut: Future<Output = Result<Raw, ErrorObject>> + Send + 'static,
     {
         self.0.replica = Some(Replica::new(name.into(), forward));
+        self
+    }
+
+    /// Shares the tasks of this server with the other processes that use the same store: each of them answers requests about a
+    /// task, whichever runs it. All need one [`state_key`](Self::state_key) and the same name. The crate `mcpjoin-redis` has a store
+    /// for Redis and Valkey.
+    ///
+    /// - A task is followed, listed, answered and cancelled in any process. What another process has to tell the one that runs the
+    ///   task takes half a second at most.
+    /// - A result is kept for the time of the task, also after the end of its process.
+    /// - A task whose process dies fails within 5 s, with an error that says so. No process runs it again.
+    /// - While the store is not available, a new task is refused, and requests about tasks fail with an error. A task that ends
+    ///   meanwhile keeps its result until the store is back. Other requests do not use the store.
+    ///
+    /// This is for tasks of a principal, and for those of 2026-07-28 without one. A task of 2025-11-25 without a principal belongs
+    /// to its session, and is known to the process of the session. Progress, log messages and notifications about a task come from
+    /// the process that runs it. [`replica`](Self::replica) has no effect beside a store. A [mounted](Self::mount) server has
+    /// a store of its own.
+    ///
+    /// ```
+    /// use mcpjoin::server::{BuildError, NoArguments, Server, StateKey, TaskStore, tool};
+    ///
+    /// fn server(secret: [u8; 32], store: impl TaskStore) -> Result<Server, BuildError> {
+    ///     Server::builder("reports", "1.0.0")
+    ///         .state_key(StateKey::from_bytes(secret))
+    ///         .task_store(store)
+    ///         .tool(tool("report").as_task(), |_: NoArguments, _| async { "the report" })
+    ///         .build()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`build`](Self::build) fails with [`BuildError::TaskStore`] without a `state_key`.
+    pub fn task_store(mut self, store: impl TaskStore) -> Self {
+        self.0.task_store = Some(Arc::new(store));
         self
     }
 
@@ -782,6 +827,17 @@ impl ServerBuilder {
         if let Some(replica) = &self.0.replica {
             replica.check(self.0.state_key.is_some())?;
         }
+        let shared_tasks = match &self.0.task_store {
+            None => None,
+            Some(_) if self.0.state_key.is_none() => {
+                let problem = "processes need a common key: `state_key`".to_owned();
+                return Err(BuildError::TaskStore { problem });
+            }
+            Some(store) => Some(
+                SharedTasks::new(store.clone())
+                    .map_err(|error| BuildError::TaskStore { problem: error.message })?,
+            ),
+        };
         let registered = self.capabilities();
         let mut described = *self.0;
         let (capabilities, custom_handler) = match described.custom_handler {
@@ -828,6 +884,7 @@ impl ServerBuilder {
             completions: described.completions,
             tasks: Tasks::default(),
             replica: described.replica,
+            shared_tasks,
             connections: Mutex::default(),
             keys: Keys::new(described.state_key, described.accepted_keys),
         });

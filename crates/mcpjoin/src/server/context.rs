@@ -266,7 +266,7 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// [`HandlerError`] if there are too many tasks, or if the client has waited for the work and the work has failed.
+    /// [`HandlerError`] if there are too many tasks, if the task store does not take it, or if the client has waited for the work and the work has failed.
     pub async fn start_task<F, Fut>(&self, work: F) -> Result<ToolReply, HandlerError>
     where
         F: FnOnce(Self) -> Fut,
@@ -281,6 +281,7 @@ impl Context {
             let work = work(cx);
             async move { tools::written(work.await.into_tool_reply()) }
         })
+        .await
         .map(ToolReply::Reply)
         .map_err(HandlerError::protocol)
     }

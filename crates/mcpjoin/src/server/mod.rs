@@ -139,6 +139,7 @@ pub use schemars;
 #[doc(hidden)]
 pub use serde;
 pub use state::{Handlers, blocking_with, with};
+pub use task::{FoundTask, TaskRecord, TaskStore, TaskStoreError, TaskStored};
 pub use template::Variables;
 pub use tools::{NoArguments, TypedTool, tool};
 
@@ -151,7 +152,7 @@ use self::resources::{ResourceEntry, TemplateEntry};
 use self::schema_profile::ProfileChoice;
 use self::service::Service;
 use self::subscription::Outbox;
-use self::task::{Replica, Tasks};
+use self::task::{Replica, SharedTasks, Tasks};
 use self::tools::{ToolEntry, VisibleTools};
 use crate::connection::{Connection, Driver, Layers, Setup};
 use crate::handler::ErasedHandler;
@@ -209,6 +210,8 @@ struct Shared {
     tasks: Tasks,
     /// The name of this replica, and the way to the others.
     replica: Option<Replica>,
+    /// The store of the tasks that other processes know.
+    shared_tasks: Option<SharedTasks>,
     connections: Mutex<Connections>,
     /// Encrypt the states that clients keep, and sign the ids of tasks.
     keys: Keys,

@@ -16,6 +16,7 @@ mod replicas;
 mod resumption;
 mod sessions;
 mod shared_events;
+mod shared_tasks;
 mod shutdown;
 mod sockets;
 mod stateless;

@@ -5,6 +5,7 @@
 mod events;
 mod outages;
 mod sessions;
+mod tasks;
 
 use std::time::Duration;
 

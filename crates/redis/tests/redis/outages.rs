@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use mcpjoin::proto::Raw;
+use mcpjoin::server::TaskStore as _;
 use mcpjoin::transport::{EventStore as _, SessionId, SessionStore as _};
 use mcpjoin_redis::{PATIENCE, Redis};
 use mcpjoin_test_support::tls;
@@ -10,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::events::{appended, id, replayed};
+use crate::tasks::task;
 use crate::{IDLE, PATIENT, Server, Stranger, keys, process, record, run, until};
 
 const ADA: SessionId = SessionId::from_bytes([1; 16]);
@@ -148,6 +151,8 @@ fn a_full_redis_refuses_what_is_new_and_serves_what_is_there() {
             }
         };
         assert!(why.contains("OOM"), "{why}");
+        let why = redis.tasks().create(&task("one", "ada", ""), IDLE).await.unwrap_err().to_string();
+        assert!(why.contains("the task store is not available") && why.contains("OOM"), "{why}");
         let mut refused = 1;
         while appended(&events, ADA, id(7, refused), "more").await {
             refused += 1;
@@ -193,6 +198,15 @@ fn a_user_needs_its_password_and_few_commands() {
         assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await.unwrap(), ["one"]);
         events.forget(&ADA);
         assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await, None);
+        let (tasks, mut one) = (redis.tasks(), task("one", "ada", ""));
+        tasks.create(&one, IDLE).await.unwrap();
+        one.is_over = true;
+        assert_eq!(tasks.update(&one).await, Ok(true));
+        assert_eq!(tasks.open("one", "ada").await.unwrap().unwrap().record, one);
+        assert_eq!(tasks.list("ada").await.unwrap().len(), 1);
+        tasks.send("p", &Raw::empty_object()).await.unwrap();
+        assert_eq!(tasks.attend("p").await.unwrap().len(), 1);
+        assert_eq!(tasks.attend("p").await.unwrap().len(), 0);
         assert_eq!(redis.counts(), mcpjoin_redis::RedisCounts::default());
     });
 }

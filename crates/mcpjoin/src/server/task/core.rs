@@ -22,7 +22,9 @@ use super::super::list::page_of;
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, InputError, Shared, decode_params, encode};
-use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, State, Task, find, start};
+use super::time::iso_8601;
+use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, State, Task, end, find, shared, start};
+use crate::handler::ResponseFuture;
 
 /// The minimum time for which a task is kept: a client that polls as asked has two tries.
 const MIN_TTL: Duration = Duration::from_millis(2 * POLL_INTERVAL_MS as u64);
@@ -35,7 +37,7 @@ pub(super) fn call(
     server: &Arc<Shared>,
     entry: &Arc<ToolEntry>,
     cx: &Context,
-) -> Result<Option<Reply>, ErrorObject> {
+) -> Result<Option<ResponseFuture>, ErrorObject> {
     let asked = metadata(cx.params())?;
     match (asked, entry.mode.tasks.support()) {
         (None, Some(TaskSupport::Required)) => {
@@ -45,7 +47,8 @@ pub(super) fn call(
         (None, _) => Ok(None),
         (Some(asked), Some(_)) => {
             let ttl = granted(asked.ttl)?;
-            start(server, cx, Protocol::Core, ttl, |cx| entry.clone().call(cx)).map(Some)
+            let entry = entry.clone();
+            start(server, cx, Protocol::Core, ttl, |cx| entry.call(cx)).map(Some)
         }
     }
 }
@@ -76,6 +79,11 @@ fn wrong_use(text: &str) -> ErrorObject {
 pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
     let scope = Protocol::Core.scope(&cx);
     if cx.0.method == Method::ListTasks {
+        if let Some((shared, owner)) = server.shared_tasks(&scope) {
+            let tasks = shared.list(server, &scope, &owner).await?;
+            let page = page_of(&tasks, u64::MAX, cx.params(), "tasks", server.page_size, Raw::clone);
+            return page.map(Reply::Complete);
+        }
         let (tasks, last) = server.tasks.of(&scope);
         let page = page_of(&tasks, last, cx.params(), "tasks", server.page_size, |task| {
             Raw::from_value(&shown(task, &task.state())).unwrap_or_else(|_| Raw::empty_object())
@@ -83,17 +91,17 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
         return page.map(Reply::Complete);
     }
     let params: TaskParams = decode_params(cx.params())?;
-    let task = find(server, &params.task_id, &scope)?;
+    let task = find(server, &params.task_id, &scope).await?;
     match cx.0.method {
         Method::GetTask => {}
         Method::CancelTask => {
-            if !task.end(Outcome::Cancelled("The task was cancelled by request.")) {
+            if !end(server, &task, Outcome::Cancelled("The task was cancelled by request.".into())).await? {
                 let status = task.state().status();
                 let text = format!("the task cannot be cancelled: its status is `{}`", status.as_str());
                 return Err(ErrorObject::invalid_params(text));
             }
         }
-        Method::GetTaskResult => return result(&task, &cx).await,
+        Method::GetTaskResult => return shared::result(server, &task, result(&task, &cx)).await,
         _ => return Err(ErrorObject::method_not_found(cx.0.method.as_str())),
     }
     encode(&shown(&task, &task.state())).map(Reply::Complete)
@@ -172,7 +180,7 @@ fn outcome(task: &Task, end: &Outcome) -> Result<Reply, ErrorObject> {
             Ok(Reply::Complete(related(result.clone(), &task.id)))
         }
         Outcome::Failed(error) => Err(error.clone()),
-        Outcome::Cancelled(why) => Err(ErrorObject::internal(*why)),
+        Outcome::Cancelled(why) => Err(ErrorObject::internal(&**why)),
     }
 }
 
@@ -201,14 +209,23 @@ pub(super) fn created(task: &Task) -> Result<Raw, ErrorObject> {
 /// Returns the task as the client sees it.
 fn shown(task: &Task, state: &State) -> ShownTask {
     let ttl = i64::try_from(task.ttl.as_millis()).ok();
-    let shown = ShownTask::new(&task.id, state.status(), &task.created_at, &state.updated_at, ttl)
-        .with_poll_interval(POLL_INTERVAL_MS);
+    let shown =
+        ShownTask::new(&task.id, state.status(), iso_8601(task.created.as_secs()), &state.updated_at, ttl)
+            .with_poll_interval(POLL_INTERVAL_MS);
     match &state.end {
         Some(Outcome::ToolError(_, Some(message))) => shown.with_status_message(message),
         Some(Outcome::Failed(error)) => shown.with_status_message(&error.message),
-        Some(Outcome::Cancelled(why)) => shown.with_status_message(*why),
+        Some(Outcome::Cancelled(why)) => shown.with_status_message(&**why),
         _ => shown,
     }
+}
+
+/// Returns the task as the list of a task store has it: with a short message.
+pub(super) fn listed(task: &Task, state: &State) -> ShownTask {
+    let mut shown = shown(task, state);
+    shown.status_message =
+        shown.status_message.map(|message| message.chars().take(MAX_STATUS_MESSAGE_CHARS).collect());
+    shown
 }
 
 /// Returns the outcome of a task whose tool returned this result. A result with `isError` is a failure.

@@ -12,7 +12,11 @@ use mcpjoin_proto::{ErrorObject, Method, Raw};
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, Shared, capability, decode_params, encode};
-use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, find, replica, start};
+use super::time::iso_8601;
+use super::{
+    MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, end, find, replica, shared, start,
+};
+use crate::handler::ResponseFuture;
 
 /// Whether the client declares the extension.
 #[must_use]
@@ -34,7 +38,7 @@ pub(super) fn call(
     server: &Arc<Shared>,
     entry: &Arc<ToolEntry>,
     cx: &Context,
-) -> Result<Option<Reply>, ErrorObject> {
+) -> Result<Option<ResponseFuture>, ErrorObject> {
     if !entry.mode.tasks.any() {
         return Ok(None);
     }
@@ -45,7 +49,8 @@ pub(super) fn call(
     if !(entry.mode.tasks.whole && declared) {
         return Ok(None);
     }
-    start(server, cx, Protocol::Extension, MAX_TTL, |cx| entry.clone().call(cx)).map(Some)
+    let entry = entry.clone();
+    start(server, cx, Protocol::Extension, MAX_TTL, |cx| entry.call(cx)).map(Some)
 }
 
 /// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
@@ -60,20 +65,24 @@ pub(super) async fn answer(server: &Shared, cx: &Context) -> Result<Reply, Error
     match cx.0.method {
         Method::UpdateTask => {
             let params: UpdateTaskParams = decode_params(cx.params())?;
-            let task = find(server, &params.task_id, &scope)?;
+            let task = find(server, &params.task_id, &scope).await?;
             task.answer(
                 params.input_responses.into_iter().map(|(name, answer)| (name, Ok(answer.into_raw()))),
             );
+            if let Some((shared, _)) = server.shared_tasks(&scope) {
+                shared.pass_answers(&task).await.map_err(shared::failed)?;
+            }
             Ok(Reply::empty())
         }
         Method::CancelTask => {
             let params: TaskParams = decode_params(cx.params())?;
-            find(server, &params.task_id, &scope)?.end(Outcome::Cancelled("cancelled by request"));
+            let task = find(server, &params.task_id, &scope).await?;
+            end(server, &task, Outcome::Cancelled("cancelled by request".into())).await?;
             Ok(Reply::empty())
         }
         _ => {
             let params: TaskParams = decode_params(cx.params())?;
-            shown(&*find(server, &params.task_id, &scope)?).map(Reply::Complete)
+            shown(&*find(server, &params.task_id, &scope).await?).map(Reply::Complete)
         }
     }
 }
@@ -82,8 +91,14 @@ pub(super) async fn answer(server: &Shared, cx: &Context) -> Result<Reply, Error
 pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
     let state = task.state();
     let ttl = i64::try_from(task.ttl.as_millis()).ok();
-    let shown = ExtensionTask::new(&task.id, state.status(), &task.created_at, &state.updated_at, ttl)
-        .with_poll_interval_ms(POLL_INTERVAL_MS);
+    let shown = ExtensionTask::new(
+        &task.id,
+        state.status(),
+        iso_8601(task.created.as_secs()),
+        &state.updated_at,
+        ttl,
+    )
+    .with_poll_interval_ms(POLL_INTERVAL_MS);
     let shown = match &state.end {
         Some(Outcome::Completed(result) | Outcome::ToolError(result, _)) => shown.with_result(result.clone()),
         Some(Outcome::Failed(error)) => {

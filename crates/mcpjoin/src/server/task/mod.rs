@@ -8,13 +8,16 @@
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>
 //!
 //! Only its owner can see a task (`Owner`). A task outlives its request, and its connection if its owner does. It never
-//! outlives its server. The limits are [`MAX_TASKS`] and [`MAX_BYTES`] in total, [`MAX_TASKS_PER_OWNER`] and
-//! [`MAX_BYTES_PER_OWNER`] per owner, and [`MAX_TTL`] from creation, after which a running task is cancelled.
+//! outlives its server, but what is known of it may, in a store that several processes share (`shared`). The limits are
+//! [`MAX_TASKS`] and [`MAX_BYTES`] in total, [`MAX_TASKS_PER_OWNER`] and [`MAX_BYTES_PER_OWNER`] per owner, and [`MAX_TTL`] from
+//! creation, after which a running task is cancelled.
 
 mod core;
 mod extension;
 mod replica;
+mod shared;
 mod store;
+mod task_store;
 mod time;
 
 use std::future::{Future, ready};
@@ -32,8 +35,10 @@ use tokio::time::{sleep_until, timeout_at};
 pub(super) use self::core::related;
 pub use self::extension::{is_declared, undeclared};
 pub(super) use self::replica::Replica;
+pub(super) use self::shared::SharedTasks;
 use self::store::{Outcome, State};
 pub(super) use self::store::{Task, Tasks};
+pub use self::task_store::{FoundTask, TaskRecord, TaskStore, TaskStoreError, TaskStored};
 use super::tools::ToolEntry;
 use super::{Context, Shared};
 use crate::handler::ResponseFuture;
@@ -140,15 +145,12 @@ pub(super) fn call(
     entry: Arc<ToolEntry>,
     cx: Context,
 ) -> Result<ResponseFuture, ErrorObject> {
-    let reply = match Protocol::of(server, &cx) {
+    let started = match Protocol::of(server, &cx) {
         Some(Protocol::Core) => core::call(server, &entry, &cx)?,
         Some(Protocol::Extension) => extension::call(server, &entry, &cx)?,
         None => None,
     };
-    Ok(match reply {
-        Some(reply) => Box::pin(ready(Ok(reply))),
-        None => entry.call(cx),
-    })
+    Ok(started.unwrap_or_else(|| entry.call(cx)))
 }
 
 /// Answers a request about tasks.
@@ -160,73 +162,69 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
     }
 }
 
-/// Whether this server, or one that is mounted on it, keeps a task with this id for the client of the request, or passes
-/// the request to the replica that does.
+/// Whether this server, or one that is mounted on it, keeps a task with this id for the client of the request, passes the
+/// request to the replica that does, or asks a store for it.
 pub(super) fn keeps(server: &Shared, cx: &Context, id: &str) -> bool {
     let own = Protocol::of(server, cx).is_some_and(|protocol| {
-        server.tasks.find(id, &protocol.scope(cx)).is_some()
+        let scope = protocol.scope(cx);
+        server.tasks.find(id, &scope).is_some()
             || protocol == Protocol::Extension && replica::owner(server, id).is_some()
+            || server.shared_tasks(&scope).is_some() && server.keys.task_owner(id).is_some()
     });
     own || server.mounted().iter().any(|server| keeps(server, cx, id))
 }
 
 /// Returns the task with this id, if it is in scope. The error does not tell a removed task from a task of another
 /// owner.
-fn find(server: &Shared, id: &str, scope: &TaskScope) -> Result<Arc<Task>, ErrorObject> {
-    server.tasks.find(id, scope).ok_or_else(|| {
-        ErrorObject::invalid_params(if server.has_issued(id) {
-            "unknown task: this server process does not have it, or no longer"
-        } else {
-            "unknown task: this server did not issue the id"
-        })
-    })
+async fn find(server: &Shared, id: &str, scope: &TaskScope) -> Result<Arc<Task>, ErrorObject> {
+    let (found, text) = match server.shared_tasks(scope) {
+        // The store is not asked for what none of its processes has issued.
+        Some((shared, owner)) if server.keys.task_owner(id).is_some() => {
+            let found = shared.find(server, id, scope, &owner).await.map_err(shared::failed)?;
+            (found, "unknown task: it is not there, or not any more")
+        }
+        _ if server.has_issued(id) => {
+            (server.tasks.find(id, scope), "unknown task: this server process does not have it, or no longer")
+        }
+        _ => (server.tasks.find(id, scope), "unknown task: this server did not issue the id"),
+    };
+    found.ok_or_else(|| ErrorObject::invalid_params(text))
 }
 
-/// Starts work as a task, which is kept for `ttl`.
+/// Ends a task, once. Returns whether this call has ended it.
+async fn end(server: &Shared, task: &Task, end: Outcome) -> Result<bool, ErrorObject> {
+    match server.shared_tasks(&task.scope) {
+        Some(_) if task.is_over() => Ok(false),
+        Some((shared, owner)) => shared.end(owner, task, end).await.map_err(shared::failed),
+        None => Ok(task.end(end)),
+    }
+}
+
+/// Starts work as a task, which is kept for `ttl`. The future resolves to the response with the task.
 fn start<Fut>(
     server: &Arc<Shared>,
     cx: &Context,
     protocol: Protocol,
     ttl: Duration,
-    work: impl FnOnce(Context) -> Fut,
-) -> Result<Reply, ErrorObject>
+    work: impl FnOnce(Context) -> Fut + Send + 'static,
+) -> Result<ResponseFuture, ErrorObject>
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    // What its context keeps while it runs.
-    let asked = cx.params().map_or(0, |params| params.raw().len()) + cx.head_bytes();
-    let replica = server.replica.as_ref().map_or("", |replica| &*replica.name);
-    let task =
-        Arc::new(Task::new(server.keys.task_id(replica)?, protocol.scope(cx), cx.0.session, ttl, asked));
-    if server.tasks.insert(&task)? {
-        tokio::spawn(expire_tasks(Arc::downgrade(server)));
+    if server.shared_tasks(&protocol.scope(cx)).is_none() {
+        let task = insert(server, cx, protocol, ttl)?;
+        return Ok(Box::pin(ready(launch(server, task.clone(), work(cx.in_task(task))))));
     }
-    tracing::debug!(target: "mcpjoin", task = task.shown(), "a task has begun");
-    let work = {
-        let (task, work) = (task.clone(), work(cx.in_task(task.clone())));
-        async move {
-            let end = match AssertUnwindSafe(work).catch_unwind().await {
-                Err(_) => Outcome::Failed(ErrorObject::internal("the handler of this task failed")),
-                Ok(Ok(Reply::Complete(result))) => protocol.end_of(result),
-                Ok(Ok(_)) => Outcome::Failed(ErrorObject::internal(
-                    "a task asks through its context, and does not answer with a question",
-                )),
-                Ok(Err(error)) => Outcome::Failed(error),
-            };
-            task.end(end);
-        }
-    };
-    // The first state: the task may end before the client has received it.
-    let reply = protocol.reply(&task)?;
-    let states = task.watch();
-    // The task is in the store, and the first part of its handler has run. It may have been cancelled.
-    task.set_abort_handle(tokio::spawn(work).abort_handle());
-    tokio::spawn(notify(Arc::downgrade(server), task, states));
-    Ok(reply)
+    let (server, cx) = (server.clone(), cx.clone());
+    Ok(Box::pin(async move {
+        let task = insert(&server, &cx, protocol, ttl)?;
+        SharedTasks::begin(&server, &task).await?;
+        launch(&server, task.clone(), work(cx.in_task(task)))
+    }))
 }
 
 /// Starts a task from within a handler, for clients of the extension.
-pub(super) fn start_from_handler<Fut>(
+pub(super) async fn start_from_handler<Fut>(
     server: &Arc<Shared>,
     cx: &Context,
     work: impl FnOnce(Context) -> Fut,
@@ -234,7 +232,63 @@ pub(super) fn start_from_handler<Fut>(
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    start(server, cx, Protocol::Extension, MAX_TTL, work)
+    let task = insert(server, cx, Protocol::Extension, MAX_TTL)?;
+    SharedTasks::begin(server, &task).await?;
+    launch(server, task.clone(), work(cx.in_task(task)))
+}
+
+/// Creates a task, and adds it to those of the server.
+fn insert(
+    server: &Arc<Shared>,
+    cx: &Context,
+    protocol: Protocol,
+    ttl: Duration,
+) -> Result<Arc<Task>, ErrorObject> {
+    // What its context keeps while it runs.
+    let asked = cx.params().map_or(0, |params| params.raw().len()) + cx.head_bytes();
+    let replica = server.replica.as_ref().map_or("", |replica| &*replica.name);
+    let mut task = Task::new(server.keys.task_id(replica)?, protocol.scope(cx), cx.0.session, ttl, asked);
+    task.process = server.shared_tasks(&task.scope).map(|(shared, _)| shared.process().into());
+    let task = Arc::new(task);
+    if server.tasks.insert(&task)? {
+        tokio::spawn(expire_tasks(Arc::downgrade(server)));
+    }
+    Ok(task)
+}
+
+/// Runs the work of a task that is known to all who may ask for it.
+fn launch(
+    server: &Arc<Shared>,
+    task: Arc<Task>,
+    work: impl Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
+) -> Result<Reply, ErrorObject> {
+    tracing::debug!(target: "mcpjoin", task = task.shown(), "a task has begun");
+    let work = {
+        let (task, server) = (task.clone(), server.clone());
+        async move {
+            let end = match AssertUnwindSafe(work).catch_unwind().await {
+                Err(_) => Outcome::Failed(ErrorObject::internal("the handler of this task failed")),
+                Ok(Ok(Reply::Complete(result))) => task.scope.protocol.end_of(result),
+                Ok(Ok(_)) => Outcome::Failed(ErrorObject::internal(
+                    "a task asks through its context, and does not answer with a question",
+                )),
+                Ok(Err(error)) => Outcome::Failed(error),
+            };
+            match server.shared_tasks(&task.scope) {
+                Some((shared, owner)) => shared.finish(owner, &task, end).await,
+                None => {
+                    task.end(end);
+                }
+            }
+        }
+    };
+    // The first state: the task may end before the client has received it.
+    let reply = task.scope.protocol.reply(&task)?;
+    let states = task.watch();
+    // The task is in the store, and the first part of its handler has run. It may have been cancelled.
+    task.set_abort_handle(tokio::spawn(work).abort_handle());
+    tokio::spawn(notify(Arc::downgrade(server), task, states));
+    Ok(reply)
 }
 
 /// Removes expired tasks, as long as there are tasks. One for all tasks, so a task that is removed early leaves nothing
@@ -252,11 +306,12 @@ async fn expire_tasks(server: Weak<Shared>) {
     }
 }
 
-/// Notifies clients of every change of a task until it ends.
+/// Notifies clients, and the store of the task, of every change of a task until it ends.
 async fn notify(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
     let mut last_status = TaskStatus::Working;
+    let mut due = task.expires;
     loop {
-        let changed = timeout_at(task.expires, states.changed()).await;
+        let changed = timeout_at(due, states.changed()).await;
         let Some(server) = server.upgrade() else { return };
         match changed {
             Ok(Ok(())) => {}
@@ -264,12 +319,19 @@ async fn notify(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiv
             // Ends the task.
             Err(_) => server.tasks.purge(),
         }
+        due = task.expires;
+        if let Some((shared, owner)) = server.shared_tasks(&task.scope) {
+            due = shared.keep(owner, &task).await;
+        }
         match task.scope.protocol {
             Protocol::Core => core::notify(&server, &task, &mut last_status),
             Protocol::Extension => extension::notify(&server, &task),
         }
         if task.is_over() {
-            server.tasks.keep_result(&task);
+            match task.process {
+                Some(_) => server.tasks.remove(&task),
+                None => server.tasks.keep_result(&task),
+            }
             break;
         }
     }

@@ -48,7 +48,8 @@ impl Replica {
 
 /// Returns the other replica that keeps the task with this id, as one of our keys says, and how to reach it.
 pub(super) fn owner<'a>(server: &'a Shared, id: &str) -> Option<(&'a Replica, String)> {
-    let replica = server.replica.as_ref()?;
+    // What a store keeps is asked there.
+    let replica = server.replica.as_ref().filter(|_| server.shared_tasks.is_none())?;
     let owner = server.keys.task_owner(id)?;
     (!owner.is_empty() && *owner != *replica.name).then_some((replica, owner))
 }

@@ -1,5 +1,6 @@
 //! The tasks of a server, and their states.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use mcpjoin_proto::sorted_map::SortedSet;
 use mcpjoin_proto::types::{InputRequest, InputRequests, TaskStatus};
 use mcpjoin_proto::{ErrorObject, Raw};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -15,6 +17,7 @@ use tokio::time::Instant;
 use super::super::InputError;
 use super::time::now_iso_8601;
 use super::{MAX_BYTES, MAX_BYTES_PER_OWNER, MAX_TASKS, MAX_TASKS_PER_OWNER, Owner, TaskScope};
+use crate::seal::unix_time;
 
 /// The tasks of a server.
 #[derive(Default)]
@@ -39,7 +42,10 @@ pub(in super::super) struct Task {
     pub(super) scope: TaskScope,
     /// The session that it was started in, which receives its notifications.
     pub(super) session: Option<u64>,
-    pub(super) created_at: String,
+    /// The process that runs it, if processes share it (`shared`).
+    pub(super) process: Option<Box<str>>,
+    /// When it was created, since 1970.
+    pub(super) created: Duration,
     pub(super) ttl: Duration,
     pub(super) expires: Instant,
     /// The bytes of its call that it keeps: the parameters, and over HTTP the head of the request.
@@ -65,6 +71,8 @@ pub(super) struct State {
 }
 
 /// How a task has ended.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum Outcome {
     /// With a result.
     Completed(Raw),
@@ -73,7 +81,7 @@ pub(super) enum Outcome {
     /// With an error.
     Failed(ErrorObject),
     /// It was cancelled, and why.
-    Cancelled(&'static str),
+    Cancelled(Cow<'static, str>),
 }
 
 impl TaskTable {
@@ -82,7 +90,7 @@ impl TaskTable {
         self.tasks.retain(|(_, task)| {
             let keep = now < task.expires;
             if !keep {
-                task.end(Outcome::Cancelled("the time of this task is up"));
+                task.end(Outcome::Cancelled("the time of this task is up".into()));
             }
             keep
         });
@@ -177,6 +185,23 @@ impl Tasks {
         found.map(|(_, task)| task.clone())
     }
 
+    /// Removes a task that has not begun, or that a store keeps.
+    pub(super) fn remove(&self, one: &Task) {
+        self.table.lock().tasks.retain(|(_, task)| task.id != one.id);
+    }
+
+    /// Returns the task of any owner with this id that other processes know.
+    pub(super) fn shared(&self, id: &str) -> Option<Arc<Task>> {
+        let table = self.table.lock();
+        let found = table.tasks.iter().find(|(_, task)| task.id == id && task.process.is_some());
+        found.map(|(_, task)| task.clone())
+    }
+
+    /// Whether a task runs that other processes know.
+    pub(super) fn any_shared_runs(&self) -> bool {
+        self.table.lock().tasks.iter().any(|(_, task)| task.process.is_some() && !task.is_over())
+    }
+
     /// Returns the tasks in scope, in the order of their creation, and the last number so far.
     pub(super) fn of(&self, scope: &TaskScope) -> (Vec<(u64, Arc<Task>)>, u64) {
         let mut table = self.table.lock();
@@ -188,7 +213,7 @@ impl Tasks {
     /// There is neither a handle of the server nor a connection left, so no client can ask for a task.
     pub(in super::super) fn server_ended(&self) {
         for (_, task) in self.table.lock().tasks.drain(..) {
-            task.end(Outcome::Cancelled("the server of this task has exited"));
+            task.end(Outcome::Cancelled("the server of this task has exited".into()));
         }
         self.expiry_changed.notify_one();
     }
@@ -198,7 +223,7 @@ impl Tasks {
         self.table.lock().tasks.retain(|(_, task)| {
             let keep = task.scope.owner != Owner::Session(session);
             if !keep {
-                task.end(Outcome::Cancelled("the session of this task has ended"));
+                task.end(Outcome::Cancelled("the session of this task has ended".into()));
             }
             keep
         });
@@ -212,9 +237,9 @@ impl Drop for Tasks {
 }
 
 impl Task {
-    /// The start of its id, for logs. The whole id is a secret where clients are not authenticated.
+    /// Its id in logs.
     pub(super) fn shown(&self) -> &str {
-        self.id.get(..8).unwrap_or_default()
+        beginning(&self.id)
     }
 
     pub(super) fn new(
@@ -224,19 +249,13 @@ impl Task {
         ttl: Duration,
         request_bytes: usize,
     ) -> Self {
-        let created_at = now_iso_8601();
-        let state = State {
-            updated_at: created_at.clone(),
-            question_count: 0,
-            questions: InputRequests::new(),
-            answers: HashMap::new(),
-            end: None,
-        };
+        let state = State::new(now_iso_8601(), InputRequests::new(), None);
         Self {
             id,
             scope,
             session,
-            created_at,
+            process: None,
+            created: unix_time(),
             ttl,
             expires: Instant::now() + ttl,
             request_bytes,
@@ -306,6 +325,42 @@ impl Task {
         });
     }
 
+    /// Waits until there is input that [`ask`](Self::ask) has not taken.
+    pub(super) async fn answered(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.watch().wait_for(|state| !state.answers.is_empty()).await;
+    }
+
+    /// Takes the input that [`ask`](Self::ask) has not taken, because the task runs in another process.
+    pub(super) fn take_answers(&self) -> Vec<(String, Result<Raw, InputError>)> {
+        let mut answers = HashMap::new();
+        self.state.send_if_modified(|state| {
+            answers = std::mem::take(&mut state.answers);
+            false
+        });
+        answers.into_iter().collect()
+    }
+
+    /// Takes over the state that another process has written, without the requests that were answered here.
+    pub(super) fn take_state(&self, fresh: &State, answered: &[String]) {
+        if let Some(end) = fresh.end.clone() {
+            self.end(end);
+            return;
+        }
+        self.state.send_modify(|state| {
+            state.questions = fresh.questions.clone();
+            for name in answered {
+                state.questions.remove(name);
+            }
+            state.updated_at.clone_from(&fresh.updated_at);
+        });
+    }
+
+    /// Sets the whole state.
+    pub(super) fn set_state(&mut self, state: State) {
+        self.state = watch::Sender::new(state);
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         self.state.send_modify(|state| {
             change(state);
@@ -356,7 +411,21 @@ impl Task {
     }
 }
 
+/// The start of an id, for logs. The whole id is a secret where clients are not authenticated.
+pub(super) fn beginning(id: &str) -> &str {
+    id.get(..8).unwrap_or_default()
+}
+
 impl State {
+    pub(super) fn new(updated_at: String, questions: InputRequests, end: Option<Outcome>) -> Self {
+        Self { updated_at, question_count: 0, questions, answers: HashMap::new(), end }
+    }
+
+    /// The state of a task that ends now.
+    pub(super) fn ended(end: Outcome) -> Self {
+        Self::new(now_iso_8601(), InputRequests::new(), Some(end))
+    }
+
     /// Returns the status. A result that says that the tool has failed means `failed`.
     pub(super) fn status(&self) -> TaskStatus {
         match &self.end {

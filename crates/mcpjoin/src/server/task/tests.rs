@@ -57,7 +57,7 @@ async fn the_parameters_of_tasks_have_a_total_in_bytes_and_each_client_a_share()
     assert!(!begins(&task("3", Owner::Session(1), 1)), "it has its share");
     assert!(begins(&task("4", Owner::Session(2), 1)));
     // A completed task has released the memory of its parameters.
-    first.end(Outcome::Cancelled("by the test"));
+    first.end(Outcome::Cancelled("by the test".into()));
     assert!(begins(&task("5", Owner::Session(1), 1)));
     assert!(begins(&task("6", Owner::Bearer, MAX_BYTES - 3)), "all of the rest");
     assert!(!begins(&task("7", Owner::Bearer, 1)), "there is no more");

@@ -1,17 +1,16 @@
 //! The time of day of a task, for `createdAt` and `lastUpdatedAt`.
 //!
-//! Used by `store`. It is text for clients only: deadlines use a clock that nobody can set.
+//! Used by `store`, `core` and `extension`. It is text for clients only: deadlines use a clock that nobody can set.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use crate::seal::unix_time;
 
 /// Returns the current time in ISO 8601.
 pub(super) fn now_iso_8601() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    iso_8601(since.as_secs())
+    iso_8601(unix_time().as_secs())
 }
 
 /// Computes the date in the Gregorian calendar from days, in eras of 400 years that start on 1 March.
-fn iso_8601(seconds: u64) -> String {
+pub(super) fn iso_8601(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
