@@ -4,13 +4,14 @@
 //! Fed by the events of the target's own gateway. Read before a server is started for a client, so that one dead target
 //! does not cost each client a start, and by programs that show the state of the targets. It never starts or ends a server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::capacity::Caller;
 use super::end::GatewayEvent;
 use super::settings::Redact;
 use super::status::TargetState;
@@ -22,6 +23,13 @@ const FIRST_DELAY: Duration = Duration::from_millis(500);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// Failed starts in a row after which a target counts as dead: with the delays above, after four minutes.
 const DEAD_AFTER: u32 = 12;
+
+/// How long no list and no opening waits for a target after one has waited in vain. It doubles each time in a row.
+const FIRST_LATE: Duration = Duration::from_secs(10);
+/// The longest such time.
+const MAX_LATE: Duration = Duration::from_secs(300);
+/// Callers for whom a target counts as late. Beyond it the one that has waited first waits again.
+const MAX_LATE_CALLERS: usize = 256;
 
 /// How long a request waits for a server that has exited and is started again for the first time. After it the request
 /// fails, and so does each request at once while starts fail.
@@ -47,6 +55,9 @@ struct Known {
     failures: u32,
     last: Option<RunExit>,
     next: Option<Instant>,
+    /// The callers whose lists or openings have waited in vain, how often in a row, and until when they do not wait. For each
+    /// caller alone, because one that keeps a server busy must not make it late for others.
+    late: VecDeque<(Caller, u32, Instant)>,
 }
 
 /// Why a call to a target fails before anything is sent.
@@ -68,6 +79,7 @@ impl TargetHealth {
                 known.restarting.remove(upstream);
                 known.running.insert(*upstream);
                 (known.failures, known.next) = (0, None);
+                known.late.clear();
             }
             GatewayEvent::Ended { upstream, end, next } => {
                 known.starting.remove(upstream);
@@ -133,6 +145,34 @@ impl TargetHealth {
         let may_start =
             remaining(known.next).is_zero() && (known.starting.is_empty() || known.next.is_none());
         !known.running.is_empty() || may_start
+    }
+
+    /// A list or an opening of this caller has waited for this target, for as long as it may.
+    pub(super) fn was_late(&self, caller: &Caller) {
+        let (mut known, now) = (self.known.lock(), Instant::now());
+        let times = match known.late.iter().find(|(known, ..)| known == caller) {
+            // Two have waited at the same time.
+            Some((.., until)) if *until > now => return,
+            Some((_, times, _)) => *times,
+            None => 0,
+        };
+        known.late.retain(|(known, ..)| known != caller);
+        if known.late.len() == MAX_LATE_CALLERS {
+            known.late.pop_front();
+        }
+        let pause = FIRST_LATE.saturating_mul(1 << times.min(16)).min(MAX_LATE);
+        known.late.push_back((caller.clone(), times + 1, now + pause));
+    }
+
+    /// This target has answered a list of this caller.
+    pub(super) fn was_in_time(&self, caller: &Caller) {
+        self.known.lock().late.retain(|(known, ..)| known != caller);
+    }
+
+    /// Whether lists and openings of this caller do not wait for this target, because one has waited in vain not long ago.
+    pub(super) fn is_late(&self, caller: &Caller) -> bool {
+        let known = self.known.lock();
+        known.late.iter().any(|(known, _, until)| known == caller && *until > Instant::now())
     }
 
     /// Returns why no server of this target can be used or started at the moment. `None` if one may be.
@@ -228,6 +268,35 @@ mod tests {
         assert_eq!((health.state(), health.cause(None)), (TargetState::Connected, None));
         health.note(&GatewayEvent::Over { upstream: 13 });
         assert_eq!(health.state(), TargetState::Idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_is_late_for_longer_and_longer_for_the_caller_that_has_waited_and_for_so_many_callers() {
+        let (health, other) = (TargetHealth::default(), Caller::Local);
+        let caller = |number: usize| Caller::Principal(number.to_string().into());
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            health.was_late(&caller(0));
+            // Another list that has waited at the same time changes nothing.
+            health.was_late(&caller(0));
+            let began = Instant::now();
+            while health.is_late(&caller(0)) {
+                assert!(!health.is_late(&other));
+                tokio::time::advance(Duration::from_secs(1)).await;
+            }
+            pauses.push(began.elapsed());
+        }
+        assert_eq!((pauses[0], pauses[1], pauses[6]), (FIRST_LATE, FIRST_LATE * 2, MAX_LATE));
+        (0..=MAX_LATE_CALLERS).for_each(|number| health.was_late(&caller(number)));
+        assert!(
+            !health.is_late(&caller(0))
+                && health.is_late(&caller(1))
+                && health.is_late(&caller(MAX_LATE_CALLERS))
+        );
+        health.was_in_time(&caller(1));
+        assert!(!health.is_late(&caller(1)) && health.is_late(&caller(2)));
+        health.note(&GatewayEvent::Started { upstream: 1, run: 1 });
+        assert!(!health.is_late(&caller(2)), "it has answered now");
     }
 
     #[tokio::test(start_paused = true)]

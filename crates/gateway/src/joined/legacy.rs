@@ -34,6 +34,7 @@ use crate::pair::Subscriptions;
 use crate::policy::Counting;
 use crate::portable::{Portable, StoredSession};
 use crate::settings::Settings;
+use crate::target_health::TargetHealth;
 use crate::upstream::ClientHello;
 
 /// How long the reply to `initialize` waits for targets that start.
@@ -68,6 +69,7 @@ pub(super) async fn serve(
             parts: joined.parts(|target| LegacyPart::new(target, remote, handle.storing())),
             names: joined.names(),
             tasks: joined.tasks.of_session(&first.caller, owner.as_deref()),
+            caller: first.caller.clone(),
         },
         connection: Mutex::default(),
         level: Mutex::default(),
@@ -86,7 +88,7 @@ pub(super) async fn serve(
         let hello = first.hello.clone();
         tasks.spawn(client.clone().keep_open(index, first.caller.clone(), hello, link.clone()));
     }
-    let opened = async { drop(timeout(OPENING_TIMEOUT, client.tried_all()).await) };
+    let opened = client.opened();
     if let Err(left) = opening.wait_for(opened).await {
         tasks.shutdown().await;
         client.close().await;
@@ -212,6 +214,10 @@ impl Part for LegacyPart {
         self.session.lock().as_ref().is_some_and(|session| session.is_ready())
     }
 
+    fn health(&self) -> &TargetHealth {
+        self.target.health()
+    }
+
     fn settings(&self) -> &Settings {
         self.target.settings()
     }
@@ -330,11 +336,21 @@ impl LegacyClient {
     }
 
     /// Waits until each target is open or has failed once.
-    async fn tried_all(&self) {
-        for part in &self.router.parts {
+    /// Waits until the opening of each session was tried, for as long as an opening may take. Does not wait for a target that was
+    /// late just now.
+    async fn opened(&self) {
+        let waiting = self.router.parts.iter().map(|part| async {
             // The sender lives as long as `self`.
-            let _ = part.tried.subscribe().wait_for(|tried| *tried).await;
-        }
+            let mut tried = part.tried.subscribe();
+            let tried = async { drop(tried.wait_for(|tried| *tried).await) };
+            if part.health().is_late(&self.router.caller) {
+                return;
+            }
+            if timeout(OPENING_TIMEOUT, tried).await.is_err() {
+                part.health().was_late(&self.router.caller);
+            }
+        });
+        join_all(waiting).await;
     }
 
     fn on_list_changed(self: &Arc<Self>, index: usize) -> Arc<dyn Fn() + Send + Sync> {

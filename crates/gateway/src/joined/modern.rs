@@ -35,6 +35,7 @@ use crate::opening::Opening;
 use crate::policy::Counting;
 use crate::relay::{self, StreamSink};
 use crate::settings::Settings;
+use crate::target_health::TargetHealth;
 
 /// How long the acknowledgement of a stream waits for the targets.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -112,6 +113,11 @@ impl ModernPart {
     }
 }
 
+/// The sender of a request.
+fn caller_of(cx: &Context) -> Caller {
+    cx.origin().map_or(Caller::Local, |origin| Caller::of(origin))
+}
+
 impl Part for ModernPart {
     fn name(&self) -> &str {
         &self.target.name
@@ -119,6 +125,10 @@ impl Part for ModernPart {
 
     fn is_ready(&self) -> bool {
         self.target.health().is_ready()
+    }
+
+    fn health(&self) -> &TargetHealth {
+        self.target.health()
     }
 
     fn settings(&self) -> &Settings {
@@ -140,12 +150,12 @@ impl Part for ModernPart {
 
 impl ModernClient {
     fn router(&self, cx: &Context) -> Router<ModernPart> {
+        let caller = caller_of(cx);
         let (names, tasks) = self.own.clone().unwrap_or_else(|| {
-            let caller = cx.origin().map_or(Caller::Local, |origin| Caller::of(origin));
             let tasks = self.joined.tasks.of(&caller);
-            (self.joined.names_of(caller), tasks)
+            (self.joined.names_of(caller.clone()), tasks)
         });
-        Router { parts: self.parts.clone(), names, tasks }
+        Router { parts: self.parts.clone(), names, tasks, caller }
     }
 
     /// Opens a stream that joins those of all targets. It lives until this future is dropped.
@@ -204,7 +214,8 @@ impl ModernClient {
         });
         let all = join_all(streams);
         let tell = async {
-            let enough = acknowledgements.wait_for(|count| *count >= self.parts.len());
+            let late = self.parts.iter().filter(|part| part.health().is_late(&router.caller)).count();
+            let enough = acknowledgements.wait_for(|count| *count + late >= self.parts.len());
             drop(timeout(ACKNOWLEDGE_TIMEOUT, enough).await);
             let notifications = Raw::from_value(&accepted).unwrap_or_else(|_| Raw::empty_object());
             let params = Payload::from_raw(Raw::empty_object())
@@ -273,8 +284,15 @@ impl ModernClient {
 
     /// Describes the gateway, with the instructions of the targets that answer in time.
     async fn discover(&self, request: &Request, cx: &Context) -> Result<Reply, ErrorObject> {
+        let caller = caller_of(cx);
         let answers = self.parts.iter().map(|part| async {
+            if part.health().is_late(&caller) {
+                return None;
+            }
             let asked = timeout(DISCOVER_TIMEOUT, part.ask(request.clone(), cx, None)).await;
+            if asked.is_err() {
+                part.health().was_late(&caller);
+            }
             match asked.ok()?.ok()? {
                 // Only a modern target has the tasks of this era.
                 Reply::Verbatim(result) => Some((result.raw().member("instructions"), has_tasks(&result))),

@@ -21,8 +21,10 @@ use tokio::time::timeout;
 use super::names::{Learned, MAX_PAGES, Names};
 use super::tasks::ClientTasks;
 use crate::call_record::recorded;
+use crate::capacity::Caller;
 use crate::errors;
 use crate::settings::Settings;
+use crate::target_health::TargetHealth;
 use crate::warnings::Problem;
 
 /// How long a target may take for a page of a list. A list is sent without the targets that take longer.
@@ -41,6 +43,9 @@ pub(super) trait Part: Send + Sync + 'static {
 
     /// Whether a request may succeed now. If not, [`Part::request`] fails at once.
     fn is_ready(&self) -> bool;
+
+    /// The health of the target, which all clients share.
+    fn health(&self) -> &TargetHealth;
 
     /// The settings of the target.
     fn settings(&self) -> &Settings;
@@ -64,6 +69,7 @@ pub(super) struct Router<P> {
     pub(super) parts: Vec<Arc<P>>,
     pub(super) names: Arc<Names>,
     pub(super) tasks: Arc<ClientTasks>,
+    pub(super) caller: Caller,
 }
 
 /// What a list contains.
@@ -89,6 +95,14 @@ impl Listed {
             Self::Tasks => "tasks",
         }
     }
+}
+
+/// A list of a target did not come in time.
+enum Late {
+    /// This one has waited for it.
+    New,
+    /// An earlier one has waited, so this one has not.
+    Known,
 }
 
 /// A page of the list of one target.
@@ -280,13 +294,35 @@ impl<P: Part> Router<P> {
                 if !part.is_ready() || is_fresh {
                     return None;
                 }
-                let read = timeout(LIST_TIMEOUT, self.read_list(target, *kind, request, cx)).await;
+                let read = self.in_time(target, self.read_list(target, *kind, request, cx)).await;
                 let why = read.unwrap_or_else(|_| Err(part.late())).err()?;
                 // A server without this kind refuses its list.
                 errors::is_of_gateway(&why).then_some((target, why))
             })
         });
         join_all(all).await.into_iter().flatten().collect()
+    }
+
+    /// Waits for a list of a target for as long as a list may take, and not at all if the target was late just now.
+    async fn in_time<T>(
+        &self,
+        target: usize,
+        list: impl Future<Output = Result<T, ErrorObject>>,
+    ) -> Result<Result<T, ErrorObject>, Late> {
+        let health = self.parts[target].health();
+        if health.is_late(&self.caller) {
+            return Err(Late::Known);
+        }
+        match timeout(LIST_TIMEOUT, list).await {
+            Ok(read) => {
+                health.was_in_time(&self.caller);
+                Ok(read)
+            }
+            Err(_) => {
+                health.was_late(&self.caller);
+                Err(Late::New)
+            }
+        }
     }
 
     /// Reads the whole list of a target.
@@ -457,14 +493,15 @@ impl<P: Part> Router<P> {
         if !self.parts[target].is_ready() {
             return None;
         }
-        match timeout(LIST_TIMEOUT, self.page(target, listed, None, request, cx)).await {
+        match self.in_time(target, self.page(target, listed, None, request, cx)).await {
             Ok(Ok(page)) => Some(page),
             Ok(Err(error)) => {
                 let list = listed.member();
                 tracing::debug!(target: "mcpjoin", from = target, list, %error, "a list is left out");
                 None
             }
-            Err(_) => {
+            Err(Late::Known) => None,
+            Err(Late::New) => {
                 let list = listed.member();
                 let text = format_args!("the list `{list}` took too long; it is sent without this server");
                 self.parts[target].settings().warn(Problem::SlowList, text);

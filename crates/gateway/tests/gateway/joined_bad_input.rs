@@ -304,16 +304,25 @@ fn a_call_that_a_target_never_answers_ends_after_the_timeout_and_the_target_is_n
 }
 
 #[test]
-fn a_target_that_never_answers_a_list_is_left_out_after_five_seconds_and_named() {
+fn a_target_that_never_answers_a_list_is_left_out_after_five_seconds_and_at_once_from_then_on() {
     for (era, of) in ERAS {
         let warnings = warned(async {
             let stalls = |mut server: Scripted| async move { while server.next().await.is_some() {} };
             let (gateway, _b) = beside(scripted(of, stalls));
             let client = connect(&gateway, builder(era)).await;
-            for _ in 0..3 {
+            for pause in [10, 20] {
+                for seconds in [5, 0, 0] {
+                    let began = Instant::now();
+                    assert_eq!(tools(&client).await.len(), 7, "{era:?} {of:?}");
+                    assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{era:?} {of:?}");
+                }
+                // Another client of the same caller does not wait either.
                 let began = Instant::now();
-                assert_eq!(tools(&client).await.len(), 7, "{era:?} {of:?}");
-                assert_eq!(began.elapsed(), Duration::from_secs(5));
+                let other = connect(&gateway, builder(era)).await;
+                assert_eq!(tools(&other).await.len(), 7, "{era:?} {of:?}");
+                assert_eq!(began.elapsed(), Duration::ZERO, "{era:?} {of:?}");
+                other.close().await;
+                tokio::time::advance(Duration::from_secs(pause)).await;
             }
             let began = Instant::now();
             assert_eq!(call(&client, "b__who").await, "b");
