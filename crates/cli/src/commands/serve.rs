@@ -97,8 +97,11 @@ async fn listen(
 async fn serve(server: &Server, signals: &mut Signals) -> Result<Exit, Failure> {
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
     let watching = async {
-        // The client waits for the answer to its first message, which is here after one turn of the runtime. Nothing blocks before.
-        yield_now().await;
+        // The client waits for the answer to its first message: one turn of the runtime finds it, the next one answers it. Neither
+        // can block.
+        for _ in 0..2 {
+            yield_now().await;
+        }
         match Signals::watch() {
             Ok(()) => pending().await,
             Err(error) => error,
