@@ -1,14 +1,15 @@
-//! `cargo xtask instructions`: counts the processor's instructions of the hot operations, and holds them against
-//! `bench/instructions.toml`.
+//! `cargo xtask instructions`: counts the processor's instructions of the hot operations and of a start of the binary, and holds
+//! them against `bench/instructions.toml`.
 //!
-//! valgrind counts the same number twice for one binary, whatever else the machine does, so a change of a few per cent is
-//! seen where a clock shows nothing. Another compiler, processor or C library counts otherwise: write the file anew
-//! then, in a change of its own. Needs valgrind and crates.io. Part of `release-check`.
+//! valgrind counts the same number twice for one binary (a start: to 0.1 %), whatever else the machine does, so a change
+//! of a few per cent is seen where a clock shows nothing. Another compiler, processor or C library counts otherwise: write
+//! the file anew then, in a change of its own. Needs valgrind and crates.io. Part of `release-check`.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -30,6 +31,10 @@ const CELLS: [(&str, u64); 8] = [
     ("http-2026-07-28", 10_000),
 ];
 
+/// The cell for a start of the binary, with the profile `release`: from `exec` to the end of its input, one message answered.
+const START: &str = "start";
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+
 /// Counts, prints a table, and fails at a change above [`TOLERANCE`], or writes the file anew.
 pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
     let arguments = [
@@ -42,14 +47,25 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
         "mcpjoin-bench",
     ];
     succeed(&mut cargo(root, &arguments))?;
+    succeed(&mut cargo(root, &["build", "--quiet", "--release", "--package", "mcpjoin-cli"]))?;
     let program = root.join("bench/target/release/mcpjoin-bench");
     let known: BTreeMap<String, u64> = toml::from_str(&fs::read_to_string(root.join(KNOWN))?)?;
     let (mut text, mut changed) = (String::new(), Vec::new());
     println!("{:<24} {:>12} {:>12} {:>8}", "", "now", "known", "change");
-    for (cell, times) in CELLS {
+    let operations = CELLS.map(|(cell, times)| {
         // Twice as often: the difference has no start in it.
-        let [once, twice] = [times, 2 * times].map(|times| count(&program, cell, times));
-        let now = (twice? - once?) / times;
+        let [once, twice] = [times, 2 * times].map(|times| {
+            let mut count = valgrind(&program);
+            count.args(["count", cell, &times.to_string()]);
+            collected(cell, count, None)
+        });
+        (cell, once.and_then(|once| Ok((twice? - once) / times)))
+    });
+    let mut serve = valgrind(&root.join("target/release/mcpjoin"));
+    serve.args(["serve", "demo"]);
+    let start = (START, collected(START, serve, Some(INITIALIZE)));
+    for (cell, now) in operations.into_iter().chain([start]) {
+        let now = now?;
         text += &format!("{cell} = {now}\n");
         let before = known.get(cell).copied().unwrap_or(0);
         let change = now as f64 / before as f64 - 1.0;
@@ -76,12 +92,22 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
     Ok(())
 }
 
-/// The instructions of a run of the program.
-fn count(program: &Path, cell: &str, times: u64) -> Result<u64> {
+/// A run of the program that is counted.
+fn valgrind(program: &Path) -> Command {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
-    command.args(["count", cell, &times.to_string()]);
-    let output = command.output().context("valgrind is missing: apt install valgrind")?;
+    command
+}
+
+/// The instructions of a run. `input`: the only line of its standard input.
+fn collected(cell: &str, mut command: Command, input: Option<&str>) -> Result<u64> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("valgrind is missing: apt install valgrind")?;
+    // Taken without a line as well: its end is the end of the run.
+    if let (Some(mut stdin), Some(line)) = (child.stdin.take(), input) {
+        writeln!(stdin, "{line}")?;
+    }
+    let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         bail!("{cell}: {said}");

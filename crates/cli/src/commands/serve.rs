@@ -1,15 +1,19 @@
 //! `mcpjoin serve`: a built-in server on standard input and output, on sockets, over QUIC, or over HTTP.
 
+use std::future::pending;
+
 use mcpjoin::proto::session::{CloseCause, Limits};
 use mcpjoin::server::ServerBuilder;
 use mcpjoin::transport::HttpOptions;
 use mcpjoin::{Link, Server};
+use tokio::select;
+use tokio::task::yield_now;
 use tracing::level_filters::LevelFilter;
 
 use super::listening::{Address, Listening, QuicOptions};
 use super::{exit_of, note_terminal};
-use crate::args::{Connect, Serve, Served};
-use crate::connect::{Signals, with_plans};
+use crate::args::{Serve, Served};
+use crate::connect::{Signals, serving};
 use crate::demo::Demo;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -36,12 +40,13 @@ pub(crate) fn run(args: &Serve) -> Exit {
     }
     // Nothing is shown of what happens to single clients.
     let telemetry = Telemetry::start(&ui, LevelFilter::OFF);
-    let exit = with_plans(&ui, &[], &Connect::default(), async |_, mut signals| {
+    let exit = serving(&ui, async |mut signals| {
         let server = demo_server(telemetry.server(demo.builder(limits)));
         let outcome = match (server, &*args.listen) {
             (Err(failure), _) => Err(failure),
             (Ok(server), []) => serve(&server, &mut signals).await,
-            (Ok(server), addresses) => listen(&ui, args, &server, addresses, &mut signals).await,
+            // Boxed: its future is large, and a server on standard input and output would move it around.
+            (Ok(server), addresses) => Box::pin(listen(&ui, args, &server, addresses, &mut signals)).await,
         };
         exit_of(&ui, outcome)
     });
@@ -79,6 +84,7 @@ async fn listen(
     addresses: &[String],
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
+    Signals::watch().map_err(|error| Failure::system(Phase::Serve, &error))?;
     let addresses: Vec<Address> =
         addresses.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
     let quic =
@@ -90,10 +96,25 @@ async fn listen(
 
 async fn serve(server: &Server, signals: &mut Signals) -> Result<Exit, Failure> {
     let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
-    match signals.until(server.serve(link)).await {
-        Ok(cause) => client_failure(&cause).map_or(Ok(Exit::Done), Err),
-        Err(signal) => Ok(Exit::Signal(signal)),
-    }
+    let watching = async {
+        // The client waits for the answer to its first message: one turn of the runtime finds it, the next one answers it. Neither
+        // can block.
+        for _ in 0..2 {
+            yield_now().await;
+        }
+        match Signals::watch() {
+            Ok(()) => pending().await,
+            Err(error) => error,
+        }
+    };
+    let serving = async {
+        select! {
+            biased;
+            cause = server.serve(link) => client_failure(&cause).map_or(Ok(Exit::Done), Err),
+            error = watching => Err(Failure::system(Phase::Serve, &error)),
+        }
+    };
+    signals.until(serving).await.unwrap_or_else(|signal| Ok(Exit::Signal(signal)))
 }
 
 /// Why the connection to a client on standard input and output failed; `None` if the client has closed its side.

@@ -152,7 +152,7 @@ pub(crate) fn with_plans(
     match asked {
         Ok(plans) => {
             let endpoints = plans.iter().map(|plan| plan.endpoint.clone()).collect();
-            on_runtime(ui, endpoints, async |mut signals| {
+            on_runtime(ui, endpoints, Signals::listen, async |mut signals| {
                 match signals.until(settled(ui, plans.into_iter().map(Ok).collect())).await {
                     Ok(plans) => work(plans.into_iter().flatten().collect(), signals).await,
                     Err(signal) => Exit::Signal(signal),
@@ -190,9 +190,11 @@ fn with_each_plan(
     let mut plans: Vec<_> = targets.iter().map(plan).collect();
     consent::ask(ui, &mut plans);
     let endpoints = plans.iter().flatten().map(|plan| plan.endpoint.clone()).collect();
-    on_runtime(ui, endpoints, async |mut signals| match signals.until(settled(ui, plans)).await {
-        Ok(plans) => work(plans, signals).await,
-        Err(signal) => Exit::Signal(signal),
+    on_runtime(ui, endpoints, Signals::listen, async |mut signals| {
+        match signals.until(settled(ui, plans)).await {
+            Ok(plans) => work(plans, signals).await,
+            Err(signal) => Exit::Signal(signal),
+        }
     })
 }
 
@@ -202,8 +204,18 @@ fn failed(ui: &Ui, failure: &Failure) -> Exit {
     failure.exit
 }
 
+/// Runs the work of a server, which connects to no other one. The work itself calls [`Signals::watch`].
+pub(crate) fn serving(ui: &Ui, work: impl AsyncFnOnce(Signals) -> Exit) -> Exit {
+    on_runtime(ui, Vec::new(), Signals::listen_unwatched, work)
+}
+
 /// Runs the work on a new runtime, and ends what is left of the servers.
-fn on_runtime(ui: &Ui, endpoints: Vec<Endpoint>, work: impl AsyncFnOnce(Signals) -> Exit) -> Exit {
+fn on_runtime(
+    ui: &Ui,
+    endpoints: Vec<Endpoint>,
+    listen: fn() -> std::io::Result<Signals>,
+    work: impl AsyncFnOnce(Signals) -> Exit,
+) -> Exit {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(ui, &Failure::system(Phase::Spawn, &error)),
@@ -211,7 +223,7 @@ fn on_runtime(ui: &Ui, endpoints: Vec<Endpoint>, work: impl AsyncFnOnce(Signals)
     // Without a child there is no orphan.
     let _guard = endpoints.iter().any(|endpoint| endpoint.child().is_some()).then(OrphanGuard::start);
     let exit = runtime.block_on(async {
-        match Signals::listen() {
+        match listen() {
             Ok(signals) => work(signals).await,
             Err(error) => failed(ui, &Failure::system(Phase::Spawn, &error)),
         }

@@ -45,19 +45,34 @@ struct Streams {
 }
 
 impl Signals {
-    /// Listens from now on. Must be called within a runtime.
+    /// Listens and watches from now on. Must be called within a runtime.
     ///
     /// # Errors
     /// When the system has no resources for it.
     pub(crate) fn listen() -> std::io::Result<Self> {
-        static WATCHED: Once = Once::new();
+        let signals = Self::listen_unwatched()?;
+        Self::watch()?;
+        Ok(signals)
+    }
+
+    /// Listens from now on, for a command that has something more urgent to do than [`watch`](Self::watch), and does not block
+    /// before.
+    pub(super) fn listen_unwatched() -> std::io::Result<Self> {
         let streams = Streams::new()?;
-        // Started with the first listener, so that both see the same signals.
-        let mut watched = Ok(());
-        WATCHED.call_once(|| watched = watch());
-        watched?;
         LISTENERS.fetch_add(1, Ordering::Relaxed);
         Ok(Self(streams))
+    }
+
+    /// From now on the second signal ends the process, whatever the command does. Must be called within a runtime that listens, so
+    /// that both see the same signals.
+    ///
+    /// # Errors
+    /// When the system has no resources for a thread.
+    pub(crate) fn watch() -> std::io::Result<()> {
+        static WATCHED: Once = Once::new();
+        let mut watched = Ok(());
+        WATCHED.call_once(|| watched = watch());
+        watched
     }
 
     /// From now on an interrupt ends only what the command does at this moment (`true`), or the command. However often it comes, it

@@ -56,6 +56,22 @@ fn i170_ctrl_c_twice_ends_everything_at_once() {
     });
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_waits_for_its_client_watches_its_signals() {
+    let mut serve = command(["serve", "demo"]);
+    serve.stdin(Stdio::piped());
+    let running = start(serve);
+    let tasks = format!("/proc/{}/task", running.child.id());
+    // The first messages are answered before this thread is started.
+    until(|| {
+        let mut names = std::fs::read_dir(&tasks).unwrap().map(|task| task.unwrap().path().join("comm"));
+        names.any(|name| std::fs::read_to_string(name).is_ok_and(|name| name == "signals\n")).then_some(())
+    });
+    running.signal("TERM");
+    running.finish().exits(143);
+}
+
 /// The writing end of a pipe that is full, and the reading end.
 fn full_pipe() -> (Stdio, PipeReader) {
     let (reader, mut writer) = std::io::pipe().unwrap();
