@@ -32,7 +32,8 @@ enum Expected {
 impl Work {
     /// Reads the name of the work. `file` is what the echo has to say or the resource to contain, or a list of tools in JSON.
     pub(crate) fn new(name: &str, file: String) -> Result<Self, String> {
-        let request = |tail: String, expected| Request { before_token: None, tail: tail.into_bytes(), expected };
+        let request =
+            |tail: String, expected| Request { before_token: None, tail: tail.into_bytes(), expected };
         Ok(Self(match name {
             "echo" => vec![Request::echo(file)],
             "mixed" => {
@@ -41,11 +42,13 @@ impl Work {
                 sizes.into_iter().map(Request::echo).chain([reported]).collect()
             }
             "tools" => {
-                let tools = serde_json::from_str(&file).map_err(|error| format!("the list of tools: {error}"))?;
+                let tools =
+                    serde_json::from_str(&file).map_err(|error| format!("the list of tools: {error}"))?;
                 vec![request(",\"method\":\"tools/list\"}\n".into(), Expected::Tools(tools))]
             }
             "resource" => {
-                let tail = format!(",\"method\":\"resources/read\",\"params\":{{\"uri\":\"{RESOURCE}\"}}}}\n");
+                let tail =
+                    format!(",\"method\":\"resources/read\",\"params\":{{\"uri\":\"{RESOURCE}\"}}}}\n");
                 vec![request(tail, Expected::Contents(file))]
             }
             _ => return Err("--work echo|mixed|tools|resource".into()),

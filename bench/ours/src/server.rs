@@ -47,15 +47,18 @@ fn main() {
     }
     description = match value("--tools") {
         // These are all tools that the server has, so that they are one page.
-        Some(path) => tools(path).into_iter().fold(description, |server, tool| server.raw_tool(tool, |_, _| async {})),
-        None => {
-            description.tool(tool("echo").description("Says what it is told"), move |echo: Echo, _| async move {
+        Some(path) => {
+            tools(path).into_iter().fold(description, |server, tool| server.raw_tool(tool, |_, _| async {}))
+        }
+        None => description.tool(
+            tool("echo").description("Says what it is told"),
+            move |echo: Echo, _| async move {
                 if pending {
                     yield_now().await;
                 }
                 echo.message
-            })
-        }
+            },
+        ),
     };
     let server = description.build().expect("a server");
     let url = value("--http");

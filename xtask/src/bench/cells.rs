@@ -214,7 +214,10 @@ impl Cell {
             ["tools"] => return format!("a list of {} tools", self.size),
             ["resource"] => return format!("a resource of {} MiB", self.size >> 20),
             ["mixed"] => {
-                return format!("90 of 64 B (10 with progress), 9 of 64 KiB, 1 of 4 MiB, {} at once", self.depth);
+                return format!(
+                    "90 of 64 B (10 with progress), 9 of 64 KiB, 1 of 4 MiB, {} at once",
+                    self.depth
+                );
             }
             ["dead"] => return "one of five servers is dead".to_owned(),
             ["calls", sessions] => {

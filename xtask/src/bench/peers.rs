@@ -60,7 +60,9 @@ impl Peers {
         let folder = root.join("bench/peers");
         if sdks {
             install_scripts(&folder, &["node"], &["python"])?;
-            steps::stdout(Command::new(programs.join("load")).arg("certificate").arg(programs.join("certs")))?;
+            steps::stdout(
+                Command::new(programs.join("load")).arg("certificate").arg(programs.join("certs")),
+            )?;
         }
         Ok(Self { mcpjoin, programs, folder })
     }
@@ -220,7 +222,8 @@ impl Peers {
             let demo = ["serve", "demo", "--full", "--listen"];
             command(self.mcpjoin.display().to_string(), &[&demo[..], words].concat())
         };
-        let [certificate, key] = ["cert.pem", "key.pem"].map(|file| self.path("certs").join(file).display().to_string());
+        let [certificate, key] =
+            ["cert.pem", "key.pem"].map(|file| self.path("certs").join(file).display().to_string());
         vec![
             candidate("floor", self.program("floor-http", &[&["{port}"], &words[1..]].concat())),
             candidate("ours", demo(&[listen])),

@@ -16,8 +16,7 @@ const DIGITS: usize = 10;
 /// The version that the generator asks for.
 const VERSION: &str = "2025-11-25";
 /// The headers of a POST that name types.
-const TYPES: &str =
-    "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
+const TYPES: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
 /// The time limit of a response in the handshake: more than any response may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -179,7 +178,8 @@ impl Connection {
     /// The headers of a call, and its bytes before and behind its id, for a connection of another kind.
     pub(super) fn prepared(&self, text: &str) -> (Vec<(String, String)>, [Vec<u8>; 2]) {
         let fields = format!("{TYPES}{}", self.headers());
-        let pair = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let pair =
+            |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
         (fields.split("\r\n").filter_map(pair).collect(), [HEAD.to_vec(), self.tail(text)])
     }
 
@@ -284,10 +284,8 @@ impl Connection {
     /// The head of a request with a body of this length.
     fn post(&self, length: usize, headers: &str) -> Vec<u8> {
         let Endpoint { address, path, .. } = &self.endpoint;
-        format!(
-            "POST {path} HTTP/1.1\r\nHost: {address}\r\n{TYPES}Content-Length: {length}\r\n{headers}\r\n"
-        )
-        .into_bytes()
+        format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n{TYPES}Content-Length: {length}\r\n{headers}\r\n")
+            .into_bytes()
     }
 }
 

@@ -42,7 +42,8 @@ pub(super) fn measure(server: &Listening, mode: Mode, plan: &Plan) -> Result<Val
     runtime.map_err(|error| error.to_string())?.block_on(async {
         let socket = TcpStream::connect(endpoint.address).await.map_err(|error| error.to_string())?;
         socket.set_nodelay(true).map_err(|error| error.to_string())?;
-        let (requests, connection) = h2::client::handshake(socket).await.map_err(|error| error.to_string())?;
+        let (requests, connection) =
+            h2::client::handshake(socket).await.map_err(|error| error.to_string())?;
         tokio::spawn(connection);
         calls(&requests, &clients, plan.warm).await?;
         let (began, spent, own) = (Instant::now(), cpu(server.pid()), own_cpu());
@@ -99,7 +100,10 @@ async fn calls(
 impl Client {
     async fn call(&self, requests: SendRequest<Bytes>, number: u64) -> Result<Reply, String> {
         let mut requests = requests.ready().await.map_err(|error| error.to_string())?;
-        let head = self.headers.iter().fold(Request::post(&self.url), |head, (name, value)| head.header(name, value));
+        let head = self
+            .headers
+            .iter()
+            .fold(Request::post(&self.url), |head, (name, value)| head.header(name, value));
         let head = head.body(()).map_err(|error| error.to_string())?;
         let [before, behind] = &self.call;
         let body = [before, number.to_string().as_bytes(), behind].concat();

@@ -70,7 +70,8 @@ pub(super) fn trusted(command: &[String]) -> Result<Option<Arc<ClientConfig>>, S
 pub(crate) fn certificate(folder: &str) -> Result<serde_json::Value, String> {
     let folder = Path::new(folder);
     if !folder.join("key.pem").exists() {
-        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).map_err(|error| error.to_string())?;
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])
+            .map_err(|error| error.to_string())?;
         let write = |name, text| std::fs::write(folder.join(name), text).map_err(|error| error.to_string());
         std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         write("cert.pem", made.cert.pem())?;

@@ -36,8 +36,7 @@ impl Echo {
                 serde_json::from_slice(&tools).expect("a list of tools")
             }
             None => {
-                let schema =
-                    json!({"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]});
+                let schema = json!({"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]});
                 let schema = schema.as_object().cloned().unwrap_or_default();
                 vec![Tool::new("echo", "Says what it is told", Arc::new(schema))]
             }
