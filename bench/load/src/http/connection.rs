@@ -152,7 +152,7 @@ impl Connection {
     }
 
     /// Prepares the constant parts of the calls. With `once`, each call has a connection of its own, which the server closes behind
-    /// its reply.
+    /// its reply, unless it says that it does not.
     pub(super) fn prepare(&mut self, text: &str, once: bool) -> Result<(), String> {
         self.tail = self.tail(text);
         let before = if self.has_ids() { HEAD.len() + DIGITS } else { 0 };
@@ -230,7 +230,7 @@ impl Connection {
     pub(super) fn turn(&mut self) -> Result<bool, String> {
         self.write()?;
         let mut piece = [0; 64 * 1024];
-        while !self.reply.advance()? || self.once {
+        while !self.reply.advance()? || (self.once && !self.reply.keeps) {
             match self.socket.read(&mut piece) {
                 Ok(0) if self.once && self.reply.advance()? => break,
                 Ok(0) => return Err("the server has closed a connection".into()),
