@@ -77,7 +77,7 @@ pub fn scanned(line: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 /// The bytes after a name.
-fn after<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+pub(crate) fn after<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     // All names are in the first bytes of a call.
     let head = &line[..line.len().min(256)];
     memmem::find(head, name).map(|at| &line[at + name.len()..])

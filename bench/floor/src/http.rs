@@ -1,4 +1,4 @@
-//! The floor over HTTP: `floor-http PORT`. hyper on one thread reads the whole body and answers with JSON; a session is a
+//! The floor over HTTP: `floor-http PORT [--http2]`. hyper on one thread reads the whole body and answers with JSON; a session is a
 //! number.
 
 use std::convert::Infallible;
@@ -9,10 +9,10 @@ use floor::answer;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use memchr::memmem;
 use tokio::net::TcpListener;
 
@@ -46,13 +46,26 @@ async fn serve(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infa
 
 fn main() {
     let port = std::env::args().nth(1).and_then(|port| port.parse().ok()).expect("floor-http PORT");
+    let multiplexed = std::env::args().nth(2).is_some_and(|word| word == "--http2");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async move {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.expect("the port is free");
         loop {
             let Ok((socket, _)) = listener.accept().await else { continue };
             let _ = socket.set_nodelay(true);
-            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(serve)));
+            tokio::spawn(async move {
+                // A client of HTTP/2 opens its sessions over HTTP/1.1.
+                let begins_http2 = multiplexed && {
+                    let mut first = [0; 3];
+                    socket.peek(&mut first).await.is_ok_and(|count| first[..count] == *b"PRI")
+                };
+                let (socket, service) = (TokioIo::new(socket), service_fn(serve));
+                if begins_http2 {
+                    drop(http2::Builder::new(TokioExecutor::new()).serve_connection(socket, service).await);
+                } else {
+                    drop(http1::Builder::new().serve_connection(socket, service).await);
+                }
+            });
         }
     });
 }

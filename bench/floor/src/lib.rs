@@ -1,3 +1,4 @@
 //! The shared part of the floor servers: the responses.
 
 pub mod answer;
+pub mod offer;

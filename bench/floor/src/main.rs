@@ -2,9 +2,11 @@
 //! responses that are ready.
 //!
 //! `floor` reads the envelope with serde_json's `RawValue` and copies the payload unchanged. `floor --scan` reads it with
-//! the scanner of `mcpjoin-proto`, with all its checks: the floor of a server that is as strict as ours.
+//! the scanner of `mcpjoin-proto`, with all its checks: the floor of a server that is as strict as ours. The other options
+//! are those of [`Offer`].
 
 use floor::answer;
+use floor::offer::Offer;
 use rustix::io::{Errno, read, write};
 use rustix::stdio::{stdin, stdout};
 
@@ -12,10 +14,11 @@ use rustix::stdio::{stdin, stdout};
 const GATHERED: usize = 128 * 1024;
 
 fn main() {
-    let answer = match std::env::args().nth(1).as_deref() {
-        None => answer::borrowed,
-        Some("--scan") => answer::scanned,
-        Some(other) => panic!("floor knows no {other}: only --scan"),
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let own = if words.iter().any(|word| word == "--scan") { answer::scanned } else { answer::borrowed };
+    let offer = (words.iter().any(|word| word != "--scan")).then(|| Offer::parse(&words));
+    let answer = |line: &[u8], out: &mut Vec<u8>| {
+        offer.as_ref().is_some_and(|offer| offer.answer(line, out, flush)) || own(line, out)
     };
     let mut input = vec![0; 256 * 1024];
     // The bytes that were read are between `start` and `end`; there is no line feed before `looked`.

@@ -1,4 +1,4 @@
-//! Calls of the tool echo over stdio, with the given concurrency and duration.
+//! Requests over stdio, with the given concurrency and duration.
 
 use std::io::{IoSlice, Write as _};
 use std::process::{ChildStdin, ChildStdout};
@@ -9,9 +9,10 @@ use rustix::io::{Errno, read, writev};
 use serde_json::{Value, json};
 
 use crate::latency::Latencies;
-use crate::messages::{HEAD, check, id, tail};
+use crate::messages::{HEAD, id, progress_token};
 use crate::plan::Plan;
 use crate::server::{Server, cpu_of_tree, never_block, own_cpu};
+use crate::work::Work;
 
 /// The longest accepted reply, in bytes.
 const LONGEST: usize = 256 << 20;
@@ -19,22 +20,26 @@ const LONGEST: usize = 256 << 20;
 const LARGE: usize = 16 * 1024;
 /// The largest amount of small calls that is gathered for one write, in bytes.
 const GATHERED: usize = 64 * 1024;
-/// The number of replies that are checked in full; the later ones are checked by id and length.
+/// The number of replies of each kind that are checked in full; the later ones are checked by id and length.
 const CHECKED: u64 = 3;
 
 impl Server {
     /// Loads the server, and returns its costs.
-    pub(crate) fn load(mut self, plan: &Plan) -> Result<Value, String> {
+    pub(crate) fn load(mut self, plan: &Plan, work: &Work) -> Result<Value, String> {
         let stdin = self.child.stdin.take().ok_or("standard input is closed")?;
         let stdout = self.child.stdout.take().ok_or("standard output is closed")?;
         never_block(&stdin)?;
         never_block(&stdout)?;
-        let mut sender = Sender::new(stdin, plan);
+        let mut sender = Sender::new(stdin, plan.at_once, work);
         let mut receiver = Receiver { stdout, buffer: vec![0; 1 << 20], start: 0, looked: 0, end: 0 };
         receiver.buffer[..self.read.len()].copy_from_slice(&self.read);
         receiver.end = self.read.len();
-        let mut tally =
-            Tally { text: &plan.text, replies: 0, stray: 0, length: 0, latencies: Latencies::default() };
+        let mut tally = Tally {
+            replies: 0,
+            stray: 0,
+            of_kind: vec![(0, 0); work.kinds()],
+            latencies: Latencies::default(),
+        };
 
         let began = Instant::now();
         let limit = plan.warm + plan.measured + Duration::from_secs(20);
@@ -74,7 +79,7 @@ impl Server {
         self.cpu() + plan.beside.map_or(Duration::ZERO, cpu_of_tree)
     }
 
-    fn figures(&self, plan: &Plan, window: &Window, mut tally: Tally<'_>) -> Value {
+    fn figures(&self, plan: &Plan, window: &Window, mut tally: Tally) -> Value {
         let wall = window.began.elapsed().as_secs_f64();
         let cpu = (self.cpu_with(plan) - window.cpu).as_secs_f64();
         let own = (own_cpu() - window.own).as_secs_f64();
@@ -103,18 +108,22 @@ struct Window {
 }
 
 /// Checks and counts the replies.
-struct Tally<'a> {
-    text: &'a str,
+struct Tally {
     replies: u64,
     stray: u64,
-    /// The length of a reply that was checked in full, in bytes.
-    length: usize,
+    /// Of each kind of request, the replies that were checked in full, and the length of the last of them, in bytes.
+    of_kind: Vec<(u64, usize)>,
     latencies: Latencies,
 }
 
-impl Tally<'_> {
-    fn reply(&mut self, line: &[u8], sender: &mut Sender, now: Instant) -> Result<(), String> {
-        let Some(sent) = id(line).and_then(|id| sender.sent_at(id)) else {
+impl Tally {
+    fn reply(&mut self, line: &[u8], sender: &mut Sender<'_>, now: Instant) -> Result<(), String> {
+        let Some((id, sent)) = id(line).and_then(|id| Some((id, sender.sent_at(id)?))) else {
+            if let Some(token) = progress_token(line) {
+                let place = sender.place(token);
+                sender.reported[place] = token;
+                return Ok(());
+            }
             self.stray += 1;
             if self.replies == 0 && self.stray > 8 {
                 return Err(format!(
@@ -124,9 +133,16 @@ impl Tally<'_> {
             }
             return Ok(());
         };
-        if self.replies < CHECKED || line.len() + 8 < self.length {
-            check(line, self.text)?;
-            self.length = line.len();
+        let kind = sender.work.kind(id);
+        let request = sender.work.request(kind);
+        let (checked, length) = &mut self.of_kind[kind];
+        if *checked < CHECKED || line.len() + 8 < *length {
+            request.check(line)?;
+            *checked += 1;
+            *length = line.len();
+        }
+        if request.before_token.is_some() && sender.reported[sender.place(id)] != id {
+            return Err("a reply without the progress that was asked for".into());
         }
         self.latencies.push(sent, now);
         self.replies += 1;
@@ -135,28 +151,33 @@ impl Tally<'_> {
     }
 }
 
-struct Sender {
+struct Sender<'a> {
     stdin: ChildStdin,
-    tail: Vec<u8>,
+    work: &'a Work,
     /// The number of calls that may be made but are not written yet.
     to_send: usize,
     next: u64,
     /// The start times of the last calls, by the lower bits of their ids.
     sent: Vec<Instant>,
+    /// The tokens of the last progress notifications, by their lower bits.
+    reported: Vec<u64>,
     queue: Vec<u8>,
     written: usize,
-    /// How much of the shared tail is written, during a large call.
-    in_tail: Option<usize>,
+    /// How much of its shared tail is written, during a large call.
+    in_tail: Option<(&'a [u8], usize)>,
 }
 
-impl Sender {
-    fn new(stdin: ChildStdin, plan: &Plan) -> Self {
+impl<'a> Sender<'a> {
+    fn new(stdin: ChildStdin, at_once: usize, work: &'a Work) -> Self {
+        // A large call may be answered long after smaller ones that came later.
+        let places = (at_once * 64).next_power_of_two();
         Self {
             stdin,
-            tail: tail("echo", &plan.text),
-            to_send: plan.at_once,
+            work,
+            to_send: at_once,
             next: 1,
-            sent: vec![Instant::now(); (plan.at_once * 4).next_power_of_two()],
+            sent: vec![Instant::now(); places],
+            reported: vec![0; places],
             queue: Vec::with_capacity(4 * GATHERED),
             written: 0,
             in_tail: None,
@@ -176,7 +197,7 @@ impl Sender {
         self.compose();
         while self.written < self.queue.len() || self.in_tail.is_some() {
             let head = &self.queue[self.written..];
-            let tail = self.in_tail.map_or(&[][..], |at| &self.tail[at..]);
+            let tail = self.in_tail.map_or(&[][..], |(tail, at)| &tail[at..]);
             let count = match writev(&self.stdin, &[IoSlice::new(head), IoSlice::new(tail)]) {
                 Ok(count) => count,
                 Err(Errno::AGAIN) => return Ok(true),
@@ -184,9 +205,9 @@ impl Sender {
             };
             let of_head = count.min(head.len());
             self.written += of_head;
-            if let Some(at) = self.in_tail {
+            if let Some((tail, at)) = self.in_tail {
                 let at = at + count - of_head;
-                self.in_tail = (at < self.tail.len()).then_some(at);
+                self.in_tail = (at < tail.len()).then_some((tail, at));
             }
         }
         self.queue.clear();
@@ -194,22 +215,20 @@ impl Sender {
         Ok(false)
     }
 
+    /// Small calls together. A large one ends the queue, and nothing is behind it until it is written.
     fn compose(&mut self) {
-        let large = self.tail.len() > LARGE;
-        // One large call at a time, after the current one is written; small calls together.
-        while self.to_send > 0
-            && if large {
-                self.queue.is_empty() && self.in_tail.is_none()
-            } else {
-                self.queue.len() < GATHERED
-            }
-        {
+        while self.to_send > 0 && self.in_tail.is_none() && self.queue.len() < GATHERED {
+            let request = self.work.request(self.work.kind(self.next));
             self.queue.extend_from_slice(HEAD);
             write!(self.queue, "{}", self.next).expect("memory takes everything");
-            if large {
-                self.in_tail = Some(0);
+            if let Some(before) = &request.before_token {
+                self.queue.extend_from_slice(before);
+                write!(self.queue, "{}", self.next).expect("memory takes everything");
+            }
+            if request.tail.len() > LARGE {
+                self.in_tail = Some((&request.tail, 0));
             } else {
-                self.queue.extend_from_slice(&self.tail);
+                self.queue.extend_from_slice(&request.tail);
             }
             let place = self.place(self.next);
             self.sent[place] = Instant::now();
@@ -230,7 +249,7 @@ struct Receiver {
 
 impl Receiver {
     /// Reads the available bytes; false when there are none.
-    fn receive(&mut self, sender: &mut Sender, tally: &mut Tally<'_>) -> Result<bool, String> {
+    fn receive(&mut self, sender: &mut Sender<'_>, tally: &mut Tally) -> Result<bool, String> {
         self.make_room()?;
         let count = match read(&self.stdout, &mut self.buffer[self.end..]) {
             Ok(0) => return Err(format!("the server has ended after {} replies", tally.replies)),

@@ -1,10 +1,11 @@
 //! Loads and measures an MCP server over stdio or over HTTP, without an SDK and on one thread.
 //!
 //! ```text
-//! load stdio   [--depth N] [--seconds S] [--warm S] [--beside PROCESS] PAYLOAD -- COMMAND...   calls of the tool echo
+//! load stdio   [--work echo|mixed|tools|resource] [--depth N] [--seconds S] [--warm S] [--beside PROCESS] PAYLOAD -- COMMAND...
+//!                                                                          calls of the tool echo, or other requests
 //! load startup -- COMMAND...                                               from the start to the response to initialize
 //! load wall    -- COMMAND...                                               from the start to the end
-//! load http stateful|stateless [--connections N] [--seconds S] [--warm S] PAYLOAD -- COMMAND...
+//! load http stateful|stateless [--connections N] [--once|--http2] [--seconds S] [--warm S] PAYLOAD -- COMMAND...
 //! load replicas COUNT stateful|stateless [OPTIONS as above] PAYLOAD -- COMMAND...   the same with several processes for each session
 //! load sessions COUNT [streams] -- COMMAND...                              the memory of idle sessions
 //! load left COUNT -- COMMAND...                                            the processes of a bridge, and those that remain
@@ -14,11 +15,13 @@
 //!     calls shared|apart [--connections N] [--seconds S] [--warm S] PAYLOAD  calls, in one session or in one for each
 //!     dead                                                                 what a client sees when one server is dead
 //! load payload BYTES ascii|other > PAYLOAD                                 a text for echo
+//! load certificate FOLDER                                                  cert.pem and key.pem for a server over HTTPS
+//! load payload COUNT tools > PAYLOAD                                       a list of tools
 //! ```
 //!
-//! PAYLOAD is a file with the text to echo; all clients and servers of one cell get the same file. Each command prints one
+//! PAYLOAD is a file with the text to echo, or with the list or the resource that the server has to give; all clients and servers of one cell get the same file. Each command prints one
 //! JSON object. A server over HTTP listens on 127.0.0.1, at the port that replaces `{port}` in its command, and serves
-//! `/mcp`: in 2025-11-25 with a session for each connection, or in 2026-07-28 without sessions. CPU time is that of the
+//! `/mcp`: with TLS if its command names a certificate behind `--cert`, in 2025-11-25 with a session for each connection, or in 2026-07-28 without sessions. CPU time is that of the
 //! server's process during the measurement, without its start, plus that of PROCESS, which works for the server, and of all
 //! processes that PROCESS has started. Memory is the server's peak (VmHWM), without its children.
 
@@ -29,6 +32,7 @@ mod latency;
 mod messages;
 mod plan;
 mod server;
+mod work;
 
 use std::process::ExitCode;
 
@@ -42,8 +46,10 @@ fn main() -> ExitCode {
     };
     let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
     let outcome = match ours.as_slice() {
-        ["stdio", options @ ..] => plan::Plan::parse(options, "--depth", 1)
-            .and_then(|plan| server::Server::start(command)?.load(&plan)),
+        ["stdio", options @ ..] => plan::Plan::parse(options, "--depth", 1).and_then(|mut plan| {
+            let work = work::Work::new(&plan.work, std::mem::take(&mut plan.text))?;
+            server::Server::start(command)?.load(&plan, &work)
+        }),
         ["http", words @ ..] => http::load(words, command),
         ["replicas", words @ ..] => http::replicas(words, command),
         ["sessions", words @ ..] => http::sessions(words, command),
@@ -51,6 +57,7 @@ fn main() -> ExitCode {
         ["left", words @ ..] => http::left(words, command),
         ["startup"] => server::startup(command),
         ["wall"] => server::wall(command),
+        ["certificate", folder] => http::certificate(folder),
         ["payload", size, kind] => return payload(size, kind),
         _ => Err(
             "load stdio|http|replicas|sessions|left|gateway|startup|wall|payload: see the first lines of its source"
@@ -67,6 +74,10 @@ fn main() -> ExitCode {
 
 fn payload(size: &str, kind: &str) -> ExitCode {
     match (size.parse(), kind) {
+        (Ok(count), "tools") => {
+            print!("{}", work::tools(count));
+            ExitCode::SUCCESS
+        }
         (Ok(size), "ascii" | "other") => {
             print!("{}", messages::text(size, kind == "ascii"));
             ExitCode::SUCCESS

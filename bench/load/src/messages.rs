@@ -81,3 +81,9 @@ pub(crate) fn id(reply: &[u8]) -> Option<u64> {
     }
     serde_json::from_slice::<Value>(reply).ok()?["id"].as_u64()
 }
+
+/// The token of a progress notification.
+pub(crate) fn progress_token(message: &[u8]) -> Option<u64> {
+    let message: Value = serde_json::from_slice(message).ok()?;
+    (message["method"] == "notifications/progress").then(|| message["params"]["progressToken"].as_u64())?
+}

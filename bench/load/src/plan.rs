@@ -10,6 +10,12 @@ pub(crate) struct Plan {
     /// The duration of calls before the measurement.
     pub(crate) warm: Duration,
     pub(crate) text: String,
+    /// The name of what is asked of a server over stdio.
+    pub(crate) work: String,
+    /// Whether each call over HTTP has a connection of its own.
+    pub(crate) once: bool,
+    /// Whether all calls share one connection, with HTTP/2.
+    pub(crate) http2: bool,
     /// A process that works for the server. Its CPU time, and that of the processes it has started, is added to the server's.
     pub(crate) beside: Option<u32>,
 }
@@ -22,15 +28,24 @@ impl Plan {
             measured: Duration::from_secs(1),
             warm: Duration::from_millis(500),
             text: String::new(),
+            work: "echo".to_owned(),
+            once: false,
+            http2: false,
             beside: None,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
+            if *word == "--work" {
+                plan.work = (*words.next().ok_or("--work needs a name")?).to_owned();
+                continue;
+            }
             let mut number = || -> Result<f64, String> {
                 let value = words.next().and_then(|value| value.parse().ok());
                 value.ok_or_else(|| format!("{word} needs a number"))
             };
             match *word {
+                "--once" => plan.once = true,
+                "--http2" => plan.http2 = true,
                 word if word == option => plan.at_once = number()? as usize,
                 "--seconds" => plan.measured = Duration::from_secs_f64(number()?),
                 "--beside" => plan.beside = Some(number()? as u32),

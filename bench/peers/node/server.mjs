@@ -1,6 +1,8 @@
-// An echo server on the TypeScript SDK: node server.mjs v1|v2 [http PORT stateful|stateless]
+// An echo server on the TypeScript SDK: node server.mjs v1|v2 [http PORT stateful|stateless], with --tools FILE and
+// --resource FILE as for ours-server.
 
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
 const [version, transport, port, mode] = process.argv.slice(2);
@@ -9,9 +11,19 @@ const tool = {
   description: 'Says what it is told',
   inputSchema: { type: 'object', properties: { message: { type: 'string' } }, required: ['message'] },
 };
-const list = async () => ({ tools: [tool] });
-const call = async (request) => ({ content: [{ type: 'text', text: request.params.arguments.message }] });
-const about = [{ name: 'peer', version: '0.0.0' }, { capabilities: { tools: {} } }];
+const file = (option) => process.argv.includes(option) && process.argv[process.argv.indexOf(option) + 1];
+const tools = file('--tools') ? JSON.parse(readFileSync(file('--tools'), 'utf8')) : [tool];
+const list = async () => ({ tools });
+const call = async (request, context) => {
+  if (request.params.name === 'report') {
+    const { _meta, notify } = context.mcpReq ?? { _meta: context._meta, notify: context.sendNotification };
+    const params = { progressToken: _meta.progressToken, progress: 1 };
+    await notify({ method: 'notifications/progress', params });
+  }
+  return { content: [{ type: 'text', text: request.params.arguments.message }] };
+};
+const read = async ({ params: { uri } }) => ({ contents: [{ uri, text: readFileSync(file('--resource'), 'utf8') }] });
+const about = [{ name: 'peer', version: '0.0.0' }, { capabilities: { tools: {}, resources: {} } }];
 
 let make, Stdio, Http;
 if (version === 'v2') {
@@ -25,11 +37,14 @@ if (version === 'v2') {
     const server = new Server(...about);
     server.setRequestHandler('tools/list', list);
     server.setRequestHandler('tools/call', call);
+    server.setRequestHandler('resources/read', read);
     return server;
   };
 } else {
   const { Server } = await import('@modelcontextprotocol/sdk/server/index.js');
-  const { CallToolRequestSchema, ListToolsRequestSchema } = await import('@modelcontextprotocol/sdk/types.js');
+  const { CallToolRequestSchema, ListToolsRequestSchema, ReadResourceRequestSchema } = await import(
+    '@modelcontextprotocol/sdk/types.js'
+  );
   if (transport === 'http') {
     ({ StreamableHTTPServerTransport: Http } = await import('@modelcontextprotocol/sdk/server/streamableHttp.js'));
   } else {
@@ -39,6 +54,7 @@ if (version === 'v2') {
     const server = new Server(...about);
     server.setRequestHandler(ListToolsRequestSchema, list);
     server.setRequestHandler(CallToolRequestSchema, call);
+    server.setRequestHandler(ReadResourceRequestSchema, read);
     return server;
   };
 }

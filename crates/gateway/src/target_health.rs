@@ -55,9 +55,21 @@ struct Known {
     failures: u32,
     last: Option<RunExit>,
     next: Option<Instant>,
-    /// The callers whose lists or openings have waited in vain, how often in a row, and until when they do not wait. For each
-    /// caller alone, because one that keeps a server busy must not make it late for others.
-    late: VecDeque<(Caller, u32, Instant)>,
+    /// The callers whose lists or openings have waited in vain. For each caller alone, because one that keeps a server busy must
+    /// not make it late for others.
+    late: VecDeque<Late>,
+}
+
+/// A caller has waited in vain.
+#[derive(Debug)]
+struct Late {
+    caller: Caller,
+    /// How often in a row.
+    times: u32,
+    /// Until when it does not wait.
+    until: Instant,
+    /// It has waited for a server that starts, and not for a list.
+    start: bool,
 }
 
 /// Why a call to a target fails before anything is sent.
@@ -79,7 +91,7 @@ impl TargetHealth {
                 known.restarting.remove(upstream);
                 known.running.insert(*upstream);
                 (known.failures, known.next) = (0, None);
-                known.late.clear();
+                known.late.retain(|late| !late.start);
             }
             GatewayEvent::Ended { upstream, end, next } => {
                 known.starting.remove(upstream);
@@ -150,29 +162,36 @@ impl TargetHealth {
     /// A list or an opening of this caller has waited for this target, for as long as it may.
     pub(super) fn was_late(&self, caller: &Caller) {
         let (mut known, now) = (self.known.lock(), Instant::now());
-        let times = match known.late.iter().find(|(known, ..)| known == caller) {
+        let times = match known.late.iter().find(|late| late.caller == *caller) {
             // Two have waited at the same time.
-            Some((.., until)) if *until > now => return,
-            Some((_, times, _)) => *times,
+            Some(late) if late.until > now => return,
+            Some(late) => late.times,
             None => 0,
         };
-        known.late.retain(|(known, ..)| known != caller);
+        known.late.retain(|late| late.caller != *caller);
         if known.late.len() == MAX_LATE_CALLERS {
             known.late.pop_front();
         }
-        let pause = FIRST_LATE.saturating_mul(1 << times.min(16)).min(MAX_LATE);
-        known.late.push_back((caller.clone(), times + 1, now + pause));
+        let until = now + FIRST_LATE.saturating_mul(1 << times.min(16)).min(MAX_LATE);
+        let start = known.running.is_empty();
+        known.late.push_back(Late { caller: caller.clone(), times: times + 1, until, start });
     }
 
     /// This target has answered a list of this caller.
     pub(super) fn was_in_time(&self, caller: &Caller) {
-        self.known.lock().late.retain(|(known, ..)| known != caller);
+        self.known.lock().late.retain(|late| late.caller != *caller);
     }
 
-    /// Whether lists and openings of this caller do not wait for this target, because one has waited in vain not long ago.
+    /// Whether lists of this caller do not wait for this target, because it has waited in vain not long ago.
     pub(super) fn is_late(&self, caller: &Caller) -> bool {
-        let known = self.known.lock();
-        known.late.iter().any(|(known, _, until)| known == caller && *until > Instant::now())
+        let (known, now) = (self.known.lock(), Instant::now());
+        known.late.iter().any(|late| late.caller == *caller && late.until > now)
+    }
+
+    /// The same for the start of a server.
+    pub(super) fn starts_late(&self, caller: &Caller) -> bool {
+        let (known, now) = (self.known.lock(), Instant::now());
+        known.late.iter().any(|late| late.start && late.caller == *caller && late.until > now)
     }
 
     /// Returns why no server of this target can be used or started at the moment. `None` if one may be.

@@ -16,6 +16,14 @@ pub(crate) const PROGRAMS: &[&str] = &["sessions with a program"];
 pub(crate) const MODERN: &[&str] = &["2026-07-28"];
 /// What a client of a gateway sees when a server is dead.
 pub(crate) const DEAD: &[&str] = &["dead"];
+/// A mixture of calls: 90 of 64 B, ten of them with progress, nine of 64 KiB, one of 4 MiB.
+pub(crate) const MIXED: &[&str] = &["mixed"];
+/// A list of tools.
+pub(crate) const TOOLS: &[&str] = &["tools"];
+/// The contents of a resource.
+pub(crate) const RESOURCE: &[&str] = &["resource"];
+/// The load generator's word for all calls on one connection, with HTTP/2.
+pub(crate) const HTTP_2: &str = "--http2";
 /// The load generator's words for the memory that remains after sessions have ended.
 pub(crate) const LEFT: &[&str] = &["left", "20"];
 
@@ -123,23 +131,40 @@ impl Part {
             }
             Self::Startup | Self::CommandLines => return vec![Cell::new(0, 0)],
             Self::Http => {
-                let modes: [&'static [&'static str]; 2] = [&["stateful"], &["stateless"]];
-                return modes.map(|words| Cell { words, ..Cell::new(64, 16) }).into();
+                const STATEFUL: &[&str] = &["stateful"];
+                const STATELESS: &[&str] = &["stateless"];
+                return [
+                    (STATEFUL, 64, 16),
+                    (STATELESS, 64, 16),
+                    (STATEFUL, KIB_64, 1),
+                    (STATEFUL, 64, 128),
+                    // The sessions of 1,000 clients that all work.
+                    (STATEFUL, 64, 1000),
+                    (&["stateful", "--once"], 64, 16),
+                    (&["stateless", "--once"], 64, 16),
+                    (&["stateful", HTTP_2], 64, 16),
+                    (&["stateless", HTTP_2], 64, 16),
+                ]
+                .map(|(words, size, depth)| Cell { words, ..Cell::new(size, depth) })
+                .into();
             }
             Self::Sessions => {
-                let kinds: [&'static [&'static str]; 2] = [&["2000"], &["2000", "streams"]];
+                let kinds: [&'static [&'static str]; 3] = [&["2000"], &["2000", "streams"], &["10000"]];
                 return kinds.map(|words| Cell { words, ..Cell::new(0, 0) }).into();
             }
         };
         let mut cells: Vec<_> = cells.iter().map(|&(size, depth)| Cell::new(size, depth)).collect();
         if self == Self::Servers {
             cells.push(Cell { ascii: false, ..Cell::new(KIB_64, 1) });
+            cells.push(Cell { words: TOOLS, ..Cell::new(1000, 1) });
+            cells.push(Cell { words: MIXED, ..Cell::new(0, 16) });
+            cells.push(Cell { words: RESOURCE, ..Cell::new(100 << 20, 1) });
         }
         cells
     }
 }
 
-/// One measurement: the size of the text and the number of concurrent calls.
+/// One measurement: the size of what is sent or listed, and the number of concurrent calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     /// Zero where the cell makes no calls.
@@ -161,20 +186,38 @@ impl Cell {
         format!("{}-{}.txt", self.size, self.kind())
     }
 
-    pub(crate) const fn kind(&self) -> &'static str {
-        if self.ascii { "ascii" } else { "other" }
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.words {
+            ["tools"] => "tools",
+            _ if self.ascii => "ascii",
+            _ => "other",
+        }
     }
 
     pub(crate) fn title(&self) -> String {
         match self.words {
-            ["stateful"] => {
-                return format!("{} B, {} connections, 2025-11-25 with sessions", self.size, self.depth);
+            [mode @ ("stateful" | "stateless"), ways @ ..] => {
+                let mode = if *mode == "stateful" { "2025-11-25 with sessions" } else { "2026-07-28" };
+                let connections = match (ways, self.depth) {
+                    ([HTTP_2], depth) => format!("{depth} calls at once on one connection with HTTP/2"),
+                    ([_, ..], depth) => format!("{depth} connections, a new one for each request"),
+                    ([], 1) => "1 connection".to_owned(),
+                    ([], depth) => format!("{depth} connections"),
+                };
+                return format!("{}, {connections}, {mode}", self.size());
             }
-            ["stateless"] => return format!("{} B, {} connections, 2026-07-28", self.size, self.depth),
             ["first", count, servers @ ..] => {
                 let published = if servers.is_empty() { "" } else { "published " };
                 let servers = if *count == "one" { "server" } else { "servers" };
                 return format!("from the start to the list with all tools, {count} {published}{servers}");
+            }
+            ["tools"] => return format!("a list of {} tools", self.size),
+            ["resource"] => return format!("a resource of {} MiB", self.size >> 20),
+            ["mixed"] => {
+                return format!(
+                    "90 of 64 B (10 with progress), 9 of 64 KiB, 1 of 4 MiB, {} at once",
+                    self.depth
+                );
             }
             ["dead"] => return "one of five servers is dead".to_owned(),
             ["calls", sessions] => {
@@ -194,15 +237,18 @@ impl Cell {
             [count, ..] => return format!("{count} sessions, each with an open stream"),
             [] => {}
         }
-        let size = match self.size {
-            size if size >= 1 << 20 => format!("{} MiB", size >> 20),
-            size if size >= 1 << 10 => format!("{} KiB", size >> 10),
-            size => format!("{size} B"),
-        };
+        let size = self.size();
         let kind = if self.ascii { "" } else { " that are not ASCII" };
         match self.depth {
             1 => format!("{size}{kind}, one call after the other"),
             depth => format!("{size}{kind}, {depth} calls at once"),
+        }
+    }
+    fn size(&self) -> String {
+        match self.size {
+            size if size >= 1 << 20 => format!("{} MiB", size >> 20),
+            size if size >= 1 << 10 => format!("{} KiB", size >> 10),
+            size => format!("{size} B"),
         }
     }
 }

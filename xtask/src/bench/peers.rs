@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;
 
 use super::bridges::Bridges;
-use super::cells::{Cell, Part};
+use super::cells::{Cell, HTTP_2, Part};
 use super::far::FarSide;
 use super::gateways::Gateways;
 use super::replicas::Replicas;
@@ -60,6 +60,9 @@ impl Peers {
         let folder = root.join("bench/peers");
         if sdks {
             install_scripts(&folder, &["node"], &["python"])?;
+            steps::stdout(
+                Command::new(programs.join("load")).arg("certificate").arg(programs.join("certs")),
+            )?;
         }
         Ok(Self { mcpjoin, programs, folder })
     }
@@ -87,8 +90,8 @@ impl Peers {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Ok(format!(
             "{}, {} processors, load {}; {}, node {}, {}; rmcp 3.11.0, TypeScript SDK 2.4.0 and 1.32.2, Python SDK \
-             2.3.0, fastmcp 4.1.2, Inspector 0.15.0; supergateway 4.0.0, mcp-proxy 6.7.19 (npm) and 0.13.0 (PyPI), \
-             mcp-remote 0.15.1; mcp-proxy 0.6.0 (crates.io), mcp-hub 4.2.1, fastmcp 4.1.6, mcpo 0.0.20 with mcp 1.30.0, \
+             2.3.0, fastmcp 4.2.3, Inspector 0.15.0; supergateway 4.0.0, mcp-proxy 6.7.19 (npm) and 0.13.0 (PyPI), \
+             mcp-remote 0.15.1; mcp-proxy 0.6.0 (crates.io), mcp-hub 4.2.1, fastmcp 4.2.3, mcpo 0.0.20 with mcp 1.30.0, \
              server-everything 2026.8.31",
             model.trim_start_matches([' ', '\t', ':']),
             std::thread::available_parallelism()?,
@@ -106,8 +109,8 @@ impl Peers {
             Part::Startup => self.servers(),
             Part::Clients => self.clients(),
             Part::CommandLines => self.command_lines(),
-            Part::Http => self.http(cell.words[0]),
-            Part::Sessions => self.http("stateful"),
+            Part::Http => self.http(cell.words),
+            Part::Sessions => self.http(&["stateful"]),
             Part::Quic => far.map_or_else(Vec::new, |far| self.over_quic(far)),
             // These parts have lists of their own.
             Part::Bridge | Part::Gateway | Part::Replicas => Vec::new(),
@@ -116,6 +119,16 @@ impl Peers {
         let small = part == Part::Servers && cell.size == 64;
         all.retain(|candidate| small || !candidate.name.contains("multi-thread"));
         all.retain(|candidate| cell.depth == 16 || !candidate.name.contains("pending"));
+        if cell.words.contains(&HTTP_2) {
+            // The others do not speak it without TLS.
+            let others = ["ours, TLS", "TypeScript", "Python"];
+            all.retain(|candidate| !others.iter().any(|other| candidate.name.starts_with(other)));
+        }
+        if part == Part::Servers && !cell.words.is_empty() {
+            // The others do not offer what these cells ask for.
+            let others = ["floor, one scan", "ours", "rmcp, pipes", "Python SDK"];
+            all.retain(|candidate| !others.contains(&&*candidate.name));
+        }
         all
     }
 
@@ -202,13 +215,22 @@ impl Peers {
     }
 
     /// The servers over HTTP, with or without sessions. The load generator replaces `{port}` with a port.
-    fn http(&self, mode: &str) -> Vec<Candidate> {
+    fn http(&self, words: &[&str]) -> Vec<Candidate> {
+        let mode = words[0];
         let listen = "http://127.0.0.1:{port}/mcp";
+        let demo = |words: &[&str]| {
+            let demo = ["serve", "demo", "--full", "--listen"];
+            command(self.mcpjoin.display().to_string(), &[&demo[..], words].concat())
+        };
+        let [certificate, key] =
+            ["cert.pem", "key.pem"].map(|file| self.path("certs").join(file).display().to_string());
         vec![
-            candidate("floor", self.program("floor-http", &["{port}"])),
-            candidate("ours", {
-                command(self.mcpjoin.display().to_string(), &["serve", "demo", "--full", "--listen", listen])
+            candidate("floor", self.program("floor-http", &[&["{port}"], &words[1..]].concat())),
+            candidate("ours", demo(&[listen])),
+            candidate("ours, TLS", {
+                demo(&["https://127.0.0.1:{port}/mcp", "--cert", &certificate, "--key", &key])
             }),
+            candidate("ours, one tool", self.program("ours-server", &["--http", listen])),
             candidate("rmcp, one thread", {
                 self.program("rmcp-server", &["--rt", "current", "http", "{port}", mode])
             }),

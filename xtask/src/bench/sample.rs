@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json, json};
 
 use super::Options;
-use super::cells::{Cell, DEAD, FROM_HTTP, FROM_STDIO, MODERN, Part};
+use super::cells::{Cell, DEAD, FROM_HTTP, FROM_STDIO, MIXED, MODERN, Part, RESOURCE, TOOLS};
 use super::gateways;
 use super::peers::{Candidate, Peers};
 
@@ -113,10 +113,21 @@ impl Samples {
         let floor = peers.load().with_file_name("floor").display().to_string();
         let under_load = |server: &[String]| {
             let mut words = vec![load.as_str(), "stdio", "--depth", &depth, "--seconds", &seconds];
+            if self.part == Part::Servers {
+                words.extend(["--work", cell.words.first().unwrap_or(&"echo")]);
+            }
             let beside = candidate.beside.map(|process| process.to_string());
             words.extend(beside.iter().flat_map(|process| ["--beside", process]));
-            words.extend([payload.as_str(), "--"]);
-            words.iter().map(|word| (*word).to_owned()).chain(server.iter().cloned()).collect()
+            words.extend((cell.size > 0).then_some(payload.as_str()));
+            words.push("--");
+            let offer: &[&str] = match cell.words {
+                MIXED => &["--progress"],
+                TOOLS => &["--tools", &payload],
+                RESOURCE => &["--resource", &payload],
+                _ => &[],
+            };
+            let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+            owned(&words).into_iter().chain(server.iter().cloned()).chain(owned(offer)).collect()
         };
         match self.part {
             Part::Clients if candidate.generator => under_load(&[floor]),
@@ -159,17 +170,9 @@ impl Samples {
                 words.iter().map(|word| (*word).to_owned()).chain(candidate.command.iter().cloned()).collect()
             }
             Part::Http | Part::Bridge => {
-                let words = [
-                    load.as_str(),
-                    "http",
-                    if self.part == Part::Http { cell.words[0] } else { "stateful" },
-                    "--connections",
-                    &depth,
-                    "--seconds",
-                    &seconds,
-                    &payload,
-                    "--",
-                ];
+                let mode: &[&str] = if self.part == Part::Http { cell.words } else { &["stateful"] };
+                let about = ["--connections", &depth, "--seconds", &seconds, &payload, "--"];
+                let words = [&[load.as_str(), "http"], mode, &about].concat();
                 words.iter().map(|word| (*word).to_owned()).chain(candidate.command.iter().cloned()).collect()
             }
             Part::Sessions => {

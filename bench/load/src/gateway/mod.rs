@@ -117,7 +117,7 @@ impl Gateway {
         let (address, path, tool) = (self.listening.address, path.clone(), self.options.tool(name));
         // There the tool is a path.
         let path = if *mode == Mode::OpenApi { tool.clone() } else { path };
-        Endpoint { address, path, mode: *mode, tool }
+        Endpoint { address, path, mode: *mode, tool, tls: None }
     }
 
     fn processes(&self) -> Processes {

@@ -1,13 +1,13 @@
 //! One connection to a server, with its session if the mode has sessions.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use serde_json::Value;
 
 use super::reply::Reply;
+use super::socket::Socket;
 use super::{Endpoint, Mode};
 use crate::messages::{HEAD, INITIALIZE, INITIALIZED, modern_tail, plain_tail, tail};
 
@@ -15,11 +15,13 @@ use crate::messages::{HEAD, INITIALIZE, INITIALIZED, modern_tail, plain_tail, ta
 const DIGITS: usize = 10;
 /// The version that the generator asks for.
 const VERSION: &str = "2025-11-25";
+/// The headers of a POST that name types.
+const TYPES: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
 /// The time limit of a response in the handshake: more than any response may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Connection {
-    socket: TcpStream,
+    socket: Socket,
     pub(super) endpoint: Endpoint,
     pub(super) session: Option<String>,
     /// The version that the server chose.
@@ -27,6 +29,8 @@ pub(crate) struct Connection {
     /// The parts of a call before and after its id.
     head: Vec<u8>,
     tail: Vec<u8>,
+    /// Whether each call has a connection of its own.
+    once: bool,
     /// The current call: its bytes before the shared tail, and how much of both together has been written.
     out: Vec<u8>,
     written: usize,
@@ -49,9 +53,8 @@ impl Connection {
 
     /// Connects, and sends nothing.
     pub(crate) fn connect(endpoint: &Endpoint) -> Result<Self, String> {
-        let socket = TcpStream::connect(endpoint.address).map_err(|error| error.to_string())?;
-        let options = socket.set_nodelay(true).and_then(|()| socket.set_read_timeout(Some(PATIENCE)));
-        options.map_err(|error| error.to_string())?;
+        let socket = Socket::connect(endpoint.address, endpoint.tls.as_ref())?;
+        socket.tcp.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
         Ok(Self {
             socket,
             endpoint: endpoint.clone(),
@@ -59,6 +62,7 @@ impl Connection {
             version: VERSION.to_owned(),
             head: Vec::new(),
             tail: Vec::new(),
+            once: false,
             out: Vec::new(),
             written: 0,
             id: 0,
@@ -83,7 +87,7 @@ impl Connection {
 
     /// How long a response may take from now on.
     pub(crate) fn wait_at_most(&self, limit: Duration) -> Result<(), String> {
-        self.socket.set_read_timeout(Some(limit)).map_err(|error| error.to_string())
+        self.socket.tcp.set_read_timeout(Some(limit)).map_err(|error| error.to_string())
     }
 
     /// Does the handshake of 2025-11-25.
@@ -147,20 +151,36 @@ impl Connection {
         }
     }
 
-    /// Prepares the constant parts of the calls.
-    pub(crate) fn prepare(&mut self, text: &str) -> Result<(), String> {
-        let tool = &self.endpoint.tool;
-        self.tail = match self.endpoint.mode {
-            Mode::Stateful | Mode::Events => tail(tool, text),
-            Mode::Stateless => modern_tail(tool, text),
-            Mode::OpenApi => plain_tail(text),
-        };
+    /// Prepares the constant parts of the calls. With `once`, each call has a connection of its own, which the server closes behind
+    /// its reply, unless it says that it does not.
+    pub(super) fn prepare(&mut self, text: &str, once: bool) -> Result<(), String> {
+        self.tail = self.tail(text);
         let before = if self.has_ids() { HEAD.len() + DIGITS } else { 0 };
-        self.head = self.post(before + self.tail.len(), &self.headers());
+        let close = if once { "Connection: close\r\n" } else { "" };
+        self.head = self.post(before + self.tail.len(), &(self.headers() + close));
+        self.once = once;
         if self.has_ids() {
             self.head.extend_from_slice(HEAD);
         }
-        self.socket.set_nonblocking(true).map_err(|error| error.to_string())
+        self.socket.tcp.set_nonblocking(true).map_err(|error| error.to_string())
+    }
+
+    /// The bytes of a call behind its id.
+    fn tail(&self, text: &str) -> Vec<u8> {
+        let tool = &self.endpoint.tool;
+        match self.endpoint.mode {
+            Mode::Stateful | Mode::Events => tail(tool, text),
+            Mode::Stateless => modern_tail(tool, text),
+            Mode::OpenApi => plain_tail(text),
+        }
+    }
+
+    /// The headers of a call, and its bytes before and behind its id, for a connection of another kind.
+    pub(super) fn prepared(&self, text: &str) -> (Vec<(String, String)>, [Vec<u8>; 2]) {
+        let fields = format!("{TYPES}{}", self.headers());
+        let pair =
+            |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        (fields.split("\r\n").filter_map(pair).collect(), [HEAD.to_vec(), self.tail(text)])
     }
 
     /// Whether calls and replies have ids.
@@ -171,7 +191,7 @@ impl Connection {
     /// The events to poll for.
     pub(super) fn interest(&self) -> PollFd<'_> {
         let out = self.written < self.out.len() + self.tail.len();
-        PollFd::new(&self.socket, if out { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN })
+        PollFd::new(&self.socket.tcp, if out { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN })
     }
 
     /// Makes the next call.
@@ -186,6 +206,10 @@ impl Connection {
         self.event = None;
         self.reply.clear();
         self.sent = Instant::now();
+        if self.once {
+            self.socket = Socket::connect(self.endpoint.address, self.endpoint.tls.as_ref())?;
+            self.socket.tcp.set_nonblocking(true).map_err(|error| error.to_string())?;
+        }
         self.write()
     }
 
@@ -206,8 +230,9 @@ impl Connection {
     pub(super) fn turn(&mut self) -> Result<bool, String> {
         self.write()?;
         let mut piece = [0; 64 * 1024];
-        while !self.reply.advance()? {
+        while !self.reply.advance()? || (self.once && !self.reply.keeps) {
             match self.socket.read(&mut piece) {
+                Ok(0) if self.once && self.reply.advance()? => break,
                 Ok(0) => return Err("the server has closed a connection".into()),
                 Ok(count) => self.reply.buffer.extend_from_slice(&piece[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
@@ -259,11 +284,8 @@ impl Connection {
     /// The head of a request with a body of this length.
     fn post(&self, length: usize, headers: &str) -> Vec<u8> {
         let Endpoint { address, path, .. } = &self.endpoint;
-        format!(
-            "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n{headers}\r\n"
-        )
-        .into_bytes()
+        format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n{TYPES}Content-Length: {length}\r\n{headers}\r\n")
+            .into_bytes()
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Events {
 impl Events {
     /// Opens the stream; returns it with the endpoint for messages. No event may take longer than `patience`.
     pub(crate) fn open(endpoint: &Endpoint, patience: Duration) -> Result<(Self, Endpoint), String> {
-        let Endpoint { address, path, tool, .. } = endpoint;
+        let Endpoint { address, path, .. } = endpoint;
         let mut socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
         socket.set_read_timeout(Some(patience)).map_err(|error| error.to_string())?;
         let get = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\n\r\n");
@@ -34,7 +34,7 @@ impl Events {
             return Err(format!("HTTP {}", events.reply.status));
         }
         let path = String::from_utf8(first).map_err(|error| error.to_string())?;
-        Ok((events, Endpoint { address: *address, path, mode: Mode::Events, tool: tool.clone() }))
+        Ok((events, Endpoint { path, mode: Mode::Events, ..endpoint.clone() }))
     }
 
     /// Events that have come are returned at once from now on, and nothing is waited for.

@@ -3,17 +3,21 @@
 mod connection;
 mod events;
 mod left;
+mod multiplexed;
 mod replicas;
 mod reply;
 mod sessions;
+mod socket;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use interop::Port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::ClientConfig;
 use serde_json::{Value, json};
 
 pub(crate) use self::connection::Connection;
@@ -21,6 +25,7 @@ pub(crate) use self::events::Events;
 pub(crate) use self::left::left;
 pub(crate) use self::replicas::replicas;
 pub(crate) use self::sessions::sessions;
+pub(crate) use self::socket::certificate;
 use crate::latency::Latencies;
 use crate::messages::{check, id};
 use crate::plan::Plan;
@@ -58,6 +63,8 @@ pub(crate) struct Endpoint {
     pub(crate) mode: Mode,
     /// The tool to call.
     pub(crate) tool: String,
+    /// What is trusted, for HTTPS.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
 /// A server that listens on its own port.
@@ -66,6 +73,7 @@ pub(crate) struct Listening {
     pub(crate) address: SocketAddr,
     /// Its start time.
     pub(crate) began: Instant,
+    tls: Option<Arc<ClientConfig>>,
     /// Reserved until the process has ended.
     _port: Port,
 }
@@ -78,7 +86,8 @@ impl Listening {
 
     /// The endpoint of an echo server.
     fn endpoint(&self, mode: Mode) -> Endpoint {
-        Endpoint { address: self.address, path: "/mcp".to_owned(), mode, tool: "echo".to_owned() }
+        let (path, tool) = ("/mcp".to_owned(), "echo".to_owned());
+        Endpoint { address: self.address, path, mode, tool, tls: self.tls.clone() }
     }
 
     /// The same with a mark that its children inherit.
@@ -92,6 +101,7 @@ impl Listening {
         let words: Vec<String> =
             command.iter().map(|word| word.replace(PORT, &address.port().to_string())).collect();
         let (program, arguments) = words.split_first().ok_or("no command follows --")?;
+        let tls = socket::trusted(command)?;
         let began = Instant::now();
         let child = Command::new(program)
             .args(arguments)
@@ -101,7 +111,7 @@ impl Listening {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| format!("{program}: {error}"))?;
-        let mut server = Self { child, address, began, _port: port };
+        let mut server = Self { child, address, began, tls, _port: port };
         while std::net::TcpStream::connect(address).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
                 return Err(format!("{program}: {status}"));
@@ -140,6 +150,11 @@ pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> 
     };
     let plan = Plan::parse(words, "--connections", 16)?;
     let server = Listening::start(command)?;
+    if plan.http2 {
+        let mut figures = multiplexed::measure(&server, mode, &plan)?;
+        figures["peak_kib"] = json!(peak(server.pid()));
+        return Ok(figures);
+    }
     let mut opened = None;
     let connections = (0..plan.at_once)
         .map(|_| {
@@ -166,7 +181,7 @@ pub(crate) fn measure(
 ) -> Result<Value, String> {
     let mut run = Run { text: &plan.text, replies: 0, length: 0, next: 1, latencies: Latencies::default() };
     for connection in &mut connections {
-        connection.prepare(&plan.text)?;
+        connection.prepare(&plan.text, plan.once)?;
         run.call(connection)?;
     }
     let began = Instant::now();

@@ -11,6 +11,8 @@ pub(super) struct Reply {
     state: State,
     pub(super) status: u16,
     pub(super) session: Option<String>,
+    /// Whether the server says that the connection stays open.
+    pub(super) keeps: bool,
     pub(super) body: Vec<u8>,
 }
 
@@ -32,7 +34,7 @@ impl Reply {
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
         self.body.clear();
-        (self.at, self.state, self.status) = (0, State::Head, 0);
+        (self.at, self.state, self.status, self.keeps) = (0, State::Head, 0, false);
     }
 
     /// Parses the new bytes; true when the response is complete.
@@ -91,6 +93,8 @@ impl Reply {
                 self.state = State::Length(value.parse().map_err(|_| format!("length {value}"))?);
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 self.state = State::ChunkSize;
+            } else if name.eq_ignore_ascii_case("connection") {
+                self.keeps = value.eq_ignore_ascii_case("keep-alive");
             } else if name.eq_ignore_ascii_case("mcp-session-id") {
                 self.session = Some(value.to_owned());
             }

@@ -21,9 +21,11 @@ pub(crate) fn sessions(words: &[&str], command: &[String]) -> Result<Value, Stri
     let streams = words.contains(&"streams");
     let count: usize = words.iter().find_map(|word| word.parse().ok()).ok_or("sessions COUNT [streams]")?;
     let server = Listening::start(command)?;
-    let mut connection = Connection::open(&server.endpoint(Mode::Stateful))?;
+    let mut connection = Connection::connect(&server.endpoint(Mode::Stateful))?;
     for _ in 0..WARM {
         connection.open_session()?;
+        // So that they take no places of a server that limits how many it has.
+        connection.close_session()?;
     }
     sleep(SETTLE);
     let (before, spent, began) = (memory(server.pid()), cpu(server.pid()), Instant::now());

@@ -343,7 +343,7 @@ impl LegacyClient {
             // The sender lives as long as `self`.
             let mut tried = part.tried.subscribe();
             let tried = async { drop(tried.wait_for(|tried| *tried).await) };
-            if part.health().is_late(&self.router.caller) {
+            if part.health().starts_late(&self.router.caller) {
                 return;
             }
             if timeout(OPENING_TIMEOUT, tried).await.is_err() {

@@ -295,17 +295,11 @@ resource_output! {
         => ResourceContents::Text(text).into_resource_reply(uri, mime_type);
     BlobResourceContents: blob has blob.blob.len(), (uri, mime_type)
         => ResourceContents::Blob(blob).into_resource_reply(uri, mime_type);
-    String: text has text.len(), (uri, mime_type) => {
-        let mut contents = TextResourceContents::new(uri, text);
-        contents.mime_type = mime_type.map(ToOwned::to_owned);
-        contents.into_resource_reply(uri, mime_type)
-    };
+    String: text has text.len(), (uri, mime_type)
+        => Ok(Reply::Complete(ReadResourceResult::text_json(uri, mime_type, text)));
     &'static str: text, (uri, mime_type) => text.to_owned().into_resource_reply(uri, mime_type);
-    Vec<u8>: bytes has bytes.len(), (uri, mime_type) => {
-        let mut contents = BlobResourceContents::new(uri, STANDARD.encode(bytes));
-        contents.mime_type = mime_type.map(ToOwned::to_owned);
-        contents.into_resource_reply(uri, mime_type)
-    };
+    Vec<u8>: bytes has bytes.len(), (uri, mime_type)
+        => Ok(Reply::Complete(ReadResourceResult::blob_json(uri, mime_type, STANDARD.encode(bytes))));
     InputRequired: input, (_uri, _type) => Ok(Reply::NeedInput(Box::new(input)));
     Reply: reply, (_uri, _type) => Ok(reply);
 }

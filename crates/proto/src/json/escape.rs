@@ -10,6 +10,7 @@ use core::fmt;
 
 use wide::u8x16;
 
+use crate::Raw;
 use crate::scan::block::{self, Block, WIDE, WIDTH, Wide};
 
 /// The character behind the backslash for each byte: `u` for an escape with digits, 0 for a byte without escape.
@@ -125,11 +126,27 @@ fn push_escape(byte: u8, out: &mut Vec<u8>) {
     }
 }
 
+/// Writes a value with one string between `before` and `after`. A large string is converted in place, without a second copy.
+pub(crate) fn raw_with_string(before: &[u8], text: String, after: &[u8]) -> Raw {
+    // For a smaller text, copying is faster than converting it in place.
+    const LARGE: usize = 16 * 1024;
+    let written = if text.len() < LARGE {
+        let mut written = Vec::with_capacity(before.len() + text.len() + 128);
+        written.extend_from_slice(before);
+        append_string(&text, &mut written);
+        written.extend_from_slice(after);
+        written
+    } else {
+        enclose_string(text, before, after)
+    };
+    Raw::trusted(written.into())
+}
+
 /// Converts a text to a JSON string in place, between `before` and `after`, without a second buffer.
 ///
 /// The text is moved to the end of the buffer and written from there to the start. The output never reaches unread
 /// input.
-pub(crate) fn enclose_string(text: String, before: &[u8], after: &[u8]) -> Vec<u8> {
+pub(super) fn enclose_string(text: String, before: &[u8], after: &[u8]) -> Vec<u8> {
     let mut bytes = text.into_bytes();
     let length = bytes.len();
     let least = before.len() + 1 + MAX_ESCAPE_BYTES * WIDE + length / 128;

@@ -23,7 +23,7 @@ use serde::{Serialize, de, ser};
 use crate::text::{Line, prefix};
 use crate::{Kind, Raw, scan};
 
-pub(crate) use escape::{append_string, enclose_string, push_string, write_string};
+pub(crate) use escape::{append_string, push_string, raw_with_string, write_string};
 pub(crate) use raw::{deserialize_raw, deserialize_text, serialize_raw};
 pub(crate) use tagged::{Tagged, deserialize_tagged};
 pub(crate) use write::{INTEGER_BYTES, integer_text};

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::escape::enclose_string;
 use super::*;
 
 fn raw(text: &str) -> Raw {

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use super::content::{ResourceContents, join_lines};
 use super::lifecycle::Icon;
+use crate::{Raw, json};
 
 record! {
     /// A resource.
@@ -86,6 +87,30 @@ record! {
 }
 
 impl ReadResourceResult {
+    /// A result with one text as JSON, which is the same in all revisions. A large text is converted in place, without a
+    /// second copy.
+    #[must_use]
+    pub fn text_json(uri: &str, mime_type: Option<&str>, text: String) -> Raw {
+        Self::json(uri, mime_type, b",\"text\":", text)
+    }
+
+    /// The same with bytes in Base64.
+    #[must_use]
+    pub fn blob_json(uri: &str, mime_type: Option<&str>, blob: String) -> Raw {
+        Self::json(uri, mime_type, b",\"blob\":", blob)
+    }
+
+    fn json(uri: &str, mime_type: Option<&str>, name: &[u8], value: String) -> Raw {
+        let mut before = br#"{"contents":[{"uri":"#.to_vec();
+        json::append_string(uri, &mut before);
+        if let Some(mime_type) = mime_type {
+            before.extend_from_slice(b",\"mimeType\":");
+            json::append_string(mime_type, &mut before);
+        }
+        before.extend_from_slice(name);
+        json::raw_with_string(&before, value, b"}]}")
+    }
+
     /// The texts of the contents, joined by line feeds. Binary contents are left out.
     #[must_use]
     pub fn to_text(&self) -> String {

@@ -4,6 +4,7 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
 
 use serde::Serialize;
@@ -402,5 +403,28 @@ fn the_kind_of_a_union_is_read_wherever_it_stands_and_once() {
     for none in [r#"{"text":"a"}"#, r#"{"type":1,"text":"a"}"#, "{}", "[]", "1", r#""type""#] {
         let error = text(none).unwrap_err().to_string();
         assert_eq!(error, "[0]: the member `type` is missing or no string", "{none}");
+    }
+}
+
+#[test]
+fn contents_as_json_are_what_their_type_writes() {
+    // On both sides of the size from which a text is converted in place.
+    for size in [0, 20_000] {
+        let text = "a \"line\"\n".repeat(size);
+        for mime_type in [None, Some("text/\"x\"")] {
+            let mut contents = TextResourceContents::new("note://\"1\"", text.clone());
+            contents.mime_type = mime_type.map(ToOwned::to_owned);
+            let contents = ResourceContents::Text(contents);
+            let read = ReadResourceResult::text_json("note://\"1\"", mime_type, text.clone());
+            let read: ReadResourceResult = read.decode().unwrap();
+            assert_eq!(read, ReadResourceResult::new(vec![contents]), "{size}");
+
+            let mut contents = BlobResourceContents::new("note://1", "AAAA".repeat(size));
+            contents.mime_type = mime_type.map(ToOwned::to_owned);
+            let contents = ResourceContents::Blob(contents);
+            let read = ReadResourceResult::blob_json("note://1", mime_type, "AAAA".repeat(size));
+            let read: ReadResourceResult = read.decode().unwrap();
+            assert_eq!(read, ReadResourceResult::new(vec![contents]), "{size}");
+        }
     }
 }

@@ -125,20 +125,7 @@ impl CallToolResult {
     /// a second copy.
     #[must_use]
     pub fn text_json(text: String) -> Raw {
-        const BEFORE: &[u8] = br#"{"content":[{"type":"text","text":"#;
-        const AFTER: &[u8] = b"}]}";
-        // For a smaller text, copying is faster than converting it in place.
-        const LARGE: usize = 16 * 1024;
-        let written = if text.len() < LARGE {
-            let mut written = Vec::with_capacity(BEFORE.len() + text.len() + 128);
-            written.extend_from_slice(BEFORE);
-            json::append_string(&text, &mut written);
-            written.extend_from_slice(AFTER);
-            written
-        } else {
-            json::enclose_string(text, BEFORE, AFTER)
-        };
-        Raw::trusted(written.into())
+        json::raw_with_string(br#"{"content":[{"type":"text","text":"#, text, b"}]}")
     }
 
     /// A failed result. The text should help the model to correct its call.
