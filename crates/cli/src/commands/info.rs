@@ -53,7 +53,7 @@ pub(super) async fn info(ui: &Ui, client: &Client, about: &About) -> Result<Exit
     let text = if ui.json {
         document(ui, client, about, &counts, &errors)
     } else {
-        page(ui, client, about, &counts)
+        page(ui, client, about, &counts, !errors.is_empty())
     };
     match print_page(ui, text).await {
         Exit::Done => report_failures(ui, failures),
@@ -79,8 +79,8 @@ fn capabilities(client: &Client) -> Vec<String> {
     declared.into_iter().flatten().map(one).collect()
 }
 
-/// A line for each fact.
-fn page(ui: &Ui, client: &Client, about: &About, counts: &Counts) -> String {
+/// A line for each fact. `has_failed`: a list could not be read.
+fn page(ui: &Ui, client: &Client, about: &About, counts: &Counts, has_failed: bool) -> String {
     let peer = client.peer();
     let mut out = String::new();
     let _ = writeln!(out, "{HEADING}{}{HEADING:#}", server_name(client));
@@ -105,7 +105,10 @@ fn page(ui: &Ui, client: &Client, about: &About, counts: &Counts) -> String {
         let (many, count) = (list.heading.to_lowercase(), (*count)?);
         Some(format!("{count} {}", if count == 1 { many.trim_end_matches('s') } else { &many }))
     });
-    let counted: Vec<String> = counted.collect();
+    let mut counted: Vec<String> = counted.collect();
+    if has_failed {
+        counted.push(if counted.is_empty() { "not known" } else { "the rest is not known" }.into());
+    }
     row("offers", if counted.is_empty() { "nothing".into() } else { counted.join(", ") }.as_str());
     if let Some(instructions) = peer.instructions.as_deref().filter(|text| !text.trim().is_empty()) {
         row("instructions", instructions.trim());

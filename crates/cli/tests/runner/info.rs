@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::config::Folder;
-use super::support::{legacy_with, line, run};
+use super::support::{legacy, legacy_with, line, run};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
@@ -68,4 +68,14 @@ cat >/dev/null"#,
     assert_eq!(info["counts"], json!({"prompts": 1}));
     assert_eq!(info["errors"][0]["method"], "tools/list");
     line("info").exits(2).says(&["no server is named", "mcpjoin info TARGET"]);
+}
+
+#[test]
+fn what_a_server_offers_is_not_known_when_its_lists_cannot_be_read() {
+    let script = legacy(
+        r#"while read -r line; do id=${line#*'"id":'}; id=${id%%[,\}]*}
+        printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"broken"}}\n' "$id"; done"#,
+    );
+    let ran = run(["info", "--era", "legacy", "sh", "-c", &script]).exits(5);
+    assert!(ran.stdout.contains("offers        not known"), "{}", ran.stdout);
 }

@@ -189,6 +189,17 @@ fn i170_a_document_that_a_signal_ends_is_whole_and_says_so() {
 }
 
 #[test]
+fn a_list_that_a_signal_ends_does_not_say_that_the_server_has_nothing() {
+    let script = legacy("read -r line; echo asked >&2; cat >/dev/null");
+    let mut running = start(command(["list", "-v", "--era", "legacy", "sh", "-c", &script]));
+    let mut stderr = BufReader::new(running.child.stderr.take().unwrap()).lines();
+    assert!(stderr.any(|line| line.unwrap().contains("asked")));
+    running.signal("INT");
+    let ran = running.finish().exits(130);
+    assert_eq!(ran.stdout, "");
+}
+
+#[test]
 fn i170_a_document_of_several_servers_that_a_signal_ends_is_whole_and_says_so() {
     let folder = Folder::new("signals-several");
     let entry = |name: &str| {

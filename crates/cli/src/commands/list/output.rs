@@ -161,14 +161,18 @@ impl<'a> Output<'a> {
         self.flush().await
     }
 
-    /// Marks a document as incomplete after a signal.
+    /// Marks the output as incomplete after a signal.
     pub(super) fn interrupt(&mut self, signal: Signal) {
-        if let Form::Document(document) = &mut self.form {
-            let message = "a signal stopped it: the list may be incomplete";
-            let failure = Failure::new("E_INTERRUPTED", Exit::Signal(signal), Phase::List, message);
-            let error = failure.json()["error"].to_string();
-            document.errors.push(error.clone());
-            document.interrupted = Some(error);
+        match &mut self.form {
+            Form::Document(document) => {
+                let message = "a signal stopped it: the list may be incomplete";
+                let failure = Failure::new("E_INTERRUPTED", Exit::Signal(signal), Phase::List, message);
+                let error = failure.json()["error"].to_string();
+                document.errors.push(error.clone());
+                document.interrupted = Some(error);
+            }
+            // What the server has is not known.
+            Form::Page(page) => page.has_failed = true,
         }
     }
 
