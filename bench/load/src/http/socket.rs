@@ -1,7 +1,9 @@
 //! The stream of a connection: TCP, or TLS over it.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -72,10 +74,14 @@ pub(crate) fn certificate(folder: &str) -> Result<serde_json::Value, String> {
     if !folder.join("key.pem").exists() {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])
             .map_err(|error| error.to_string())?;
-        let write = |name, text| std::fs::write(folder.join(name), text).map_err(|error| error.to_string());
-        std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-        write("cert.pem", made.cert.pem())?;
-        write("key.pem", made.signing_key.serialize_pem())?;
+        let failed = |error: io::Error| error.to_string();
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        std::fs::write(folder.join("cert.pem"), made.cert.pem()).map_err(failed)?;
+        // A server refuses a key that others may read.
+        let mut key = File::options();
+        let key = key.write(true).create_new(true).mode(0o600).open(folder.join("key.pem"));
+        let written = key.and_then(|mut key| key.write_all(made.signing_key.serialize_pem().as_bytes()));
+        written.map_err(failed)?;
     }
     Ok(serde_json::json!({ "folder": folder }))
 }
