@@ -61,7 +61,7 @@ printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"broken"
 cat >/dev/null"#,
     );
     let ran = run(["info", "--era", "legacy", "sh", "-c", &script]).exits(5);
-    assert!(ran.stdout.contains("  offers        1 prompt\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  offers        1 prompt, the rest is not known\n"), "{}", ran.stdout);
     ran.says(&["broken", "(E_SERVER_ERROR)"]);
     let ran = run(["info", "--json", "--era", "legacy", "sh", "-c", &script]).exits(5);
     let info = ran.json();
