@@ -527,6 +527,22 @@ fn a_program_that_is_missing_is_told_to_both_sides() {
 }
 
 #[test]
+fn clients_of_a_port_that_do_not_speak_mcp_are_named_once_a_minute_and_shortly() {
+    let bridge = Bridge::before("tcp://127.0.0.1:0", &["demo:"]);
+    let address = bridge.addresses[0].strip_prefix("tcp://").unwrap();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // It may be closed before it has taken everything.
+        let _ = stream.write_all(&[&[0xd3; 4000][..], b"\n"].concat());
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let said = bridge.ends("TERM", 143).stderr;
+    let warnings: Vec<&str> = said.lines().filter(|line| line.contains("does not speak MCP")).collect();
+    assert_eq!(warnings.len(), 1, "{said}");
+    assert!(warnings[0].contains("127.0.0.1:") && warnings[0].len() < 400, "{said}");
+}
+
+#[test]
 fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap();

@@ -25,7 +25,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::audit::Audit;
-use super::metrics::Metrics;
+use super::metrics::{Metrics, in_prometheus_format};
 use crate::args::Bridge;
 use crate::commands::listening::Listening;
 use crate::failure::Failure;
@@ -42,6 +42,8 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The format before OpenMetrics, for readers that ask for it: `promtool check metrics` reads it.
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -188,7 +190,7 @@ impl Admin {
 
 async fn connection(stream: TcpStream, state: &State) {
     let answer = service_fn(|request: Request<Incoming>| {
-        let response = state.answer(request.method(), request.uri().path());
+        let response = state.answer(&request);
         async { Ok::<_, Infallible>(response) }
     });
     let mut http = http1::Builder::new();
@@ -198,13 +200,13 @@ async fn connection(stream: TcpStream, state: &State) {
 }
 
 impl State {
-    fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
-        if !matches!(*method, Method::GET | Method::HEAD) {
+    fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut response = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".into());
             response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
             return response;
         }
-        match path {
+        match request.uri().path() {
             "/healthz" => page(StatusCode::OK, TEXT, "ok\n".into()),
             "/readyz" => {
                 let (ready, body) = self.readiness();
@@ -217,7 +219,10 @@ impl State {
                     metrics.shared(shared.is_available(), shared.counts());
                 }
                 let text = metrics.text(&gateway.targets(), gateway.running_servers(), gateway.sessions());
-                page(StatusCode::OK, OPEN_METRICS, text)
+                match wants_prometheus(request.headers()) {
+                    true => page(StatusCode::OK, PROMETHEUS, in_prometheus_format(&text)),
+                    false => page(StatusCode::OK, OPEN_METRICS, text),
+                }
             }
             _ => page(StatusCode::NOT_FOUND, TEXT, "the pages are /healthz, /readyz and /metrics\n".into()),
         }
@@ -236,6 +241,13 @@ impl State {
         }
         (ready, shown)
     }
+}
+
+/// Whether a reader takes text, and does not say that it takes OpenMetrics.
+fn wants_prometheus(headers: &header::HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let takes = |kind: &str| accepted.clone().any(|value| value.contains(kind));
+    takes("text/plain") && !takes("openmetrics")
 }
 
 /// The state of a target as JSON.
@@ -296,6 +308,27 @@ mod tests {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[tokio::test]
+    async fn metrics_are_in_the_format_that_the_reader_takes() {
+        let address = pages().await;
+        let of = async |accept: &str| {
+            let asked = format!("GET /metrics HTTP/1.1\r\nhost: x\r\n{accept}\r\n");
+            answer(TcpStream::connect(address).await.unwrap(), &asked).await
+        };
+        let prometheus =
+            "accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5\r\n";
+        for accept in ["", "accept: */*\r\n", prometheus] {
+            let answer = of(accept).await;
+            assert!(answer.contains("openmetrics-text") && answer.ends_with("# EOF\n"), "{accept}: {answer}");
+        }
+        let answer = of("accept: text/plain\r\n").await;
+        assert!(
+            answer.contains("version=0.0.4")
+                && answer.contains("# TYPE mcpjoin_server_starts_total counter\n"),
+            "{answer}"
+        );
     }
 
     #[tokio::test]

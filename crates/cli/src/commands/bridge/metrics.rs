@@ -212,6 +212,29 @@ impl Metrics {
     }
 }
 
+/// The same metrics in the text format of Prometheus, version 0.0.4: there the name of a counter ends with `_total`, and neither
+/// units nor the end are written.
+/// <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
+pub(super) fn in_prometheus_format(open_metrics: &str) -> String {
+    let described = |line: &'_ str| {
+        let (kind, rest) = line.strip_prefix("# ")?.split_once(' ')?;
+        let (name, rest) = rest.split_once(' ')?;
+        Some([kind, name, rest].map(ToOwned::to_owned))
+    };
+    let all = open_metrics.lines().filter_map(described);
+    let counters: BTreeSet<String> =
+        all.filter(|[kind, _, rest]| kind == "TYPE" && rest == "counter").map(|[_, name, _]| name).collect();
+    let mut text = String::with_capacity(open_metrics.len());
+    for line in open_metrics.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+        match described(line).filter(|[_, name, _]| counters.contains(name)) {
+            Some([kind, name, rest]) => text += &format!("# {kind} {name}_total {rest}"),
+            None => text += line,
+        }
+        text.push('\n');
+    }
+    text
+}
+
 fn of_target(target: &str) -> Labels {
     vec![("mcpjoin_target", target.to_owned())]
 }
@@ -244,7 +267,16 @@ const fn reason(why: &Refusal) -> &'static str {
 mod tests {
     use prometheus_client::metrics::counter::Counter;
 
-    use super::{MAX_TOOL_LABEL_BYTES, MAX_TOOL_LABELS, Metrics};
+    use super::{MAX_TOOL_LABEL_BYTES, MAX_TOOL_LABELS, Metrics, in_prometheus_format};
+
+    #[test]
+    fn the_older_format_names_counters_by_their_samples_and_has_no_units() {
+        let open_metrics = "# HELP calls Calls, all of them.\n# TYPE calls counter\ncalls_total{a=\"b\"} 1\n\
+                            # HELP time_seconds Time.\n# TYPE time_seconds histogram\n# UNIT time_seconds seconds\ntime_seconds_sum 2\n# EOF\n";
+        let expected = "# HELP calls_total Calls, all of them.\n# TYPE calls_total counter\ncalls_total{a=\"b\"} 1\n\
+                        # HELP time_seconds Time.\n# TYPE time_seconds histogram\ntime_seconds_sum 2\n";
+        assert_eq!(in_prometheus_format(open_metrics), expected);
+    }
 
     #[test]
     fn so_many_tools_have_labels_of_their_own_and_no_long_one() {

@@ -14,7 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::connect::host_and_port;
 #[cfg(unix)]
 use super::file::SocketFile;
-use super::{Far, SocketError, SocketErrorKind, SocketLink, tune};
+use super::{Far, SocketError, SocketErrorKind, SocketLink, Strangers, tune};
 use crate::transport::{Accept, Link, ListenAddress, Listener};
 
 impl Listener {
@@ -33,7 +33,8 @@ impl Listener {
             let listener =
                 TcpListener::bind(host_and_port(address)?).await.map_err(SocketErrorKind::System)?;
             let address = listener.local_addr().map_err(SocketErrorKind::System)?;
-            Ok(Self::new(listener, ListenAddress::Tcp(address)))
+            let strangers = Strangers::default();
+            Ok(Self::new(TcpAccept { listener, strangers }, ListenAddress::Tcp(address)))
         };
         listen.await.map_err(|kind| SocketError::new(format!("tcp://{address}"), kind))
     }
@@ -53,24 +54,29 @@ impl Listener {
         match SocketFile::listen(path).await {
             Ok((file, listener)) => {
                 let address = ListenAddress::Unix(file.path().to_owned());
-                Ok(Self::new(UnixAccept { _file: file, listener }, address))
+                Ok(Self::new(UnixAccept { _file: file, listener, strangers: Strangers::default() }, address))
             }
             Err(kind) => Err(SocketError::new(format!("unix:{}", path.display()), kind)),
         }
     }
 }
 
-impl Accept for TcpListener {
+struct TcpAccept {
+    listener: TcpListener,
+    strangers: Strangers,
+}
+
+impl Accept for TcpAccept {
     type Client = (TcpStream, SocketAddr);
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Client>> {
-        Self::poll_accept(self, cx)
+        self.listener.poll_accept(cx)
     }
 
     fn link(&mut self, (stream, address): Self::Client) -> Link {
         tune(&stream);
         let origin = Origin { peer: Some(address.to_string().into()), ..Origin::new("tcp") };
-        SocketLink::link(stream, Far::Client { heard: false }, origin)
+        SocketLink::link(stream, Far::Client { heard: false, strangers: self.strangers.clone() }, origin)
     }
 }
 
@@ -79,6 +85,7 @@ impl Accept for TcpListener {
 struct UnixAccept {
     _file: SocketFile,
     listener: UnixListener,
+    strangers: Strangers,
 }
 
 #[cfg(unix)]
@@ -94,6 +101,7 @@ impl Accept for UnixAccept {
             Some(pid) => format!("process {pid} of user {}", peer.uid()).into(),
             None => format!("user {}", peer.uid()).into(),
         });
-        SocketLink::link(stream, Far::Client { heard: false }, Origin { peer, ..Origin::new("unix") })
+        let far = Far::Client { heard: false, strangers: self.strangers.clone() };
+        SocketLink::link(stream, far, Origin { peer, ..Origin::new("unix") })
     }
 }

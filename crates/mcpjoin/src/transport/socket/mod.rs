@@ -37,10 +37,14 @@ pub use connect::{host_and_port, in_turn, tcp_stream};
 use super::inspect::Inspector;
 use super::stream::{Source, Stream};
 use super::{Link, Transport, cannot_reopen};
+use crate::warning_rate::WarningRate;
 
 /// How long the peer may take to close its side after we have closed ours. A socket that is closed while it has unread input
 /// is reset, and a reset can destroy our last message before the peer has read it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Bytes of the first line of a client that does not speak MCP that a warning shows: enough for the request line of HTTP.
+const MAX_SHOWN_BYTES: usize = 64;
 
 /// A connection could not be made, or an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -196,12 +200,15 @@ impl Socket for UnixStream {
     fn cut_off(_reader: &Self::Reader) {}
 }
 
+/// The warnings about clients of one listener that do not speak MCP.
+type Strangers = Arc<WarningRate<()>>;
+
 /// The peer.
 enum Far<S: Socket> {
     /// A server: we have connected, and can connect again.
     Server { target: S::Target, opening: Option<Opening<S>> },
     /// A client that has connected, and whether it has sent JSON.
-    Client { heard: bool },
+    Client { heard: bool, strangers: Strangers },
 }
 
 type Opening<S> = Pin<Box<dyn Future<Output = Result<S, SocketError>> + Send>>;
@@ -227,7 +234,7 @@ impl<S: Socket> SocketLink<S> {
     /// Whether a client does not speak MCP. A web page can make a browser send a request with any body to any port of this
     /// machine. Its head comes first, so a client whose first line is no JSON is disconnected.
     fn is_stranger(&mut self, inbound: &Inbound) -> bool {
-        let Far::Client { heard } = &mut self.far else { return false };
+        let Far::Client { heard, .. } = &mut self.far else { return false };
         match inbound {
             _ if *heard => false,
             Inbound::Malformed { excerpt, .. } => {
@@ -262,12 +269,19 @@ impl<S: Socket> Transport for SocketLink<S> {
             return Poll::Ready(inbound);
         }
         self.cut = true;
-        let begin = match &inbound {
-            Inbound::Malformed { excerpt, .. } => excerpt.escape_ascii().to_string(),
-            _ => String::new(),
+        let excerpt = match &inbound {
+            Inbound::Malformed { excerpt, .. } => excerpt.as_ref(),
+            _ => &[],
         };
+        let begin = excerpt[..excerpt.len().min(MAX_SHOWN_BYTES)].escape_ascii();
         let message = format!("the peer does not speak MCP: its first line begins `{begin}`");
-        tracing::warn!(target: "mcpjoin", "{message}");
+        if let Far::Client { strangers, .. } = &self.far
+            && let Some(left_out) = strangers.due(())
+        {
+            let origin = self.stream.origin();
+            let client = origin.as_ref().and_then(|origin| origin.peer.as_deref());
+            tracing::warn!(target: "mcpjoin", client, left_out, "{message}");
+        }
         Poll::Ready(Inbound::Closed { cause: TransportEnd::failed(TransportError::new(message, false)) })
     }
 
