@@ -17,6 +17,8 @@ use crate::target::{path_shown, shown};
 
 const SEE_STDERR: &str = "run the command by itself in a terminal; -v shows its standard error";
 const INSTALL: &str = "install the program, add its folder to PATH, or use its path";
+/// The end of hints about a child, whose standard error we have.
+const SHOWS_STDERR: &str = "-v shows the server's standard error";
 const MAYBE_DONE: &str = "the request may have been executed: check before you try again";
 const TRY_AGAIN: &str = "try again; -v shows the server's standard error";
 const TELL: &str = "this is a bug in the server: report it to its authors";
@@ -204,6 +206,9 @@ impl Failure {
     #[must_use]
     pub(crate) fn over_a_socket(mut self) -> Self {
         self.seen.listening = true;
+        if let Some(before) = self.hint.strip_suffix(SHOWS_STDERR) {
+            self.hint = before.trim_end_matches("; ").to_owned();
+        }
         let hint = match self.id {
             "E_SERVER_EXITED" => {
                 (self.id, self.message) = ("E_CLOSED", "the server closed the connection".into());
@@ -574,7 +579,7 @@ impl Failure {
                 .find(|(capability, _)| needs(capability));
                 answered_by(asked.map_or("", |(_, method)| method))
             }
-            _ => "-v shows the server's standard error",
+            _ => SHOWS_STDERR,
         };
         Self::new("E_SERVER_ERROR", Exit::ServerError, phase, error.to_string())
             .hint(hint)
