@@ -13,6 +13,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mcpjoin::proto::Raw;
 
+use super::unwritten;
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
 use crate::target::shown;
@@ -214,12 +215,13 @@ impl<'a> Spill<'a> {
         Some(format!("{line}, not base64, unchanged in {}]", kept?))
     }
 
-    /// The failure of a content that is not valid.
+    /// The failure of a content that is not valid, or that was not written.
     pub(super) fn broken(self) -> Option<Failure> {
         self.broken
     }
 
-    /// Writes a file and notes its name. If that fails, warns and returns `None`, and the content is shown.
+    /// Writes a file and notes its name. If that fails, returns `None`, and the content is shown: with a warning, or with a failure
+    /// in the folder of `--output`.
     fn keep(&mut self, bytes: &[u8], extension: &str) -> Option<PathBuf> {
         match self.write(bytes, extension) {
             Ok(path) => {
@@ -227,14 +229,14 @@ impl<'a> Spill<'a> {
                 Some(path)
             }
             Err(error) => {
-                let (folder, other) = match &self.folder {
-                    Some(folder) if self.is_named => (folder.clone(), "--output"),
-                    _ => (std::env::temp_dir(), "TMPDIR"),
-                };
-                self.ui.warning(&format!(
-                    "a part of the result cannot be written to {}: {error}; {other} sets another folder",
-                    shown(folder.as_os_str())
-                ));
+                match self.folder.as_ref().filter(|_| self.is_named) {
+                    // The files were asked for.
+                    Some(folder) => self.broken = Some(unwritten(&shown(folder.as_os_str()), &error)),
+                    None => self.ui.warning(&format!(
+                        "a part of the result cannot be written to {}: {error}; TMPDIR sets another folder",
+                        shown(std::env::temp_dir().as_os_str())
+                    )),
+                }
                 None
             }
         }

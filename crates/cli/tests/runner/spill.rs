@@ -104,4 +104,7 @@ fn a_terminal_has_a_limit_and_a_pipe_has_none() {
     let ran = start(call).finish().exits(0);
     assert_eq!(ran.stdout, "hi\n");
     ran.says(&["cannot be written to /nowhere", "TMPDIR"]);
+    // What was asked for has failed if it is not written.
+    let ran = line("call --output /proc/nowhere demo:full test_image_content").exits(2);
+    ran.says(&["(E_OUTPUT)", "/proc/nowhere could not be written"]);
 }
