@@ -245,9 +245,11 @@ impl State {
 
 /// Whether a reader takes text, and does not say that it takes OpenMetrics.
 fn wants_prometheus(headers: &header::HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let takes = |kind: &str| accepted.clone().any(|value| value.contains(kind));
-    takes("text/plain") && !takes("openmetrics")
+    let mut accepted = String::new();
+    for value in headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()) {
+        accepted.push_str(value);
+    }
+    accepted.contains("text/plain") && !accepted.contains("openmetrics")
 }
 
 /// The state of a target as JSON.
