@@ -24,7 +24,7 @@ use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::schema_profile::{ProfileChoice, SchemaProfile};
-use super::task::{Replica, SharedTasks, TaskStore, Tasks};
+use super::task::{ReadContent, Replica, SharedTasks, TaskStore, Tasks};
 use super::tools::{ToolEntry, VisibleTools};
 use super::{
     CompletionOutput, Context, Handlers, Lifetime, Next, Offer, PromptDescription, PromptOutput, ReadRequest,
@@ -161,7 +161,7 @@ struct Description {
     state_key: Option<StateKey>,
     accepted_keys: Vec<StateKey>,
     replica: Option<Replica>,
-    task_store: Option<Arc<dyn TaskStore>>,
+    task_store: Option<(Arc<dyn TaskStore>, ReadContent)>,
     offer: Offer,
     inputs: Inputs,
     completions: Completions,
@@ -433,7 +433,7 @@ impl ServerBuilder {
     /// # Errors
     /// [`build`](Self::build) fails with [`BuildError::TaskStore`] without a `state_key`.
     pub fn task_store(mut self, store: impl TaskStore) -> Self {
-        self.0.task_store = Some(Arc::new(store));
+        self.0.task_store = Some((Arc::new(store), super::task::content));
         self
     }
 
@@ -833,8 +833,8 @@ impl ServerBuilder {
                 let problem = "processes need a common key: `state_key`".to_owned();
                 return Err(BuildError::TaskStore { problem });
             }
-            Some(store) => Some(
-                SharedTasks::new(store.clone())
+            Some((store, read)) => Some(
+                SharedTasks::new(store.clone(), *read)
                     .map_err(|error| BuildError::TaskStore { problem: error.message })?,
             ),
         };

@@ -35,7 +35,7 @@ use tokio::time::{sleep_until, timeout_at};
 pub(super) use self::core::related;
 pub use self::extension::{is_declared, undeclared};
 pub(super) use self::replica::Replica;
-pub(super) use self::shared::SharedTasks;
+pub(super) use self::shared::{ReadContent, SharedTasks, content};
 use self::store::{Outcome, State};
 pub(super) use self::store::{Task, Tasks};
 pub use self::task_store::{FoundTask, TaskRecord, TaskStore, TaskStoreError, TaskStored};

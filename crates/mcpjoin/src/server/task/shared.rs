@@ -41,6 +41,7 @@ const LOST: &str = "the process of this task has ended, or has lost the task sto
 /// The tasks that this process shares with others.
 pub(in super::super) struct SharedTasks {
     store: Arc<dyn TaskStore>,
+    read: ReadContent,
     /// The name of this process, new in each run.
     process: Box<str>,
     /// A task has begun, or the server is gone.
@@ -50,9 +51,13 @@ pub(in super::super) struct SharedTasks {
     warnings: WarningRate<&'static str>,
 }
 
+/// Reads the task in a record. Called through a pointer that `ServerBuilder::task_store` sets: a server without a store then links
+/// neither it nor the types that it reads.
+pub(in super::super) type ReadContent = fn(&TaskRecord) -> Option<Content>;
+
 /// A task in a record.
 #[derive(Serialize, Deserialize)]
-struct Content {
+pub(in super::super) struct Content {
     updated_at: String,
     ttl: Duration,
     questions: InputRequests,
@@ -92,9 +97,9 @@ impl Shared {
 }
 
 impl SharedTasks {
-    pub(in super::super) fn new(store: Arc<dyn TaskStore>) -> Result<Self, ErrorObject> {
+    pub(in super::super) fn new(store: Arc<dyn TaskStore>, read: ReadContent) -> Result<Self, ErrorObject> {
         let (process, begun, is_attended) = (random_name()?.into(), Arc::default(), AtomicBool::new(false));
-        Ok(Self { store, process, begun, is_attended, warnings: WarningRate::default() })
+        Ok(Self { store, read, process, begun, is_attended, warnings: WarningRate::default() })
     }
 
     /// The name of this process.
@@ -202,7 +207,7 @@ impl SharedTasks {
         let found = self.store.open(&task.id, owner).await?;
         let end = match found {
             Some(found) if !found.record.is_over => return Ok(()),
-            Some(found) => content(&found.record).and_then(|content| content.end),
+            Some(found) => (self.read)(&found.record).and_then(|content| content.end),
             None => None,
         };
         task.end(end.unwrap_or(Outcome::Cancelled("the task store has lost this task".into())));
@@ -234,10 +239,11 @@ impl SharedTasks {
         if let (Some(task), false) = (here, record.is_over) {
             return Ok(Some(task));
         }
-        let Some(task) = stored(&record, scope) else {
+        let Some(content) = (self.read)(&record) else {
             self.warn(&record.id, "another version has written what the store has of a task");
             return Ok(None);
         };
+        let task = stored(&record, content, scope);
         // A task of this process that does not run here has ended without a word.
         if !record.is_over && (!is_attended || record.process == self.process) {
             self.warn(&task.id, "a task has failed, because its process is gone");
@@ -378,20 +384,19 @@ pub(super) async fn result(
     }
 }
 
-fn content(record: &TaskRecord) -> Option<Content> {
+pub(in super::super) fn content(record: &TaskRecord) -> Option<Content> {
     record.content.as_ref()?.decode().ok()
 }
 
-/// Returns the task that a record describes; `None` if it has another form.
-fn stored(record: &TaskRecord, scope: &TaskScope) -> Option<Task> {
-    let content = content(record)?;
+/// Returns the task that a record describes.
+fn stored(record: &TaskRecord, content: Content, scope: &TaskScope) -> Task {
     let mut task = Task::new(record.id.clone().into(), scope.clone(), None, content.ttl, 0);
     task.created = record.created;
     task.process = Some(record.process.clone());
     let left = record.created.saturating_add(content.ttl).saturating_sub(unix_time());
     task.expires = Instant::now() + left.min(MAX_TTL);
     task.set_state(State::new(content.updated_at, content.questions, content.end));
-    Some(task)
+    task
 }
 
 /// The error of an answer, for the process of the task.
