@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcpjoin::connection::Context;
 use mcpjoin_proto::session::Origin;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -55,6 +56,11 @@ impl Caller {
         }
         let peer: Option<SocketAddr> = origin.peer.as_ref().and_then(|peer| peer.parse().ok());
         peer.map_or(Self::Local, |peer| Self::Address(peer.ip()))
+    }
+
+    /// The sender of the request that a handler answers.
+    pub(super) fn of_request(cx: &Context) -> Self {
+        cx.origin().map_or(Self::Local, |origin| Self::of(origin))
     }
 
     /// Whether it may be several clients.

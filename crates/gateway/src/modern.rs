@@ -119,7 +119,7 @@ impl TargetRequests {
 
     async fn pool(&self, request: &Request, cx: &Context) -> Result<Arc<Pool>, ErrorObject> {
         let client = cx.client().cloned().unwrap_or_default();
-        let by_origin = cx.origin().map_or(Caller::Local, |origin| Caller::of(origin));
+        let by_origin = Caller::of_request(cx);
         let caller = self.own.as_ref().map_or_else(|| by_origin.clone(), |own| own.caller.clone());
         if let Some(last) = &*self.last_pool.0.lock()
             && Arc::ptr_eq(&last.client, &client)

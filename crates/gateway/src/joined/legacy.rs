@@ -335,7 +335,6 @@ impl LegacyClient {
         parts.iter().find_map(above_limit)
     }
 
-    /// Waits until each target is open or has failed once.
     /// Waits until the opening of each session was tried, for as long as an opening may take. Does not wait for a target that was
     /// late just now.
     async fn opened(&self) {

@@ -113,11 +113,6 @@ impl ModernPart {
     }
 }
 
-/// The sender of a request.
-fn caller_of(cx: &Context) -> Caller {
-    cx.origin().map_or(Caller::Local, |origin| Caller::of(origin))
-}
-
 impl Part for ModernPart {
     fn name(&self) -> &str {
         &self.target.name
@@ -150,7 +145,7 @@ impl Part for ModernPart {
 
 impl ModernClient {
     fn router(&self, cx: &Context) -> Router<ModernPart> {
-        let caller = caller_of(cx);
+        let caller = Caller::of_request(cx);
         let (names, tasks) = self.own.clone().unwrap_or_else(|| {
             let tasks = self.joined.tasks.of(&caller);
             (self.joined.names_of(caller.clone()), tasks)
@@ -284,7 +279,7 @@ impl ModernClient {
 
     /// Describes the gateway, with the instructions of the targets that answer in time.
     async fn discover(&self, request: &Request, cx: &Context) -> Result<Reply, ErrorObject> {
-        let caller = caller_of(cx);
+        let caller = Caller::of_request(cx);
         let answers = self.parts.iter().map(|part| async {
             if part.health().is_late(&caller) {
                 return None;

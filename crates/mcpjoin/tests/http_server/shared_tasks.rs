@@ -437,7 +437,7 @@ fn what_a_process_writes_that_was_taken_for_dead_is_refused() {
         one.gate.add_permits(1);
         one.runs(1).await;
         one.way.cut(false);
-        // It is told that the other one has failed, and stops.
+        // The store tells the first process that its task has failed, and the process aborts the work.
         one.runs(0).await;
         pass(Duration::from_secs(2)).await;
         for process in [&one, &other] {
@@ -533,7 +533,7 @@ fn a_shared_task_is_of_its_principal_its_protocol_and_its_server() {
             assert_eq!(get(peer, task).await["error"]["code"], -32602);
         }
         assert_eq!(get(&other.ada, &modern).await["result"]["status"], "working");
-        // Without a principal: whoever knows the id, and in a session that session alone.
+        // Without a principal, any client with the id may ask; in a session only the client of that session.
         let anyone = other.ada.with("authorization", "");
         let of_anyone = begin(&anyone, "wait").await;
         assert_eq!(get(&one.ada.with("authorization", ""), &of_anyone).await["result"]["status"], "working");

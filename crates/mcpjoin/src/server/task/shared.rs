@@ -1,6 +1,6 @@
 //! Tasks that several processes know, through a [`TaskStore`].
 //!
-//! Used by the rest of `task` for owners that another process can recognize: a principal, or whoever knows the id. A task of a
+//! Used by the rest of `task` for owners that another process can recognize: a principal, or any client that has the id. A task of a
 //! session is known to the process of the session alone. The store decides what a task is: its end is written there first, once,
 //! by the process that runs it, by one that cancels it, or by one that finds its process gone. So no client sees a task that has
 //! ended go on, and what a process that was taken for dead writes later is refused. A task is never run by a second process.
@@ -157,7 +157,7 @@ impl SharedTasks {
                 let _ = self.refresh(&owner, task).await;
             }
             Err(TaskStoreError::Unavailable(_)) => return task.expires.min(Instant::now() + RETRY_INTERVAL),
-            // Nobody would see what it asks for.
+            // No client can answer requests for input that the store does not have.
             Err(error) => self.finish(owner, task, Outcome::Failed(failed(error))).await,
         }
         task.expires

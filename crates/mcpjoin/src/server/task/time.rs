@@ -1,6 +1,6 @@
 //! The time of day of a task, for `createdAt` and `lastUpdatedAt`.
 //!
-//! Used by `store`, `core` and `extension`. It is text for clients only: deadlines use a clock that nobody can set.
+//! Used by `store`, `core` and `extension`. It is text for clients only: deadlines use the monotonic clock.
 
 use crate::seal::unix_time;
 
