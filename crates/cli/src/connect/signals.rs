@@ -3,11 +3,15 @@
 //! The first signal ends a command in order: requests are cancelled, servers are asked to exit. The second signal ends the
 //! process, whatever the command does. A separate thread does that, because a command that computes, or that writes to a full
 //! pipe, handles no signal. The guard then ends what the servers have started.
+//!
+//! A command may use several runtimes one after another, as `list --watch` does. A signal that comes between two of them is for the
+//! next one.
 
 use std::cell::Cell;
+use std::future::pending;
 use std::rc::Rc;
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -35,8 +39,11 @@ static SPARES_COMMAND: AtomicBool = AtomicBool::new(false);
 /// A hangup makes the command read its files again, and ends nothing.
 static SPARES_AT_HANGUP: AtomicBool = AtomicBool::new(false);
 
-/// The signals that end us, for a command that reacts to them.
-pub(crate) struct Signals(Streams);
+/// What the last listener listened with. It receives between two listeners, too.
+static KEPT: Mutex<Option<Streams>> = Mutex::new(None);
+
+/// The signals that end us, for a command that reacts to them. Signals that came since the last listener are the first.
+pub(crate) struct Signals(Option<Streams>);
 
 struct Streams {
     hangup: SignalStream,
@@ -58,9 +65,10 @@ impl Signals {
     /// Listens from now on, for a command that has something more urgent to do than [`watch`](Self::watch), and does not block
     /// before.
     pub(super) fn listen_unwatched() -> std::io::Result<Self> {
-        let streams = Streams::new()?;
+        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let streams = kept.map_or_else(Streams::new, Ok)?;
         LISTENERS.fetch_add(1, Ordering::Relaxed);
-        Ok(Self(streams))
+        Ok(Self(Some(streams)))
     }
 
     /// From now on the second signal ends the process, whatever the command does. Must be called within a runtime that listens, so
@@ -88,7 +96,8 @@ impl Signals {
 
     /// The next signal. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Signal {
-        let signal = self.0.next().await;
+        let Some(streams) = &mut self.0 else { return pending().await };
+        let signal = streams.next().await;
         HANDLED.fetch_add(1, Ordering::Relaxed);
         signal
     }
@@ -105,6 +114,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
+        *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = self.0.take();
         LISTENERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -202,13 +212,45 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+    use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
+    use tokio::signal::unix::{SignalKind, signal};
+    use tokio::time::timeout;
 
     use super::Signals;
+    use crate::exit;
 
     /// Makes this test the process that is to be ended.
     const BUSY: &str = "MCPJOIN_TEST_BUSY";
     const MAX_TIME: Duration = Duration::from_secs(60);
+
+    /// Runs the test of this name again, in a process of its own.
+    fn again(name: &str) -> Command {
+        let mut test = Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", "--nocapture", &format!("connect::signals::tests::{name}")]).env(BUSY, "1");
+        test
+    }
+
+    #[test]
+    fn a_signal_between_two_runtimes_is_for_the_second() {
+        let name = "a_signal_between_two_runtimes_is_for_the_second";
+        if std::env::var_os(BUSY).is_none() {
+            assert!(again(name).status().unwrap().success());
+            return;
+        }
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut other = runtime().block_on(async {
+            drop(Signals::listen_unwatched().unwrap());
+            signal(SignalKind::terminate()).unwrap()
+        });
+        kill_process(getpid(), Signal::TERM).unwrap();
+        let signal = runtime().block_on(async {
+            // Another listener has it first, as the thread that waits for the second signal may.
+            assert_eq!(timeout(MAX_TIME, other.recv()).await, Ok(Some(())));
+            let mut signals = Signals::listen_unwatched().unwrap();
+            timeout(MAX_TIME, signals.next()).await
+        });
+        assert!(matches!(signal, Ok(exit::Signal::Terminate)));
+    }
 
     #[test]
     fn the_second_signal_ends_a_process_whose_runtime_is_busy() {
@@ -224,13 +266,7 @@ mod tests {
             });
         }
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-            let mut busy = Command::new(std::env::current_exe().unwrap())
-                .args([
-                    "--exact",
-                    "--nocapture",
-                    "connect::signals::tests::the_second_signal_ends_a_process_whose_runtime_is_busy",
-                ])
-                .env(BUSY, "1")
+            let mut busy = again("the_second_signal_ends_a_process_whose_runtime_is_busy")
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
