@@ -239,7 +239,13 @@ impl Gateway {
     }
 
     /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
-    async fn serve_client(self, link: Link, handle: ClientHandle, remote: bool) -> GatewayEnd {
+    ///
+    /// Boxed without its type, so that it is compiled and optimized in this crate and not in the one that uses it.
+    fn serve_client(self, link: Link, handle: ClientHandle, remote: bool) -> Serving {
+        Box::pin(async move { self.serve_opened(link, &handle, remote).await })
+    }
+
+    async fn serve_opened(&self, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
         let settings = &self.pools.launcher.settings;
         let errors = ErrorTexts::new(settings, remote);
         let mut opening = Opening::new(link, &settings.limits);
@@ -254,9 +260,9 @@ impl Gateway {
         };
         let client = remote.then(|| first.client_name());
         let end = if first.hello.initializes {
-            legacy::serve(&self.pools, opening, first, &handle, errors).await
+            legacy::serve(&self.pools, opening, first, handle, errors).await
         } else {
-            modern::serve(&self.pools, &self.header_marks, opening, first, &handle, errors).await
+            modern::serve(&self.pools, &self.header_marks, opening, first, handle, errors).await
         };
         if let Some(client) = client {
             settings.warnings.warn_of_client(&client, &end);
@@ -264,6 +270,9 @@ impl Gateway {
         end
     }
 }
+
+/// Serves one client to its end.
+type Serving = Pin<Box<dyn Future<Output = GatewayEnd> + Send>>;
 
 /// A task that is aborted when its result is not waited for any more.
 struct AbortOnDrop(JoinHandle<GatewayEnd>);

@@ -46,7 +46,7 @@ use crate::target_health::TargetHealth;
 use crate::telemetry::Telemetry;
 use crate::tools::HeaderMarks;
 use crate::warnings::Warnings;
-use crate::{Gateway, GatewayBuilder};
+use crate::{AbortOnDrop, Gateway, GatewayBuilder, Serving};
 
 /// How long changes of lists are collected before a client is notified once.
 const CHANGES_DELAY: Duration = Duration::from_millis(200);
@@ -236,7 +236,7 @@ impl JoinedGateway {
     /// Outside of a tokio runtime with time enabled.
     pub async fn serve(&self, link: Link) -> GatewayEnd {
         let serving = self.0.clone().serve_client(link, ClientHandle::default(), false);
-        let mut task = crate::AbortOnDrop(tokio::spawn(serving));
+        let mut task = AbortOnDrop(tokio::spawn(serving));
         (&mut task.0).await.unwrap_or(GatewayEnd::Client(CloseCause::Local))
     }
 
@@ -341,7 +341,13 @@ impl JoinedGateway {
 
 impl Joined {
     /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
-    async fn serve_client(self: Arc<Self>, link: Link, handle: ClientHandle, remote: bool) -> GatewayEnd {
+    ///
+    /// Boxed without its type, as in [`Gateway`].
+    fn serve_client(self: Arc<Self>, link: Link, handle: ClientHandle, remote: bool) -> Serving {
+        Box::pin(async move { self.serve_opened(link, &handle, remote).await })
+    }
+
+    async fn serve_opened(self: &Arc<Self>, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
         let mut opening = Opening::new(link, &self.limits);
         let first = tokio::select! {
             biased;
@@ -354,9 +360,9 @@ impl Joined {
         };
         let client = remote.then(|| first.client_name());
         let end = if first.hello.initializes {
-            legacy::serve(&self, opening, first, &handle, remote).await
+            legacy::serve(self, opening, first, handle, remote).await
         } else {
-            modern::serve(&self, opening, &handle, remote).await
+            modern::serve(self, opening, handle, remote).await
         };
         if let Some(client) = client {
             self.warnings.warn_of_client(&client, &end);

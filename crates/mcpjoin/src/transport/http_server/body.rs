@@ -11,12 +11,59 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use mcpjoin_proto::codec::sse::write_comment;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::exchange::Exchange;
 use super::memory::{Account, Charge, Full, Traffic};
 use super::passing::PassedBody;
+use super::unread_body::IncomingBody;
+
+/// The body of a request.
+///
+/// One type for all servers, so that what answers a request is compiled and optimized once, in this crate.
+pub(super) enum RequestBody {
+    Incoming(IncomingBody),
+    /// Of another program's server.
+    Foreign(UnsyncBoxBody<Bytes, Broken>),
+}
+
+/// A body that could not be read.
+pub(super) struct Broken;
+
+impl RequestBody {
+    pub(super) fn foreign(body: impl Body<Data = Bytes> + Send + 'static) -> Self {
+        Self::Foreign(body.map_err(|_| Broken).boxed_unsync())
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self.get_mut() {
+            Self::Incoming(body) => Pin::new(body).poll_frame(cx).map_err(|_| Broken),
+            Self::Foreign(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Incoming(body) => body.is_end_stream(),
+            Self::Foreign(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Incoming(body) => body.size_hint(),
+            Self::Foreign(body) => body.size_hint(),
+        }
+    }
+}
 
 /// The body of a response: empty, one JSON text, or an event stream.
 ///
@@ -171,15 +218,12 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads a complete body. One that arrives in one piece is not copied. Its bytes are counted until reading fails or the last
 /// slice of it is dropped.
-pub(super) async fn read<B>(
-    body: B,
+pub(super) async fn read(
+    body: RequestBody,
     limit: usize,
     time: Duration,
     account: &Arc<Account>,
-) -> Result<Bytes, Unread>
-where
-    B: Body<Data = Bytes>,
-{
+) -> Result<Bytes, Unread> {
     let mut body = pin!(body);
     if body.size_hint().lower() > limit as u64 {
         return Err(Unread::TooLarge);

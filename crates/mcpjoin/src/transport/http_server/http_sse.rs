@@ -5,17 +5,16 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::Method as HttpMethod;
 use http::request::Parts;
-use http_body::Body;
 use mcpjoin_proto::codec::sse::OutgoingEvent;
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::session::Origin;
 use mcpjoin_proto::{Message, Method};
 
-use super::body::HttpBody;
+use super::body::{HttpBody, RequestBody};
 use super::exchange::{Exchange, Owner};
 use super::head::{Answer, RequestHead};
 use super::legacy::inbound;
@@ -64,17 +63,14 @@ pub(super) fn stream(
 }
 
 /// Receives a message. The reply is sent on the stream.
-pub(super) async fn message<B>(
+pub(super) async fn message(
     shared: &Arc<Shared>,
     parts: &Parts,
-    body: B,
+    body: RequestBody,
     origin: Arc<Origin>,
     admitted: Option<Admitted>,
     account: Arc<Account>,
-) -> Answer
-where
-    B: Body<Data = Bytes> + Send + 'static,
-{
+) -> Answer {
     if parts.method != HttpMethod::POST {
         return Err(reply::not_allowed("POST").into());
     }

@@ -73,7 +73,7 @@ use tokio::time::Instant;
 
 use super::Link;
 use crate::warning_rate::WarningRate;
-use body::{Unread, read};
+use body::{RequestBody, Unread, read};
 use entry::Entry;
 pub(crate) use entry::{Served, Serves, Serving};
 use head::{Answer, Place, Refusal};
@@ -270,7 +270,14 @@ where
 
     fn call(&mut self, request: Request<B>) -> HttpFuture {
         let (shared, origin) = (self.0.clone(), self.0.origin.clone());
-        HttpFuture(Box::pin(answer(shared, request, origin)))
+        HttpFuture::new(shared, request.map(RequestBody::foreign), origin)
+    }
+}
+
+impl HttpFuture {
+    /// Not generic, unlike its caller: `answer` is compiled and optimized in this crate and not in the one that calls it.
+    fn new(shared: Arc<Shared>, request: Request<RequestBody>, origin: Arc<Origin>) -> Self {
+        Self(Box::pin(answer(shared, request, origin)))
     }
 }
 
@@ -283,14 +290,11 @@ impl Future for HttpFuture {
 }
 
 /// Answers one request.
-fn answer<B>(
+fn answer(
     shared: Arc<Shared>,
-    request: Request<B>,
+    request: Request<RequestBody>,
     origin: Arc<Origin>,
-) -> impl Future<Output = Response<HttpBody>> + Send
-where
-    B: Body<Data = Bytes> + Send + 'static,
-{
+) -> impl Future<Output = Response<HttpBody>> + Send {
     let (mut parts, body) = request.into_parts();
     let route = shared.routes.iter().rfind(|(path, _)| **path == *parts.uri.path());
     let shared = route.map_or_else(|| shared.clone(), |(_, service)| service.0.clone());
@@ -324,18 +328,15 @@ where
 }
 
 /// A request at the endpoint.
-async fn endpoint<B>(
+async fn endpoint(
     shared: &Arc<Shared>,
     parts: &Parts,
     head: &RequestHead<'_>,
-    body: B,
+    body: RequestBody,
     origin: Arc<Origin>,
     admitted: Option<Admitted>,
     account: Arc<Account>,
-) -> Answer
-where
-    B: Body<Data = Bytes> + Send + 'static,
-{
+) -> Answer {
     let method = HttpMethod::parse(parts.method.as_str());
     head.check_types(method)?;
     let stateless = shared.options.stateless;
@@ -569,10 +570,7 @@ impl Shared {
     }
 
     /// Reads a body within its limits.
-    async fn read<B>(&self, body: B, account: &Arc<Account>) -> Result<Bytes, Refusal>
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-    {
+    async fn read(&self, body: RequestBody, account: &Arc<Account>) -> Result<Bytes, Refusal> {
         let body = read(body, self.limits.message, self.options.body_time, account).await;
         Ok(body.map_err(|unread| self.unread(unread))?)
     }

@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::body::RequestBody;
 use super::head::{MAX_HEADER_BYTES, two_lengths};
 use super::long_lived::{self, ResponseBody, ResponseFraming};
 use super::options::DEFAULT_PATH;
@@ -50,13 +51,16 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// The stream of an accepted connection, once its handshake is complete.
 type Securing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
+/// Performs the handshake of a connection.
+type Secure = dyn Fn(TcpStream) -> Securing + Send + Sync;
+
 /// Listens for HTTP clients. Dropping it closes the port.
 pub struct HttpListener {
     socket: TcpListener,
     address: SocketAddr,
     host: Box<str>,
     path: Option<Box<str>>,
-    secure: Option<Arc<dyn Fn(TcpStream) -> Securing + Send + Sync>>,
+    secure: Option<Arc<Secure>>,
 }
 
 /// Why an address cannot be listened on.
@@ -188,11 +192,7 @@ impl HttpListener {
                         Ok((stream, peer)) => {
                             // Without it a small response may wait for the acknowledgement of the one before.
                             let _ = stream.set_nodelay(true);
-                            let (service, ending) = (service.clone(), ending.clone());
-                            match &secure {
-                                None => tasks.spawn(connection(stream, peer, service, ending)),
-                                Some(secure) => tasks.spawn(secured(secure(stream), peer, service, ending)),
-                            };
+                            spawn(&mut tasks, stream, secure.as_deref(), peer, service.clone(), ending.clone());
                         }
                         Err(error) => {
                             tracing::debug!(target: "mcpjoin", %error, "connections cannot be accepted");
@@ -221,6 +221,24 @@ impl HttpListener {
 /// has the same effect. Other allocators only see a block that is never written.
 fn keep_freed_memory() {
     drop(black_box(Vec::<u8>::with_capacity(FREED_BLOCK)));
+}
+
+/// Serves an accepted connection in a task of its own.
+///
+/// Not generic, unlike its caller, so that the path of a request is compiled and optimized in this crate and not in the one that
+/// uses it.
+fn spawn(
+    tasks: &mut JoinSet<()>,
+    stream: TcpStream,
+    secure: Option<&Secure>,
+    peer: SocketAddr,
+    service: HttpService,
+    ending: watch::Receiver<bool>,
+) {
+    match secure {
+        None => tasks.spawn(connection(stream, peer, service, ending)),
+        Some(secure) => tasks.spawn(secured(secure(stream), peer, service, ending)),
+    };
 }
 
 /// Serves one connection after its handshake.
@@ -254,7 +272,7 @@ pub(super) async fn connection<T>(
     let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (answering, asked) = (ActiveRequest::new(&watched, is_http2), ResponseFraming::new(&request));
         let rest = UnreadBody::of(&request, service.0.limits.message, service.0.options.admission.is_some());
-        let request = request.map(|body| IncomingBody::new(body, rest.clone()));
+        let request = request.map(|body| RequestBody::Incoming(IncomingBody::new(body, rest.clone())));
         // Boxed: otherwise it would be copied several times before it is polled.
         let answered =
             (!answering.is_ambiguous()).then(|| Box::pin(answer(service.0.clone(), request, origin.clone())));
