@@ -7,12 +7,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use futures_util::stream::unfold;
-use futures_util::{Stream, StreamExt};
+use futures_util::Stream;
 use mcpjoin_proto::http::params::header_marks;
 use mcpjoin_proto::session::{CallError, Reply, Violation};
 use mcpjoin_proto::types::{
@@ -51,42 +49,8 @@ use crate::connection::{Calling, OnViolation};
 /// ```
 #[must_use = "nothing is asked before it is polled"]
 pub struct Pages<T: Listed> {
-    client: Client,
+    reader: PageReader,
     items: std::vec::IntoIter<T>,
-    /// A page that was read and not yet returned.
-    page: Option<Vec<T>>,
-    requested: usize,
-    /// The maximum number of pages.
-    limit: usize,
-    /// For [`RawPages`]: the cache is neither read nor written.
-    raw: bool,
-    /// The hashes of the cursors that were followed.
-    seen: HashSet<u64>,
-    stage: Stage,
-    /// The previous page was cached.
-    previous_was_cached: bool,
-    /// An earlier page was private, so the whole list is.
-    private: bool,
-    /// Hashes of the names of the items that were returned.
-    returned: HashSet<u64>,
-    hasher: RandomState,
-    /// The list was restarted because a cursor was refused.
-    has_restarted: bool,
-    /// The list was restarted: items read before are discarded.
-    discards_earlier: bool,
-}
-
-enum Stage {
-    /// The cursor of the next page; `None` for the first page.
-    Next(Option<String>),
-    Reading {
-        calling: Calling,
-        ticket: Option<CacheTicket>,
-        first: bool,
-    },
-    /// Returned when the items before it were taken.
-    Failed(Box<ClientError>),
-    Over,
 }
 
 mod sealed {
@@ -190,46 +154,25 @@ impl ToolFilter {
 
 impl<T: Listed> Pages<T> {
     pub(super) fn new(client: Client) -> Self {
-        Self {
-            limit: client.inner.max_pages,
-            client,
-            items: Vec::new().into_iter(),
-            page: None,
-            requested: 0,
-            raw: false,
-            seen: HashSet::new(),
-            stage: Stage::Next(None),
-            previous_was_cached: false,
-            private: false,
-            returned: HashSet::new(),
-            hasher: RandomState::new(),
-            has_restarted: false,
-            discards_earlier: false,
-        }
+        Self { reader: PageReader::new(client, T::METHOD), items: Vec::new().into_iter() }
     }
 
     /// Reads at most this number of pages, in place of
     /// [`ClientBuilder::max_pages`](super::ClientBuilder::max_pages).
     pub const fn max_pages(mut self, pages: usize) -> Self {
-        self.limit = pages;
+        self.reader.limit = pages;
         self
     }
 
     /// The list from its beginning, page by page, with each item as the server sent it: members that no revision defines
     /// are kept, and an item that is not valid does not end the list. The client's cache is neither read nor written.
-    pub fn raw(self) -> RawPages
-    where
-        T: 'static,
-    {
-        let mut pages = Pages::<RawItem<T>>::new(self.client);
-        (pages.limit, pages.raw) = (self.limit, true);
-        RawPages(Box::pin(unfold(pages, |mut pages| async move {
-            let page = poll_fn(|cx| pages.poll_page(cx)).await?;
-            if let Ok(items) = &page {
-                pages.returned.extend(items.iter().map(|item| pages.hasher.hash_one(item.listed_as())));
-            }
-            Some((page.map(|items| items.into_iter().map(|item| item.raw).collect()), pages))
-        })))
+    pub fn raw(self) -> RawPages {
+        let reader = PageReader {
+            limit: self.reader.limit,
+            raw: true,
+            ..PageReader::new(self.reader.client, self.reader.method)
+        };
+        RawPages { reader, member: T::MEMBER, key: T::KEY }
     }
 
     /// Returns the next item, or `None` at the end and after an error. Cancel-safe.
@@ -245,7 +188,7 @@ impl<T: Listed> Pages<T> {
         let mut items = Vec::new();
         loop {
             let item = poll_fn(|cx| self.poll_item(cx)).await.transpose()?;
-            if std::mem::take(&mut self.discards_earlier) {
+            if std::mem::take(&mut self.reader.discards_earlier) {
                 items.clear();
             }
             let Some(item) = item else { return Ok(items) };
@@ -257,7 +200,7 @@ impl<T: Listed> Pages<T> {
     fn poll_returned(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, ClientError>>> {
         let item = self.poll_item(cx);
         if let Poll::Ready(Some(Ok(item))) = &item {
-            self.returned.insert(self.hasher.hash_one(item.listed_as()));
+            self.reader.mark_returned(item.listed_as());
         }
         item
     }
@@ -267,93 +210,169 @@ impl<T: Listed> Pages<T> {
             if let Some(item) = self.items.next() {
                 return Poll::Ready(Some(Ok(item)));
             }
-            match ready!(self.poll_page(cx)) {
-                Some(Ok(items)) => self.items = items.into_iter(),
+            let items = &mut self.items;
+            let read = self.reader.poll_read(cx, &mut |reader, result| {
+                let (mut page, next) = T::page(result)?;
+                T::retain(&reader.client, &mut page);
+                page.retain(|item| reader.is_new(item.listed_as()));
+                *items = page.into_iter();
+                Ok(next)
+            });
+            match ready!(read) {
+                Some(Ok(())) => {}
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             }
         }
     }
+}
 
-    fn poll_page(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<T>, ClientError>>> {
+/// Reads the pages of a list one after another, whatever their items are, so that it is compiled once.
+struct PageReader {
+    client: Client,
+    method: Method,
+    requested: usize,
+    /// The maximum number of pages.
+    limit: usize,
+    /// For [`RawPages`]: the cache is neither read nor written.
+    raw: bool,
+    /// The hashes of the cursors that were followed.
+    seen: HashSet<u64>,
+    stage: Stage,
+    /// The previous page was cached.
+    previous_was_cached: bool,
+    /// An earlier page was private, so the whole list is.
+    private: bool,
+    /// Hashes of the names of the items that were returned.
+    returned: HashSet<u64>,
+    hasher: RandomState,
+    /// The list was restarted because a cursor was refused.
+    has_restarted: bool,
+    /// The list was restarted: items read before are discarded.
+    discards_earlier: bool,
+}
+
+enum Stage {
+    /// The cursor of the next page; `None` for the first page.
+    Next(Option<String>),
+    Reading {
+        calling: Calling,
+        ticket: Option<CacheTicket>,
+        first: bool,
+    },
+    /// Returned after the page before it.
+    Failed(Box<ClientError>),
+    Over,
+}
+
+/// Takes the items of a page, and returns its next cursor.
+type TakePage<'a> = dyn FnMut(&PageReader, &Raw) -> Result<Option<String>, ClientError> + 'a;
+
+impl PageReader {
+    fn new(client: Client, method: Method) -> Self {
+        Self {
+            limit: client.inner.max_pages,
+            client,
+            method,
+            requested: 0,
+            raw: false,
+            seen: HashSet::new(),
+            stage: Stage::Next(None),
+            previous_was_cached: false,
+            private: false,
+            returned: HashSet::new(),
+            hasher: RandomState::new(),
+            has_restarted: false,
+            discards_earlier: false,
+        }
+    }
+
+    /// Reads one page; `None` at the end and after an error.
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        take: &mut TakePage<'_>,
+    ) -> Poll<Option<Result<(), ClientError>>> {
         loop {
-            if let Some(page) = self.page.take() {
-                return Poll::Ready(Some(Ok(page)));
-            }
-            let next = match std::mem::replace(&mut self.stage, Stage::Over) {
+            let taken = match std::mem::replace(&mut self.stage, Stage::Over) {
                 Stage::Over => return Poll::Ready(None),
-                Stage::Failed(error) => return Poll::Ready(Some(Err(*error))),
-                Stage::Next(cursor) => self.request_page(cursor),
+                Stage::Failed(error) => Err(*error),
+                Stage::Next(cursor) => match self.request(cursor) {
+                    Ok(Some(result)) => take(self, &result),
+                    Ok(None) => continue,
+                    Err(error) => Err(error),
+                },
                 Stage::Reading { mut calling, ticket, first } => match Pin::new(&mut calling).poll(cx) {
                     Poll::Pending => {
                         self.stage = Stage::Reading { calling, ticket, first };
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(reply)) => self.receive_page(reply, ticket, calling.arrived()),
-                    Poll::Ready(Err(error)) => self.handle_error(error, first),
+                    Poll::Ready(Ok(reply)) => self.receive(reply, ticket, calling.arrived(), take),
+                    Poll::Ready(Err(error)) => match self.restart(error, first) {
+                        Ok(()) => continue,
+                        Err(error) => Err(error),
+                    },
                 },
             };
-            self.stage = next.unwrap_or_else(|error| Stage::Failed(Box::new(error)));
+            return Poll::Ready(Some(taken.map(|next| self.stage = self.after(next))));
         }
     }
 
-    fn request_page(&mut self, cursor: Option<String>) -> Result<Stage, ClientError> {
+    /// Requests a page. Returns the cached one, if there is one.
+    fn request(&mut self, cursor: Option<String>) -> Result<Option<Raw>, ClientError> {
         let limit = self.limit;
         if self.requested >= limit {
-            return Err(ClientError::TooManyPages { method: T::METHOD, limit });
+            return Err(ClientError::TooManyPages { method: self.method.clone(), limit });
         }
         self.requested += 1;
         let mut params = PageParams::new();
         params.cursor = cursor;
         let first = params.cursor.is_none();
-        let mut call = self.client.call(T::METHOD);
-        if self.raw {
-            if !first {
-                call = call.with_params(encode(&T::METHOD, &params)?);
+        let mut call = self.client.call(self.method.clone());
+        let mut ticket = None;
+        if !self.raw || !first {
+            let params = encode(&self.method, &params)?;
+            if !self.raw {
+                match self.client.look_up(&self.method, Some(&params)) {
+                    Lookup::Hit(result) => {
+                        self.previous_was_cached = true;
+                        self.private |= !is_public(&result);
+                        return Ok(Some(result));
+                    }
+                    Lookup::Miss(missed) => ticket = missed,
+                }
             }
-            return Ok(Stage::Reading {
-                calling: self.client.inner.connection.call(call),
-                ticket: None,
-                first,
-            });
+            call = call.with_params(params);
         }
-        let params = encode(&T::METHOD, &params)?;
-        let ticket = match self.client.look_up(&T::METHOD, Some(&params)) {
-            Lookup::Hit(result) => {
-                self.previous_was_cached = true;
-                self.private |= !is_public(&result);
-                return self.read(T::page(&result)?);
-            }
-            Lookup::Miss(ticket) => ticket,
-        };
-        call = call.with_params(params);
-        Ok(Stage::Reading { calling: self.client.inner.connection.call(call), ticket, first })
+        self.stage = Stage::Reading { calling: self.client.inner.connection.call(call), ticket, first };
+        Ok(None)
     }
 
     /// Takes a page that was requested.
-    fn receive_page(
+    fn receive(
         &mut self,
         reply: Reply,
         ticket: Option<CacheTicket>,
         arrived: Option<Instant>,
-    ) -> Result<Stage, ClientError> {
-        let result = super::complete(&T::METHOD, reply)?;
-        let page = T::page(&result)?;
+        take: &mut TakePage<'_>,
+    ) -> Result<Option<String>, ClientError> {
+        let result = super::complete(&self.method, reply)?;
+        let next = take(self, &result)?;
         self.previous_was_cached = false;
         if let Some(ticket) = ticket {
             self.private |= !is_public(&result);
             self.client.inner.cache.keep(ticket, &result, arrived, !self.private);
         }
-        self.read(page)
+        Ok(next)
     }
 
     /// Restarts the list once if its page was refused because of the cursor.
-    fn handle_error(&mut self, error: CallError, first: bool) -> Result<Stage, ClientError> {
+    fn restart(&mut self, error: CallError, first: bool) -> Result<(), ClientError> {
         let CallError::Remote(remote) = &error else { return Err(error.into()) };
         if first {
             return Err(error.into());
         }
-        self.client.inner.cache.forget(&T::METHOD);
+        self.client.inner.cache.forget(&self.method);
         // After a cached page the cursor may be outdated, whatever the error says.
         let by_its_cursor =
             std::mem::take(&mut self.previous_was_cached) || remote.code == code::INVALID_PARAMS;
@@ -363,20 +382,29 @@ impl<T: Listed> Pages<T> {
         // The limit of the pages covers both passes.
         self.seen.clear();
         (self.private, self.discards_earlier) = (false, true);
-        Ok(Stage::Next(None))
+        self.stage = Stage::Next(None);
+        Ok(())
     }
 
-    fn read(&mut self, (mut items, next): (Vec<T>, Option<String>)) -> Result<Stage, ClientError> {
-        T::retain(&self.client, &mut items);
-        if self.has_restarted && !self.returned.is_empty() {
-            items.retain(|item| !self.returned.contains(&self.hasher.hash_one(item.listed_as())));
+    /// The stage after a page with this next cursor.
+    fn after(&mut self, next: Option<String>) -> Stage {
+        match next {
+            None => Stage::Over,
+            Some(cursor) if self.seen.insert(self.hasher.hash_one(&cursor)) => Stage::Next(Some(cursor)),
+            Some(cursor) => {
+                let method = self.method.clone();
+                Stage::Failed(Box::new(ClientError::RepeatedCursor { method, cursor }))
+            }
         }
-        self.page = Some(items);
-        let Some(cursor) = next else { return Ok(Stage::Over) };
-        if !self.seen.insert(self.hasher.hash_one(&cursor)) {
-            return Err(ClientError::RepeatedCursor { method: T::METHOD, cursor });
-        }
-        Ok(Stage::Next(Some(cursor)))
+    }
+
+    fn mark_returned(&mut self, key: &str) {
+        self.returned.insert(self.hasher.hash_one(key));
+    }
+
+    /// Whether no item with this name or URI was returned before the list was restarted.
+    fn is_new(&self, key: &str) -> bool {
+        !self.has_restarted || !self.returned.contains(&self.hasher.hash_one(key))
     }
 }
 
@@ -392,7 +420,7 @@ impl<T: Listed> fmt::Debug for Pages<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pages")
             .field("method", &T::METHOD)
-            .field("pages", &self.requested)
+            .field("pages", &self.reader.requested)
             .finish_non_exhaustive()
     }
 }
@@ -402,53 +430,51 @@ impl<T: Listed> fmt::Debug for Pages<T> {
 ///
 /// Only one page is in memory at a time. Dropping it cancels the request for the page under way.
 #[must_use = "nothing is asked before it is polled"]
-pub struct RawPages(Pin<Box<dyn Stream<Item = Result<Vec<Raw>, ClientError>> + Send>>);
+pub struct RawPages {
+    reader: PageReader,
+    /// The member of a result that holds the items.
+    member: &'static str,
+    /// The member of an item that identifies it.
+    key: &'static str,
+}
 
 impl RawPages {
     /// The items of the next page, which may be none; `None` at the end and after an error. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<Vec<Raw>, ClientError>> {
-        self.0.next().await
+        let Self { reader, member, key } = self;
+        let mut page = Vec::new();
+        let read = poll_fn(|cx| {
+            reader.poll_read(cx, &mut |reader, result| {
+                let bad = |what| ClientError::BadResult { method: reader.method.clone(), what };
+                let result: Members<Raw> =
+                    result.decode().map_err(|_| bad("it is not an object".to_owned()))?;
+                let items: Option<Vec<Raw>> = result.get(member).and_then(|items| items.decode().ok());
+                let items = items.ok_or_else(|| bad(format!("it has no array {member}")))?;
+                let items = items.into_iter().map(|raw| (key_of(&raw, key), raw));
+                page = items.filter(|(key, _)| reader.is_new(key)).collect();
+                Ok(text(result.get("nextCursor")))
+            })
+        });
+        if let Err(error) = read.await? {
+            return Some(Err(error));
+        }
+        page.iter().for_each(|(key, _)| self.reader.mark_returned(key));
+        Some(Ok(page.into_iter().map(|(_, raw)| raw).collect()))
     }
+}
+
+/// The name or the address of an item. Where it has none, its whole text.
+fn key_of(item: &Raw, key: &str) -> String {
+    let key = item.decode().ok().and_then(|members: Members<Raw>| text(members.get(key)));
+    key.unwrap_or_else(|| item.as_str().to_owned())
+}
+
+fn text(raw: Option<&Raw>) -> Option<String> {
+    Some(raw?.to_string_value()?.into_owned())
 }
 
 impl fmt::Debug for RawPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawPages").finish_non_exhaustive()
     }
-}
-
-/// An item of a list of `T`, as the server sent it.
-struct RawItem<T> {
-    raw: Raw,
-    /// Its name or its address. Where it has none, its whole text.
-    key: String,
-    of: PhantomData<fn() -> T>,
-}
-
-impl<T: Listed> sealed::Sealed for RawItem<T> {}
-
-impl<T: Listed> Listed for RawItem<T> {
-    const METHOD: Method = T::METHOD;
-    const MEMBER: &'static str = T::MEMBER;
-    const KEY: &'static str = T::KEY;
-
-    fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError> {
-        let bad = |what: String| ClientError::BadResult { method: T::METHOD, what };
-        let page: Members<Raw> = result.decode().map_err(|_| bad("it is not an object".into()))?;
-        let items: Option<Vec<Raw>> = page.get(T::MEMBER).and_then(|items| items.decode().ok());
-        let items = items.ok_or_else(|| bad(format!("it has no array {}", T::MEMBER)))?;
-        let text = |raw: Option<&Raw>| Some(raw?.to_string_value()?.into_owned());
-        let item = |raw: Raw| {
-            let key = raw.decode().ok().and_then(|members: Members<Raw>| text(members.get(T::KEY)));
-            let key = key.unwrap_or_else(|| raw.as_str().to_owned());
-            Self { raw, key, of: PhantomData }
-        };
-        Ok((items.into_iter().map(item).collect(), text(page.get("nextCursor"))))
-    }
-
-    fn listed_as(&self) -> &str {
-        &self.key
-    }
-
-    fn retain(_: &Client, _: &mut Vec<Self>) {}
 }
