@@ -58,6 +58,7 @@ mod portable;
 mod rate;
 mod relay;
 mod sealed_sessions;
+mod serving;
 mod settings;
 mod status;
 mod target_health;
@@ -68,13 +69,10 @@ mod warnings;
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use mcpjoin_proto::session::CloseCause;
 use mcpjoin_proto::types::Implementation;
-use mcpjoin_proto::{Raw, Version};
-use tokio::task::JoinHandle;
 
 pub use builder::GatewayBuilder;
 pub use call_record::{CallOutcome, CallRecord};
@@ -87,14 +85,14 @@ pub use policy::{
 pub use sealed_sessions::SealedSessions;
 pub use status::{TargetState, TargetStatus};
 
-use self::client::{ClientHandle, Storing};
+use self::client::ClientHandle;
 use self::errors::ErrorTexts;
 use self::opening::Opening;
 use self::pools::Pools;
+use self::serving::{ServeClient, Serving};
 use self::settings::Settings;
 use self::tools::HeaderMarks;
 use self::upstream::Launcher;
-use mcpjoin::internal::serve_each;
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
 
 /// Connects any client to any server of one kind. Made by [`Gateway::builder`], cheap to clone.
@@ -149,11 +147,7 @@ impl Gateway {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn serve(&self, link: Link) -> GatewayEnd {
-        // In a task, because a runtime with several threads polls its main future on a thread that must be woken for
-        // every message.
-        let serving = self.clone().serve_client(link, ClientHandle::default(), false);
-        let mut task = AbortOnDrop(tokio::spawn(serving));
-        (&mut task.0).await.unwrap_or(GatewayEnd::Client(CloseCause::Local))
+        serving::serve(self.clone(), link).await
     }
 
     /// Serves all clients that connect to the listener until `end` is ready, each in its own task. Then no client is
@@ -166,15 +160,13 @@ impl Gateway {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn serve_all(&self, listener: Listener, end: impl Future<Output = ()>) {
-        serve_each(listener, end, |link| self.open(link), ClientHandle::drain).await;
+        serving::serve_all(self, listener, end).await;
     }
 
     /// Returns a service that answers HTTP requests, as [`Server::http`](mcpjoin::Server::http) does.
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
-        let limits = self.pools.launcher.settings.limits.clone();
-        let stores = options.stores_sessions();
-        HttpService::new(options, limits, Version::ALL.into(), OverHttp { gateway: self.clone(), stores })
+        serving::http(self.clone(), options, self.pools.launcher.settings.limits.clone())
     }
 
     /// Serves all clients that connect to the listener until `end` is ready, as
@@ -223,29 +215,7 @@ impl Gateway {
         self.pools.launcher.slots.sessions()
     }
 
-    /// Prepares to serve a client that came over a listener or over HTTP.
-    fn open(&self, link: Link) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
-        self.open_with(link, Storing::No)
-    }
-
-    fn open_with(
-        &self,
-        link: Link,
-        storing: Storing,
-    ) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
-        let handle = ClientHandle::new(storing);
-        let serving = self.clone().serve_client(link, handle.clone(), true);
-        (handle, async move { drop(serving.await) })
-    }
-
-    /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
-    ///
-    /// Boxed without its type, so that it is compiled and optimized in this crate and not in the one that uses it.
-    fn serve_client(self, link: Link, handle: ClientHandle, remote: bool) -> Serving {
-        Box::pin(async move { self.serve_opened(link, &handle, remote).await })
-    }
-
-    async fn serve_opened(&self, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
+    async fn serve_client(&self, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
         let settings = &self.pools.launcher.settings;
         let errors = ErrorTexts::new(settings, remote);
         let mut opening = Opening::new(link, &settings.limits);
@@ -271,51 +241,13 @@ impl Gateway {
     }
 }
 
-/// Serves one client to its end.
-type Serving = Pin<Box<dyn Future<Output = GatewayEnd> + Send>>;
-
-/// A task that is aborted when its result is not waited for any more.
-struct AbortOnDrop(JoinHandle<GatewayEnd>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Serves the connections of an HTTP service.
-struct OverHttp {
-    gateway: Gateway,
-    /// Whether sessions of legacy clients are stored.
-    stores: bool,
-}
-
-impl mcpjoin::internal::Serves for OverHttp {
-    fn open(
-        &self,
-        link: Link,
-    ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let storing = if self.stores { Storing::New } else { Storing::No };
-        let (handle, serving) = self.gateway.open_with(link, storing);
-        (Box::new(handle), Box::pin(serving))
+impl ServeClient for Gateway {
+    fn serve_client(self, link: Link, handle: ClientHandle, remote: bool) -> Serving {
+        Box::pin(async move { Self::serve_client(&self, link, &handle, remote).await })
     }
 
-    fn reopen(
-        &self,
-        link: Link,
-        state: &Raw,
-    ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let (handle, serving) = self.gateway.open_with(link, Storing::Resumed(state.clone()));
-        (Box::new(handle), Box::pin(serving))
-    }
-
-    fn header_marks(&self, tool: &str) -> Option<Arc<[mcpjoin_proto::http::params::HeaderMark]>> {
-        self.gateway.header_marks.of(tool)
-    }
-
-    /// A server may still send messages about an earlier request of the same client.
-    fn remembers_clients(&self) -> bool {
-        true
+    fn header_marks(&self) -> &HeaderMarks {
+        &self.header_marks
     }
 }
 

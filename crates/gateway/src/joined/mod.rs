@@ -15,11 +15,9 @@ mod tasks;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin::internal::serve_each;
 use mcpjoin::server::SealingKeys;
 use mcpjoin::server::catalogue::{Collision, Source};
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
@@ -27,7 +25,7 @@ use mcpjoin_proto::session::{CloseCause, Limits};
 use mcpjoin_proto::types::{
     Implementation, LoggingLevel, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability,
 };
-use mcpjoin_proto::{Method, Notification, Payload, Raw, Version};
+use mcpjoin_proto::{Method, Notification, Payload, Raw};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -35,18 +33,19 @@ use self::names::Names;
 pub(super) use self::tasks::TargetTasks;
 use self::tasks::TaskIds;
 use crate::capacity::Caller;
-use crate::client::{ClientHandle, Storing};
+use crate::client::ClientHandle;
 use crate::end::GatewayEnd;
 use crate::errors::ErrorTexts;
 use crate::opening::Opening;
 use crate::policy::{Allowed, ClientLimits};
+use crate::serving::{ServeClient, Serving};
 use crate::settings::Settings;
 use crate::status::TargetStatus;
 use crate::target_health::TargetHealth;
 use crate::telemetry::Telemetry;
 use crate::tools::HeaderMarks;
 use crate::warnings::Warnings;
-use crate::{AbortOnDrop, Gateway, GatewayBuilder, Serving};
+use crate::{Gateway, GatewayBuilder, serving};
 
 /// How long changes of lists are collected before a client is notified once.
 const CHANGES_DELAY: Duration = Duration::from_millis(200);
@@ -235,9 +234,7 @@ impl JoinedGateway {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn serve(&self, link: Link) -> GatewayEnd {
-        let serving = self.0.clone().serve_client(link, ClientHandle::default(), false);
-        let mut task = AbortOnDrop(tokio::spawn(serving));
-        (&mut task.0).await.unwrap_or(GatewayEnd::Client(CloseCause::Local))
+        serving::serve(self.clone(), link).await
     }
 
     /// Serves all clients that connect to the listener until `end` is ready, as [`Gateway::serve_all`] does.
@@ -245,16 +242,14 @@ impl JoinedGateway {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn serve_all(&self, listener: Listener, end: impl Future<Output = ()>) {
-        serve_each(listener, end, |link| self.open(link), ClientHandle::drain).await;
+        serving::serve_all(self, listener, end).await;
     }
 
     /// Returns a service that answers HTTP requests, as [`Gateway::http`] does. Below its path each target is reached
     /// alone, under its name: `/mcp/NAME`.
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
-        let served = OverHttp { gateway: self.clone(), stores: options.stores_sessions() };
-        let mut service =
-            HttpService::new(options.clone(), self.0.limits.clone(), Version::ALL.into(), served);
+        let mut service = serving::http(self.clone(), options.clone(), self.0.limits.clone());
         for target in self.0.targets.iter().rev() {
             service = service.with_route(&target.name, target.gateway.http(options.clone()));
         }
@@ -323,31 +318,21 @@ impl JoinedGateway {
     pub async fn close(&self) {
         futures_util::future::join_all(self.0.targets.iter().map(|target| target.gateway.close())).await;
     }
+}
 
-    fn open(&self, link: Link) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
-        self.open_with(link, Storing::No)
+impl ServeClient for JoinedGateway {
+    fn serve_client(self, link: Link, handle: ClientHandle, remote: bool) -> Serving {
+        Box::pin(async move { self.0.serve_client(link, &handle, remote).await })
     }
 
-    fn open_with(
-        &self,
-        link: Link,
-        storing: Storing,
-    ) -> (ClientHandle, impl Future<Output = ()> + Send + use<>) {
-        let handle = ClientHandle::new(storing);
-        let serving = self.0.clone().serve_client(link, handle.clone(), true);
-        (handle, async move { drop(serving.await) })
+    fn header_marks(&self) -> &HeaderMarks {
+        &self.0.header_marks
     }
 }
 
 impl Joined {
     /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
-    ///
-    /// Boxed without its type, as in [`Gateway`].
-    fn serve_client(self: Arc<Self>, link: Link, handle: ClientHandle, remote: bool) -> Serving {
-        Box::pin(async move { self.serve_opened(link, &handle, remote).await })
-    }
-
-    async fn serve_opened(self: &Arc<Self>, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
+    async fn serve_client(self: &Arc<Self>, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
         let mut opening = Opening::new(link, &self.limits);
         let first = tokio::select! {
             biased;
@@ -443,42 +428,6 @@ fn warning(text: &str) -> Notification {
         .with_member("logger", &Raw::string("mcpjoin"))
         .with_member("data", &Raw::string(text));
     Notification { method: Method::LogMessage, params: Some(params) }
-}
-
-/// Serves the connections of an HTTP service.
-struct OverHttp {
-    gateway: JoinedGateway,
-    /// Whether sessions of legacy clients are stored.
-    stores: bool,
-}
-
-impl mcpjoin::internal::Serves for OverHttp {
-    fn open(
-        &self,
-        link: Link,
-    ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let storing = if self.stores { Storing::New } else { Storing::No };
-        let (handle, serving) = self.gateway.open_with(link, storing);
-        (Box::new(handle), Box::pin(serving))
-    }
-
-    fn reopen(
-        &self,
-        link: Link,
-        state: &Raw,
-    ) -> (Box<dyn mcpjoin::internal::Served>, Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let (handle, serving) = self.gateway.open_with(link, Storing::Resumed(state.clone()));
-        (Box::new(handle), Box::pin(serving))
-    }
-
-    fn header_marks(&self, tool: &str) -> Option<Arc<[mcpjoin_proto::http::params::HeaderMark]>> {
-        self.gateway.0.header_marks.of(tool)
-    }
-
-    /// A server may still send messages about an earlier request of the same client.
-    fn remembers_clients(&self) -> bool {
-        true
-    }
 }
 
 impl fmt::Debug for JoinedGateway {
