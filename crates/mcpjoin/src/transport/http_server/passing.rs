@@ -373,6 +373,34 @@ mod tests {
         assert_eq!((parts.len(), began.elapsed().as_secs()), (2, 45), "{parts:?}");
     }
 
+    #[cfg(feature = "http-client")]
+    #[tokio::test]
+    async fn connecting_to_a_process_that_accepts_nothing_ends_after_a_second() {
+        // A listening socket with a full backlog accepts no connection.
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let listener = socket.listen(1).expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let mut callers = Vec::new();
+        while let Ok(Ok(caller)) =
+            timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(address)).await
+        {
+            callers.push(caller);
+        }
+        let client = client(&[]).expect("authorities");
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = format!("http://{address}/mcp").parse().expect("a URL");
+        // From here on the time passes as soon as nothing else is to be done.
+        tokio::time::pause();
+        let began = tokio::time::Instant::now();
+        let sent = client.send(request).await.map(drop);
+        assert!(
+            matches!(&sent, Err(SendError::Unreachable(why)) if why.contains("no connection within 1000 ms")),
+            "{sent:?}"
+        );
+        assert_eq!(began.elapsed().as_secs(), CONNECT_TIMEOUT.as_secs());
+    }
+
     #[test]
     fn headers_of_one_connection_are_not_passed() {
         let all =
