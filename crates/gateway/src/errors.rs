@@ -181,10 +181,17 @@ impl ErrorTexts {
             | CallError::ResponseTooLarge { limit, .. } => {
                 self.failure("tooLarge", &text, &[("limit", limit.to_string())])
             }
-            CallError::Lost(lost) if lost.kind == TransportErrorKind::SessionEnded => session_ended(),
+            CallError::Lost(lost) if lost.kind == TransportErrorKind::SessionEnded => {
+                self.session_lost(&lost.message)
+            }
             CallError::Lost(_) => self.failure("lost", &text, &[]),
             _ => self.failure("refused", &text, &[]),
         }
+    }
+
+    /// The error for a client whose session has ended, because the target has lost its part of it. Over HTTP its status is 404.
+    pub(super) fn session_lost(&self, why: &str) -> ErrorObject {
+        self.failure("sessionEnded", &format!("{why}; initialize again"), &[])
     }
 
     fn server_ended(&self, cause: &CloseCause) -> ErrorObject {
@@ -226,7 +233,7 @@ pub(super) fn failure(kind: &str, message: &str, facts: &[(&str, String)]) -> Er
     }
 }
 
-/// The error for a client whose session has ended, because a target does not know it any more. Over HTTP its status is 404.
+/// The error for a client whose session cannot be opened from its id. Over HTTP its status is 404.
 pub(super) fn session_ended() -> ErrorObject {
     failure("sessionEnded", "no such session; initialize again", &[])
 }

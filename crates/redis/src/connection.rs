@@ -13,7 +13,7 @@ use mcpjoin::server::SealingKeys;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, Pipeline,
-    RedisResult, ServerErrorKind, TlsCertificates, Value, cmd,
+    RedisResult, TlsCertificates, Value, cmd,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -399,8 +399,15 @@ impl Redis {
 
 /// Whether only another connection helps: it loads the scripts, and may reach another server.
 fn needs_connection(error: &redis::RedisError) -> bool {
-    use ServerErrorKind::{MasterDown, NoScript, ReadOnly};
-    matches!(error.kind(), redis::ErrorKind::Server(NoScript | ReadOnly | MasterDown))
+    matches!(code(error), "NOSCRIPT" | "READONLY" | "MASTERDOWN")
+}
+
+/// The word that names an error of Redis. Before Redis 7.0 the error of a command in a script is `ERR`, and its own word follows in
+/// the text: `ERR Error running script (call to f_...): @user_script:47: @user_script: 47: -READONLY You can't write ...`
+pub(crate) fn code(error: &redis::RedisError) -> &str {
+    let code = error.code().unwrap_or("unknown");
+    let in_script = || error.detail()?.split_once(": -")?.1.split(' ').next();
+    if code == "ERR" { in_script().unwrap_or(code) } else { code }
 }
 
 /// Opens a connection whenever there is none, as long as the server is used.

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use redis::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::connection::{Problem, Redis, Unavailable};
+use crate::connection::{Problem, Redis, Unavailable, code};
 
 /// Bytes of a sealed record: 1 MiB. What a client and its targets say when a session begins has a few KiB.
 const MAX_RECORD_BYTES: usize = 1024 * 1024;
@@ -217,11 +217,6 @@ impl fmt::Debug for RedisSessions {
 
 fn unavailable(error: &Unavailable) -> SessionStoreError {
     SessionStoreError(error.to_string().into())
-}
-
-/// The word that names an error of Redis.
-pub(crate) fn code(error: &redis::RedisError) -> &str {
-    error.code().unwrap_or("unknown")
 }
 
 /// For whom a record is sealed. The id has a fixed length, and no principal differs from an empty one.

@@ -13,9 +13,9 @@ use mcpjoin_proto::Raw;
 use redis::{FromRedisValue as _, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::connection::{Problem, Redis, Script};
+use crate::connection::{Problem, Redis, Script, code};
 use crate::events::is_about_record;
-use crate::sessions::{code, hex, millis};
+use crate::sessions::{hex, millis};
 
 /// Bytes of a sealed task: 4 MiB, which is 3 MiB of result or questions.
 const MAX_TASK_BYTES: usize = 4 * 1024 * 1024;

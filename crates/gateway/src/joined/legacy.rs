@@ -183,7 +183,7 @@ impl LegacyPart {
     /// The error for a request while there is no session.
     fn not_available(&self) -> ErrorObject {
         if self.is_lost.load(Ordering::Relaxed) {
-            return session_ended();
+            return self.errors.session_lost("the server no longer knows the session");
         }
         if !*self.may_open.borrow() {
             let text =

@@ -33,6 +33,9 @@ pub(super) const MAX_SUSPENDED_BYTES: usize = 8 * 1024 * 1024;
 /// Invalid handles of which the reason is remembered.
 const MAX_INVALID_HANDLES: usize = 1_024;
 
+/// Why a handle is refused that is none, or is another principal's.
+const UNKNOWN: &str = "is unknown to this bridge; send the call again without it";
+
 /// What a client must match to resume a call.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Owner {
@@ -155,11 +158,11 @@ impl<T: Send + 'static> Suspended<T> {
                 Some(Invalid::Expired) => {
                     "has expired: the call to the server was cancelled because no input response arrived"
                 }
-                None => "is unknown to this bridge",
+                None => UNKNOWN,
             }));
         };
         if entry.owner.principal != owner.principal {
-            return Err(refused("is unknown to this bridge"));
+            return Err(refused(UNKNOWN));
         }
         if entry.owner.request != owner.request {
             return Err(refused("belongs to another request: method, target and arguments must be the same"));

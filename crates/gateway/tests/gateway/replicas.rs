@@ -493,8 +493,10 @@ fn a_session_outlives_the_process_that_has_opened_it_but_not_its_own_end() {
         assert_eq!(second.send(Method::DELETE, "").await.status(), 204);
         target.has_sessions(0).await;
         // The others learn it from the target, which has processed nothing.
+        let lost = "a: the server no longer knows the session (404 Not Found: JSON-RPC error -32600: no such session; \
+                    initialize again); initialize again";
         for peer in [&second, &third, &third] {
-            assert_eq!(peer.call("a__count").await, (404, "no such session; initialize again".to_owned()));
+            assert_eq!(peer.call("a__count").await, (404, lost.to_owned()));
         }
         assert_eq!((target.count.load(Ordering::Relaxed), target.sessions()), (3, 0));
     });
@@ -523,6 +525,45 @@ fn a_session_that_a_target_has_lost_ends_in_every_process_and_is_not_opened_agai
         // The client initializes again.
         assert_eq!(replicas.peer(1).open().await.call("a__count").await.0, 200);
     });
+}
+
+#[test]
+fn f112_a_session_that_a_server_on_the_typescript_sdk_has_lost_ends_and_the_error_names_the_target() {
+    run(async {
+        for said in ["Bad Request: No valid session ID provided", "Bad Request: Server not initialized"] {
+            let (mut a, b) = (Target::new("a").await, Target::new("b").await);
+            a.url = as_the_sdk_says_it(a.front.clone(), said).await;
+            let replicas = Replicas::new(2, &[&a, &b]);
+            let session = replicas.peer(0).open().await;
+            let other = session.at(&replicas.services[1]);
+            assert_eq!(other.call("a__count").await.0, 200);
+            a.restart();
+            for peer in [&other, &session] {
+                let (status, text) = peer.call("a__count").await;
+                assert_eq!(status, 404, "{text}");
+                assert!(text.starts_with("a: the server no longer knows the session"), "{text}");
+                assert!(text.contains(said) && text.ends_with("; initialize again"), "{text}");
+            }
+            assert_eq!(a.sessions(), 0);
+            assert_eq!(replicas.peer(1).open().await.call("a__count").await.0, 200);
+        }
+    });
+}
+
+/// Serves as servers on the TypeScript SDK 1.x do: an unknown session is 400, with a message and without a content type.
+async fn as_the_sdk_says_it(front: Balancer, said: &'static str) -> String {
+    let answer = move |response: axum::response::Response| async move {
+        if response.status() != 404 {
+            return response;
+        }
+        let error = json!({ "jsonrpc": "2.0", "error": { "code": -32000, "message": said }, "id": null });
+        http::Response::builder().status(400).body(Body::from(error.to_string())).unwrap()
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let router = Router::new().fallback_service(front).layer(axum::middleware::map_response(answer));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
 }
 
 #[test]

@@ -257,25 +257,79 @@ fn f112_a_404_about_the_method_is_no_forgotten_session() {
     });
 }
 
+/// What servers on the TypeScript SDK 1.x answer to an unknown session: its examples with a content type, its transport with one
+/// (1.29.0) or without (1.10.2, 1.20.0).
+const SDK_REFUSALS: [(&str, &[(&str, &str)]); 3] = [
+    ("Bad Request: No valid session ID provided", &[("Content-Type", "application/json")]),
+    ("Bad Request: Server not initialized", &[("Content-Type", "application/json")]),
+    ("Bad Request: Server not initialized", &[]),
+];
+
 #[test]
-fn f112_a_server_that_says_it_with_400_as_the_sdks_examples_do() {
+fn f112_a_server_that_says_it_with_400_as_the_typescript_sdk_does() {
     run(async {
-        let session = Arc::new(AtomicUsize::new(0));
-        let current = session.clone();
-        let server = Scripted::new(move |seen: Seen, talk: Talk| {
-            let id = format!("session-{}", current.load(Ordering::SeqCst));
-            async move {
-                if seen.header("mcp-session-id").is_some_and(|named| named != id) {
-                    let error = seen.error(-32000, "Bad Request: No valid session ID provided");
-                    return talk.answer(400, &[("Content-Type", "application/json")], &error).await;
+        for (message, headers) in SDK_REFUSALS {
+            let session = Arc::new(AtomicUsize::new(0));
+            let current = session.clone();
+            let server = Scripted::new(move |seen: Seen, talk: Talk| {
+                let id = format!("session-{}", current.load(Ordering::SeqCst));
+                async move {
+                    if seen.header("mcp-session-id").is_some_and(|named| named != id) {
+                        let error = json!({ "code": -32000, "message": message });
+                        let error = json!({ "jsonrpc": "2.0", "error": error, "id": null });
+                        return talk.answer(400, headers, &error.to_string()).await;
+                    }
+                    legacy(V2025_11, &id, seen, talk).await
                 }
-                legacy(V2025_11, &id, seen, talk).await
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            session.store(1, Ordering::SeqCst);
+            assert_eq!(call(&client, "a").await.as_deref(), Ok("a"), "{message} {headers:?}");
+            assert_eq!(server.count("initialize"), 2, "{message} {headers:?}");
+        }
+    });
+}
+
+#[test]
+fn f112_a_400_that_does_not_name_a_lost_session_opens_no_other_one() {
+    run(async {
+        for (code, message) in [
+            (-32000, "Bad Request: Mcp-Session-Id header is required"),
+            (-32000, "the database server is not initialized"),
+            (-32602, "Bad Request: Server not initialized"),
+        ] {
+            let server = Scripted::new(move |seen: Seen, talk: Talk| async move {
+                match seen.about().as_str() {
+                    "tools/call" => talk.answer(400, &[], &seen.error(code, message)).await,
+                    _ => legacy(V2025_11, "s", seen, talk).await,
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains(message), "{error}");
+            assert_eq!((server.count("initialize"), server.count("tools/call")), (1, 1), "{message}");
+        }
+    });
+}
+
+#[test]
+fn f112_a_server_that_knows_no_session_at_all_is_named_with_what_was_tried() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "tools/call" => talk.answer(400, &[], &seen.error(-32000, SDK_REFUSALS[1].0)).await,
+                _ => legacy(V2025_11, "s", seen, talk).await,
             }
         })
         .await;
         let client = server.connect().await.unwrap();
-        session.store(1, Ordering::SeqCst);
-        assert_eq!(call(&client, "a").await.unwrap(), "a");
+        let error = call(&client, "a").await.unwrap_err();
+        for part in ["the server does not know the session that it has just opened", SDK_REFUSALS[1].0] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!((server.count("initialize"), server.count("tools/call")), (2, 2));
     });
 }
 

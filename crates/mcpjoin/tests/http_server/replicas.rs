@@ -266,6 +266,34 @@ fn a_process_that_gives_no_response_is_not_asked_twice() {
 }
 
 #[test]
+fn what_names_a_process_that_has_ended_is_refused_without_ending_a_session() {
+    run_for_real(async {
+        // A port at which nothing listens any more.
+        let ended = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", ended.local_addr().unwrap());
+        drop(ended);
+        let marked = Replicas::new(&url, keys(1), &[]).unwrap().mark("waiting");
+        let other = process(&builder(&Gate::new()).build().unwrap(), 1, HttpOptions::new()).await;
+        let params = json!({ "name": "echo", "arguments": { "message": "m" }, "requestState": marked });
+        let again = other.peer.ask(7, "tools/call", params).await;
+        let status = again.status;
+        let error = again.json().await;
+        assert_eq!(
+            (status, &error["id"], &error["error"]["code"]),
+            (200, &json!(7), &json!(-32602)),
+            "{error}"
+        );
+        let message = "`requestState` is of a process that has ended, and the call with it: send the call again without it";
+        assert_eq!(error["error"]["message"], message);
+        // A client whose answer comes too late has done nothing wrong.
+        let session = other.peer.open(LEGACY).await;
+        let answer = json!({ "jsonrpc": "2.0", "id": marked, "result": { "action": "decline" } });
+        assert_eq!(session.post(answer).await.status, 202);
+        assert_eq!(session.call_in_session(1, "echo", json!({ "message": "m" })).await.status, 200);
+    });
+}
+
+#[test]
 fn an_address_of_a_process_is_checked() {
     let why = |url: &str| Replicas::new(url, keys(1), &[]).map(drop).unwrap_err().to_string();
     for url in ["10.0.0.5:8081", "ftp://a", "http://user@a", "http://a/?b", "http://a/#b", ""] {

@@ -17,8 +17,9 @@ pub fn is_session_id(value: &[u8]) -> bool {
 /// Whether an error response means that the server does not know the session. The request was not executed then, and a
 /// new session must be opened. `error` is the error in the body, if any.
 ///
-/// This is status 404, unless the error is about the method. Servers based on examples of the TypeScript and Python
-/// SDKs respond with 400, the code -32000 and a message about the session id instead.
+/// This is status 404, unless the error is about the method. Servers on the TypeScript SDK 1.x and SDKs that follow it respond
+/// with 400 and the code -32000 instead: those based on its examples with a message about the session id, and a transport that
+/// has seen no `initialize` yet with `Bad Request: Server not initialized`.
 ///
 /// ```
 /// use mcpjoin_proto::ErrorObject;
@@ -35,7 +36,8 @@ pub fn forgets_session(status: u16, error: Option<&ErrorObject>) -> bool {
         (404, error) => error.is_none_or(|error| error.code != code::METHOD_NOT_FOUND),
         (400, Some(error)) => {
             error.code == SDK_BAD_REQUEST
-                && error.message.to_ascii_lowercase().contains("no valid session id")
+                && (error.message.to_ascii_lowercase().contains("no valid session id")
+                    || error.message.eq_ignore_ascii_case("Bad Request: Server not initialized"))
         }
         _ => false,
     }

@@ -18,14 +18,13 @@ use crate::{IDLE, PATIENT, Server, Stranger, keys, process, record, run, until};
 const ADA: SessionId = SessionId::from_bytes([1; 16]);
 const ALL: u64 = u64::MAX;
 
-/// A way to Redis on which answers can be held back. Returns its URL.
-async fn way(server: &Server, is_open: watch::Receiver<bool>) -> String {
+/// A way to the Redis at this port, on which answers can be held back. Returns its URL.
+async fn way(port: watch::Receiver<u16>, is_open: watch::Receiver<bool>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
-    let port = server.port();
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            let mut is_open = is_open.clone();
+            let (mut is_open, port) = (is_open.clone(), *port.borrow());
             tokio::spawn(async move {
                 let server = TcpStream::connect(("127.0.0.1", port)).await?;
                 let (mut from_client, mut to_client) = client.into_split();
@@ -53,7 +52,8 @@ fn a_slow_redis_keeps_nobody_waiting_and_what_it_stores_too_late_is_not_replayed
     run(async {
         let server = Server::start(&[]).unwrap();
         let (answers, is_open) = watch::channel(true);
-        let redis = Redis::new(&way(&server, is_open).await, keys(1)).unwrap().patience(PATIENT);
+        let url = way(watch::channel(server.port()).1, is_open).await;
+        let redis = Redis::new(&url, keys(1)).unwrap().patience(PATIENT);
         let (sessions, events) = (redis.sessions(IDLE), redis.events(IDLE));
         let known = sessions.create(&record(None)).await.unwrap().unwrap();
         assert!(appended(&events, ADA, id(7, 0), "begin").await);
@@ -172,6 +172,24 @@ fn a_full_redis_refuses_what_is_new_and_serves_what_is_there() {
 
 /// The page that says which commands a user needs.
 const PAGE: &str = include_str!("../../../../docs/redis.md");
+
+#[test]
+fn a_primary_that_has_become_a_replica_is_left_for_the_new_one() {
+    run(async {
+        let (first, second) = (Server::start(&[]).unwrap(), Server::start(&[]).unwrap());
+        let (primary, port) = watch::channel(first.port());
+        let (_answers, is_open) = watch::channel(true);
+        let redis = Redis::new(&way(port, is_open).await, keys(1)).unwrap().patience(PATIENT);
+        let events = redis.events(IDLE);
+        assert!(appended(&events, ADA, id(7, 0), "begin").await);
+        let mut stranger = Stranger::at(&first).await;
+        let _: String = stranger.says(&["REPLICAOF", "127.0.0.1", &second.port().to_string()]).await;
+        primary.send_replace(second.port());
+        // The connection to the first one stays open: its refusal says that it is the wrong one.
+        assert!(!appended(&events, ADA, id(7, 1), "one").await);
+        until(async || appended(&events, ADA, id(8, 0), "begin").await).await;
+    });
+}
 
 #[test]
 fn a_user_needs_its_password_and_few_commands() {

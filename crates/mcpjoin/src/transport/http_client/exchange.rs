@@ -67,6 +67,8 @@ pub(super) struct Post {
 struct ReadResponse {
     status: StatusCode,
     content: ResponseContent,
+    /// The error in a [`Page`](ResponseContent::Page) that is a refusal.
+    refusal: Option<ErrorObject>,
 }
 
 enum ResponseContent {
@@ -152,12 +154,14 @@ impl Exchange {
             let _ = timeout(STREAM_END_TIMEOUT, read_body(response, response_error::MAX_EXCERPT_BYTES)).await;
             return;
         }
-        if let Some(generation) = self.lost_session(response.status(), None) {
+        let status = response.status();
+        let (page, error) = response_error::refusal(response).await;
+        if let Some(generation) = self.lost_session(status, error.as_ref()) {
             // It belonged to the lost session, and is not sent in the next one.
             self.report(ExchangeEvent::SessionLost { generation, refused: None }).await;
             return;
         }
-        self.log_not_accepted(&response_error::page(response).await);
+        self.log_not_accepted(&page);
     }
 
     // ---- requests ----
@@ -223,7 +227,9 @@ impl Exchange {
         };
         let json = media_type(&response) == MediaType::Json;
         if !json && (!status.is_success() || head.contains_key(name::CONTENT_TYPE)) {
-            return ReadResponse { status, content: page(response_error::page(response).await) };
+            // Servers on older TypeScript SDKs (seen: 1.10.2 and 1.20.0) send their errors without a content type.
+            let (what, error) = response_error::refusal(response).await;
+            return ReadResponse { status, content: page(what), refusal: error };
         }
         let ends_with_connection = ends_with_connection(&response);
         let content = match read_body(response, limits.message).await {
@@ -266,20 +272,22 @@ impl Exchange {
                 }
             }
         };
-        ReadResponse { status, content }
+        ReadResponse { status, content, refusal: None }
     }
 
     /// Handles the response to a request that is no probe.
     async fn handle_response(&self, response: ReadResponse, pending: &RequestId) {
         if let Some(generation) = self.lost_session(response.status, response.error()) {
+            let said = response.text();
             if self.post.is_resent {
-                // A new session did not help. The next request may try another one.
-                return self.fail(pending, self.error(response.text(), true)).await;
+                // The next request may try another one.
+                let what = format!("the server does not know the session that it has just opened: {said}");
+                return self.fail(pending, self.error(what, true)).await;
             }
-            let refused = self.post.outbound.clone().map(Box::new);
-            if refused.is_none() {
-                self.fail(pending, self.error(response.text(), true)).await;
+            if self.post.outbound.is_none() {
+                self.fail(pending, self.error(&said, true)).await;
             }
+            let refused = self.post.outbound.clone().map(|outbound| Box::new((outbound, said)));
             self.report(ExchangeEvent::SessionLost { generation, refused }).await;
             return;
         }
@@ -410,11 +418,14 @@ impl ReadResponse {
             ResponseContent::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
                 reply.outcome.as_ref().err()
             }
-            _ => None,
+            _ => self.refusal.as_ref(),
         }
     }
 
     fn text(&self) -> String {
+        if let Some(error) = &self.refusal {
+            return format!("{}: {error}", self.status);
+        }
         match &self.content {
             ResponseContent::Page(what) | ResponseContent::Broken(what) => what.clone(),
             ResponseContent::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {

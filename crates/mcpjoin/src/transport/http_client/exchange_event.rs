@@ -38,8 +38,8 @@ pub(super) enum ExchangeEvent {
     ProbePostponed,
     /// The server has no POST of `initialize` at this URL.
     TryHttpSse(Box<RefusedInitialize>),
-    /// The server does not know the session any more. `refused`: the message that it has refused for that reason.
-    SessionLost { generation: u64, refused: Option<Box<Outbound>> },
+    /// The server does not know the session any more. `refused`: the message that it has refused for that reason, and how.
+    SessionLost { generation: u64, refused: Option<Box<(Outbound, String)>> },
     /// The session was opened again.
     SessionReopened(LegacySession),
     /// The session was not opened again. `fatal`: no later try can succeed.

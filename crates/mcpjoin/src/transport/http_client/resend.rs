@@ -31,12 +31,12 @@ const MAX_PAGES: usize = 100;
 
 impl HttpLink {
     /// Opens the session again, which the server has lost, and sends the message again that was refused for that reason.
-    pub(super) fn session_lost(&mut self, generation: u64, refused: Option<Box<Outbound>>) {
+    pub(super) fn session_lost(&mut self, generation: u64, refused: Option<Box<(Outbound, String)>>) {
         if self.held.is_shared() {
             return self.shared_session_lost(refused.map(|refused| *refused));
         }
         if let Some(refused) = refused {
-            self.resend(*refused);
+            self.resend(refused.0);
         }
         let is_current = self.session.as_ref().is_some_and(|session| session.generation == generation);
         if !is_current || self.gate == SendGate::Reopening || self.closing.is_some() {

@@ -57,13 +57,13 @@ impl HttpLink {
     }
 
     /// The server has lost a session that other links use as well: none of them may open another one in its place. The owner ends
-    /// the link.
-    pub(super) fn shared_session_lost(&mut self, refused: Option<Outbound>) {
+    /// the link. `refused`: a message that the server has refused for that reason, and how.
+    pub(super) fn shared_session_lost(&mut self, refused: Option<(Outbound, String)>) {
         tracing::info!(target: "mcpjoin", "the server no longer knows the session, which other processes use as well");
         self.held.note_lost();
-        let cause = TransportError::new("the server no longer knows the session", false)
-            .of(TransportErrorKind::SessionEnded);
-        if let Some(Outbound::Message { message: Message::Request(request), .. }) = refused {
+        if let Some((Outbound::Message { message: Message::Request(request), .. }, said)) = refused {
+            let what = format!("the server no longer knows the session ({said})");
+            let cause = TransportError::new(what, false).of(TransportErrorKind::SessionEnded);
             self.deliver(Inbound::Lost { id: request.id, cause });
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::http::response_head::forgets_session;
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
@@ -14,6 +15,7 @@ use super::body::compressed;
 use super::event_stream::{EventStream, StreamItem};
 use super::exchange_event::ExchangeEvent;
 use super::requester::{Requester, media_type};
+use super::response_error;
 use super::response_stream::{MAX_RECONNECT_DELAY, reconnect_delay, stream_request};
 use super::retry::retry_after_of;
 use super::session::LegacySession;
@@ -65,7 +67,9 @@ pub(super) async fn listen(
             }
             Ok(response) => {
                 let status = response.status();
-                tracing::debug!(target: "mcpjoin", %status, "no stream of the session");
+                asked = retry_after_of(response.headers()).map(|asked| asked.min(MAX_RECONNECT_DELAY));
+                let (page, error) = response_error::refusal(response).await;
+                tracing::debug!(target: "mcpjoin", page, "no stream of the session");
                 if status == StatusCode::BAD_REQUEST && events.last().is_some() {
                     // The server may not have stored the events. If it has lost the session, the next response says so.
                     events = EventStream::new(limits.message, &requester.event_hash);
@@ -73,7 +77,7 @@ pub(super) async fn listen(
                 }
                 let is_lost = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
                 // Where the session is new, the server may just have no such stream.
-                let is_known = opened || held.is_shared() && status == StatusCode::NOT_FOUND;
+                let is_known = opened || held.is_shared() && forgets_session(status.as_u16(), error.as_ref());
                 if is_known && is_lost && session.id.is_some() {
                     let lost = ExchangeEvent::SessionLost { generation: session.generation, refused: None };
                     let _ = reports.send(lost).await;
@@ -85,7 +89,6 @@ pub(super) async fn listen(
                 if !later && !still_open {
                     return;
                 }
-                asked = retry_after_of(response.headers()).map(|asked| asked.min(MAX_RECONNECT_DELAY));
                 failures = failures.saturating_add(1);
             }
             Err(failure) => {

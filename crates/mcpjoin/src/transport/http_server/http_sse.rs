@@ -19,7 +19,7 @@ use super::exchange::{Exchange, Owner};
 use super::head::{Answer, RequestHead};
 use super::legacy::inbound;
 use super::memory::Account;
-use super::passing::{Passing, pass};
+use super::passing::{NamedBy, Passing, pass};
 use super::wire::Routing;
 use super::{Admitted, Found, Shared, reply};
 
@@ -92,7 +92,8 @@ pub(super) async fn message(
         Ok(session) => session,
         Err(replica) => {
             // The response to the message comes on the stream.
-            let passing = Passing { body, pending: Vec::new(), origin: &origin, account: &account, parts };
+            let (account, by) = (&account, NamedBy::Session);
+            let passing = Passing { body, pending: Vec::new(), origin: &origin, account, parts, by };
             return pass(shared, &replica, passing).await;
         }
     };

@@ -81,7 +81,7 @@ pub(crate) use head::{RequestHead, RequestParts};
 use io::HttpIo;
 use legacy::pending_requests;
 use memory::{Account, Memory, Traffic};
-use passing::{Passing, pass};
+use passing::{NamedBy, Passing, pass};
 use reopening::{Reopenings, is_stored_id};
 use replicas::{PASSED, Passed, Replica};
 use sessions::{Problem, Session, Sessions};
@@ -357,14 +357,14 @@ async fn endpoint(
     }
     let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
     let (session, elsewhere) = match (&class, found) {
-        (Class::Legacy { .. }, Found::Elsewhere(replica)) => (None, Some(replica)),
+        (Class::Legacy { .. }, Found::Elsewhere(replica)) => (None, Some((replica, NamedBy::Session))),
         (_, Found::Here(session)) => (Some(session), shared.named_by(parts, decoded.as_ref())),
         _ => (None, shared.named_by(parts, decoded.as_ref())),
     };
-    if let (Class::Legacy { .. } | Class::Modern { .. }, Some(replica)) = (&class, elsewhere) {
+    if let (Class::Legacy { .. } | Class::Modern { .. }, Some((replica, by))) = (&class, elsewhere) {
         let pending = decoded.as_ref().and_then(|decoded| decoded.as_ref().ok()).map(pending_requests);
         let pending = pending.map(|(ids, _)| ids).unwrap_or_default();
-        let passing = Passing { parts, body, pending, origin: &origin, account: &account };
+        let passing = Passing { parts, body, pending, origin: &origin, account: &account, by };
         return Box::pin(pass(shared, &replica, passing)).await;
     }
     drop(body);
@@ -532,15 +532,19 @@ impl Shared {
 
     /// Returns the other process that a message names: the one that has given its `requestState`, or has asked the question that it
     /// answers.
-    fn named_by(&self, parts: &Parts, decoded: Option<&Result<Decoded, DecodeError>>) -> Option<Replica> {
+    fn named_by(
+        &self,
+        parts: &Parts,
+        decoded: Option<&Result<Decoded, DecodeError>>,
+    ) -> Option<(Replica, NamedBy)> {
         let replicas = self.options.replicas.as_ref().filter(|_| !parts.headers.contains_key(PASSED))?;
         match decoded {
             Some(Ok(Decoded::Message(Message::Request(request)))) => {
                 let state = request.params.as_ref()?.raw().member("requestState")?;
-                replicas.marked_by(&state.to_string_value()?)
+                Some((replicas.marked_by(&state.to_string_value()?)?, NamedBy::State))
             }
             Some(Ok(Decoded::Message(Message::Response(response)))) => {
-                replicas.marked_by(response.id.as_ref()?.as_str()?)
+                Some((replicas.marked_by(response.id.as_ref()?.as_str()?)?, NamedBy::Question))
             }
             _ => None,
         }

@@ -87,11 +87,37 @@ pub(super) struct Passing<'a> {
     pub(super) pending: Vec<RequestId>,
     pub(super) origin: &'a Origin,
     pub(super) account: &'a Arc<Account>,
+    /// What in the request names the other process.
+    pub(super) by: NamedBy,
+}
+
+/// What names the process that a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamedBy {
+    /// The id of a session.
+    Session,
+    /// The `requestState` of a call that waits there.
+    State,
+    /// The id of the question that it answers.
+    Question,
+}
+
+impl NamedBy {
+    /// The response to a request whose process has ended.
+    fn ended(self, id: Option<RequestId>) -> Response<HttpBody> {
+        const STATE: &str = "`requestState` is of a process that has ended, and the call with it: send the call again without it";
+        match self {
+            Self::Session => reply::error(404, id, gone()),
+            Self::State => reply::error(200, id, ErrorObject::invalid_params(STATE)),
+            // The question is over. The session of the answer may go on here, which 404 would end.
+            Self::Question => reply::bare(202),
+        }
+    }
 }
 
 /// Passes a request to another process, and returns the response.
 pub(super) async fn pass(shared: &Arc<Shared>, to: &Replica, passing: Passing<'_>) -> Answer {
-    let Passing { parts, body, pending, origin, account } = passing;
+    let Passing { parts, body, pending, origin, account, by } = passing;
     let replicas = shared.options.replicas.as_ref().ok_or_else(|| reply::bare(500))?;
     let seal = replicas.seal(session_name(parts).unwrap_or_default(), origin);
     let seal = seal.and_then(|seal| HeaderValue::try_from(seal).ok()).ok_or_else(|| reply::bare(500))?;
@@ -117,12 +143,12 @@ pub(super) async fn pass(shared: &Arc<Shared>, to: &Replica, passing: Passing<'_
         Ok(response) => response,
         Err(SendError::Refused) => {
             warn("nothing listens there any more");
-            return Err(reply::error(404, first, gone()).into());
+            return Err(by.ended(first).into());
         }
         Err(SendError::Unreachable(why)) => {
             warn(&why);
             return Err(match replicas.not_reached(&to.process) {
-                true => reply::error(404, first, gone()),
+                true => by.ended(first),
                 false => reply::unavailable("the process that has this session is not reached"),
             }
             .into());
@@ -345,6 +371,34 @@ mod tests {
         let began = tokio::time::Instant::now();
         let parts = whole(passed(&[": \n\n"], true)).await;
         assert_eq!((parts.len(), began.elapsed().as_secs()), (2, 45), "{parts:?}");
+    }
+
+    #[cfg(feature = "http-client")]
+    #[tokio::test]
+    async fn connecting_to_a_process_that_accepts_nothing_ends_after_a_second() {
+        // A listening socket with a full backlog accepts no connection.
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let listener = socket.listen(1).expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let mut callers = Vec::new();
+        while let Ok(Ok(caller)) =
+            timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(address)).await
+        {
+            callers.push(caller);
+        }
+        let client = client(&[]).expect("authorities");
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = format!("http://{address}/mcp").parse().expect("a URL");
+        // From here on the time passes as soon as nothing else is to be done.
+        tokio::time::pause();
+        let began = tokio::time::Instant::now();
+        let sent = client.send(request).await.map(drop);
+        assert!(
+            matches!(&sent, Err(SendError::Unreachable(why)) if why.contains("no connection within 1000 ms")),
+            "{sent:?}"
+        );
+        assert_eq!(began.elapsed().as_secs(), CONNECT_TIMEOUT.as_secs());
     }
 
     #[test]
