@@ -3,6 +3,7 @@
 //! Made by `connect::plan`. `connect` and the commands open links to it, as often as they need.
 
 use mcpjoin::Link;
+use mcpjoin::internal::SocketPlace;
 use mcpjoin::transport::{ChildCommand, ChildHandle, Credentials, HttpConnect, SocketConnect, SocketError};
 use mcpjoin_diagnostics::doctor::{Report, Target};
 use mcpjoin_diagnostics::validate::Validator;
@@ -14,6 +15,7 @@ use super::network::refused;
 use super::trace::Trace;
 use crate::config::NoEntry;
 use crate::failure::{Failure, WITHHELD};
+use crate::target::Bound;
 use crate::ui::Ui;
 
 /// How a server is reached, and the trace of its messages. Cheap to clone.
@@ -101,6 +103,19 @@ impl Endpoint {
         for finding in report.findings.iter_mut().filter(|finding| may_be_of_that(finding.id)) {
             finding.advice.push_str("; ");
             finding.advice.push_str(WITHHELD);
+        }
+    }
+
+    /// The address of the server, where it is no child.
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        match &self.kind {
+            Kind::Child(_) => None,
+            Kind::Socket(socket) => match socket.place() {
+                SocketPlace::Tcp(address) => Bound::tcp(&address),
+                SocketPlace::Unix(path) => Some(Bound::Unix(path)),
+            },
+            Kind::Quic(connect) => Bound::udp(connect.address()),
+            Kind::Http(connect) => Bound::of_url(connect.url()),
         }
     }
 

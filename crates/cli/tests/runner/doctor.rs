@@ -268,7 +268,12 @@ fn what_is_typed_wrongly_is_no_fault_of_a_server() {
     for (words, said) in [
         (&["--ca", junk, "https://127.0.0.1:1/mcp"][..], "PEM text contains no certificate"),
         (&["tcp://127.0.0.1"], "the port is missing"),
-        (&["tcp://127.0.0.1:99999"], "not a number below 65536"),
+        (&["tcp://127.0.0.1:99999"], "the port 99999 is not a number below 65536"),
+        (&["quic://localhost:abc"], "the port abc is not a number below 65536"),
+        (&["localhost:abc"], "the port abc is not a number from 1 to 65535"),
+        (&["localhost:99999"], "the port 99999 is not a number from 1 to 65535"),
+        (&["127.0.0.1:abc/mcp"], "the port abc is not a number from 1 to 65535"),
+        (&["localhost:"], "the port is missing"),
     ] {
         // The exit code is the same as for other verbs.
         let mut codes = Vec::new();
