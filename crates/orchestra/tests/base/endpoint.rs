@@ -162,10 +162,7 @@ fn h159_where_nobody_listens_is_said_at_once_with_every_address() {
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         let QuicErrorKind::Unreached(attempts) = &error.kind else { panic!("{error}") };
         assert_eq!(attempts.len(), 1);
-        assert!(
-            error.to_string().starts_with(&format!("127.0.0.1:{port}: no connection (127.0.0.1:{port}: ")),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with(&format!("127.0.0.1:{port}: no connection: ")), "{error}");
     });
 }
 
