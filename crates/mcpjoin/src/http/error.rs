@@ -98,6 +98,12 @@ pub fn describe(
             (false, true) => format!("the proxy could not connect to {host}: {}", root(error)),
         });
     }
+    if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
+        // hyper ends these texts with "parsed".
+        let problem = root(error);
+        let problem = problem.strip_suffix(" parsed").unwrap_or(&problem);
+        return (TransportErrorKind::Broken, format!("the response is not HTTP/1.1: {problem}"), false);
+    }
     let what = format!("the connection was lost before a response: {}", root(error));
     (TransportErrorKind::Broken, what, true)
 }
