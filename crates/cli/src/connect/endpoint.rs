@@ -15,7 +15,7 @@ use super::network::refused;
 use super::trace::Trace;
 use crate::config::NoEntry;
 use crate::failure::{Failure, WITHHELD};
-use crate::target::Bound;
+use crate::target::{Bound, shown};
 use crate::ui::Ui;
 
 /// How a server is reached, and the trace of its messages. Cheap to clone.
@@ -29,6 +29,8 @@ pub(crate) struct Endpoint {
     pub(super) access: Option<Access>,
     /// The child does not get all of our environment variables.
     pub(super) withheld: bool,
+    /// The child is our own bridge, which reports its failures as this program does.
+    pub(super) is_our_bridge: bool,
 }
 
 /// What the server is.
@@ -87,11 +89,17 @@ impl Endpoint {
     pub(crate) fn explain(&self, failure: Failure) -> Failure {
         match (&self.kind, &self.access) {
             (Kind::Child(command), _) => {
-                let failure = failure.stderr(&command.handle().stderr());
+                let handle = command.handle();
+                let failure = failure.stderr(&handle.stderr()).and_unfinished(&handle.unfinished_line());
+                let failure = if self.is_our_bridge { failure.of_our_bridge() } else { failure };
                 if self.withheld { failure.and_withheld() } else { failure }
             }
-            (Kind::Http(_), Some(access)) => access.explain(failure.over_http()),
-            (Kind::Http(_), None) => failure.over_http(),
+            (Kind::Http(_), Some(access)) => {
+                access.explain(failure.over_http()).and_doctor(&access.doctor_line())
+            }
+            (Kind::Http(connect), None) => {
+                failure.over_http().and_doctor(&format!("mcpjoin doctor {}", shown(connect.url().as_ref())))
+            }
             _ => failure.over_a_socket(),
         }
     }

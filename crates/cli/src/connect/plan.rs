@@ -252,7 +252,14 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         }
         _ => None,
     };
-    let endpoint = Endpoint { kind, trace, no_entry, access, withheld };
+    let endpoint = Endpoint {
+        kind,
+        trace,
+        no_entry,
+        access,
+        withheld,
+        is_our_bridge: matches!(target, Target::Orchestrator(_)),
+    };
     let timeout = connect.timeout;
     Ok(Plan { endpoint, client, shown, place, first, tools, consent, remembered, limits, timeout, fallback })
 }

@@ -265,7 +265,16 @@ fn what_is_typed_wrongly_is_no_fault_of_a_server() {
     let junk = scratch("doctor-usage.pem");
     std::fs::write(&junk, "junk\n").unwrap();
     let junk = junk.to_str().unwrap();
+    let half = scratch("doctor-usage-half.pem");
+    std::fs::write(&half, "-----BEGIN CERTIFICATE-----\naGVsbG8=\n").unwrap();
+    let half = half.to_str().unwrap();
+    let other = scratch("doctor-usage-other.pem");
+    std::fs::write(&other, "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n").unwrap();
+    let other = other.to_str().unwrap();
     for (words, said) in [
+        (&["--ca", half, "https://127.0.0.1:1/mcp"][..], "a section of the PEM text has no END line"),
+        (&["--ca", other, "https://127.0.0.1:1/mcp"], "it is not an X.509 certificate"),
+        (&["--ca", half, "quic://127.0.0.1:1"], "a section of the PEM text has no END line"),
         (&["--ca", junk, "https://127.0.0.1:1/mcp"][..], "PEM text contains no certificate"),
         (&["tcp://127.0.0.1"], "the port is missing"),
         (&["tcp://127.0.0.1:99999"], "the port 99999 is not a number below 65536"),
