@@ -152,10 +152,8 @@ pub(super) async fn read(
         let failure = match outcome {
             Ok(()) => continue,
             Err(Unread::Stopped) => return Ok(()),
-            Err(Unread::Failed(failure)) => match client.child() {
-                Some(child) => failure.and_unfinished(&child.unfinished_line()),
-                None => failure.over_a_socket(),
-            },
+            Err(Unread::Failed(failure)) if client.child().is_none() => failure.over_a_socket(),
+            Err(Unread::Failed(failure)) => *failure,
         };
         let received = on_part(Part::Failed(section, Box::new(failure.clone()))).await;
         if !failure.is_of_one_request() {

@@ -218,7 +218,8 @@ impl Access {
             let seen = failure.seen;
             return Failure { seen, ..self.outage(kind, what, failure.phase) };
         }
-        if failure.id == "E_TLS" && self.0.extra_ca.is_some() {
+        let is_untrusted = failure.id == "E_TLS" && failure.message.contains("not trusted here");
+        if is_untrusted && self.0.extra_ca.is_some() {
             return failure.hint(format!(
                 "--ca was read, but contains neither the server's certificate nor its authority: {} shows the fault",
                 self.doctor_line()

@@ -222,6 +222,9 @@ impl Failure {
             "E_AUTH" => self.message.contains(": forbidden: "),
             _ => false,
         };
+        if self.id == "E_TLS" {
+            self.hint = self.hint.replace("mcpjoin doctor shows", &format!("{line} shows"));
+        }
         if is_opening && is_unclear {
             let between = if self.hint.is_empty() { "" } else { "; " };
             self.hint.push_str(between);

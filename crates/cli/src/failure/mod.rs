@@ -178,6 +178,20 @@ impl Failure {
         self.garbage(text)
     }
 
+    /// Adds what is wrong with the last text that was no message to the failure of a request without an answer: that may have been it.
+    #[must_use]
+    pub(crate) fn and_malformed(mut self, problem: Option<String>) -> Self {
+        if self.id == "E_TIMEOUT"
+            && self.seen.garbage.is_none()
+            && let Some(problem) = problem
+        {
+            self.message.push_str("; the server has sent a text that is not a message: ");
+            self.message.push_str(&problem);
+            self.hint = "the answer may be that text: report it to the server's authors".into();
+        }
+        self
+    }
+
     /// In place of the end of our own bridge, the failure that it has printed: its standard error has the form of
     /// [`block`](Self::block).
     #[must_use]

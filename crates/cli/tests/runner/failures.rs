@@ -56,6 +56,29 @@ fn what_a_server_leaves_out_is_named_in_the_words_of_the_protocol() {
 }
 
 #[test]
+fn an_answer_whose_id_is_given_twice_is_named() {
+    let list = |answer: &str| legacy(&format!("read -r line; printf '%s\\n' '{answer}'; cat >/dev/null"));
+    let limit = ["--json", "--era", "legacy", "--timeout", "1s"];
+    // Neither of two ids can be trusted, so the request waits until its time has passed.
+    let twice = list(r#"{"jsonrpc":"2.0","id":2,"id":2,"result":{"tools":[]}}"#);
+    for verb in ["list", "ping"] {
+        let failure = run([&[verb], &limit[..], &["sh", "-c", &twice]].concat()).exits(4).failure();
+        assert_eq!(failure["id"], "E_TIMEOUT", "{failure}");
+        let said = "; the server has sent a text that is not a message: the member \"id\" appears twice, at byte 25: ";
+        assert!(failure["message"].as_str().unwrap().contains(said), "{failure}");
+        assert_eq!(failure["hint"], "the answer may be that text: report it to the server's authors");
+    }
+    // Of another member the answer is known.
+    let twice = list(r#"{"jsonrpc":"2.0","id":2,"result":{},"result":{"tools":[]}}"#);
+    let failure = run([&["list"], &limit[..], &["sh", "-c", &twice]].concat()).exits(5).failure();
+    assert_eq!(failure["id"], "E_BAD_REPLY", "{failure}");
+    assert!(
+        failure["message"].as_str().unwrap().contains("the member \"result\" appears twice"),
+        "{failure}"
+    );
+}
+
+#[test]
 fn a_message_without_a_newline_is_named() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}"#;
     let opening = format!("read -r line; printf '%s' '{answer}'; cat >/dev/null");
