@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::folders;
 use crate::secret;
 
-pub(crate) use address::{Http, Quic, Socket};
+pub(crate) use address::{Bound, Http, Quic, Socket};
 pub(crate) use launcher::{behind_dashes, is_argument, is_launcher};
 
 /// The server of a command.
@@ -233,6 +233,14 @@ fn is_host_and_port(text: &str) -> bool {
         && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Whether a word is an address apart from its port, as in `localhost:abc`. Another `host:word` may be the name of an entry or a program.
+fn has_wrong_port(text: &str) -> bool {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let Some((host, _)) = authority.rsplit_once(':') else { return false };
+    let is_host = host.eq_ignore_ascii_case("localhost") || host.starts_with('[') || host.contains('.');
+    is_host && is_host_and_port(&format!("{host}:1")) && !is_host_and_port(text)
+}
+
 /// `@scope/name`, also with a version.
 fn is_package(text: &str) -> bool {
     let Some((scope, name)) = text.strip_prefix('@').and_then(|rest| rest.split_once('/')) else {
@@ -290,6 +298,9 @@ pub(crate) fn without_operands(
             );
             Err(package(&first, line))
         }
+        Word::Bare if rest.is_empty() && is_address_with_wrong_port(&first, known)? => {
+            target(verb, "", Word::Address, &first).map(|target| Invocation::new(target, Vec::new()))
+        }
         Word::Bare if rest.is_empty() && !first.as_encoded_bytes().contains(&b'/') => {
             let target = named(None, &first.to_string_lossy(), true, String::new());
             Ok(Invocation::new(target, Vec::new()))
@@ -299,6 +310,12 @@ pub(crate) fn without_operands(
         }
         word => Ok(Invocation::new(target(verb, "", word, &first)?, Vec::new())),
     }
+}
+
+/// Whether a word is [an address apart from its port](has_wrong_port), and nothing else.
+fn is_address_with_wrong_port(word: &OsStr, known: &Known<'_>) -> Result<bool, Failure> {
+    let text = word.to_string_lossy();
+    Ok(has_wrong_port(&text) && !(known.program)(word) && !(known.entry)(&text)?)
 }
 
 /// Whether a word is a complete target by its spelling, so that words behind it are no arguments of it.
@@ -397,6 +414,9 @@ fn bare(
             return Err(with_arguments(verb, first, operands));
         }
         return Ok(Invocation::new(command(first, Vec::new()), operands));
+    }
+    if !is_entry && is_address_with_wrong_port(&first, known)? {
+        return Ok(Invocation::new(target(verb, " ...", Word::Address, &first)?, operands));
     }
     let instead = no_target(verb, &first, &operands).hint;
     let operands = tool.map(OsString::from).into_iter().chain(operands).collect();

@@ -4,7 +4,7 @@
 //! $ cargo run -p mcpjoin --example results_and_errors
 //! 3 or 3.5
 //! the tool failed: division by zero
-//! the tool failed: invalid arguments: missing field `b`
+//! the tool failed: invalid arguments: `b` is missing
 //! the server refused: unknown tool: multiply (-32602)
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints its results")]

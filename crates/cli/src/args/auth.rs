@@ -279,7 +279,7 @@ fn scope(word: &str) -> Result<String, String> {
 fn port(word: &str) -> Result<u16, String> {
     let digits = word.bytes().all(|byte| byte.is_ascii_digit());
     let port = word.parse().ok().filter(|port| digits && *port > 0);
-    port.ok_or_else(|| "from 1 to 65535".into())
+    port.ok_or_else(|| "write a number from 1 to 65535".into())
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub(super) fn count(word: &str) -> Result<u32, String> {
         .filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
         .and_then(|word| word.parse().ok())
         .filter(|count| (1..=MAX_COUNT).contains(count))
-        .ok_or_else(|| format!("from 1 to {MAX_COUNT}"))
+        .ok_or_else(|| format!("write a number from 1 to {MAX_COUNT}"))
 }
 
 /// Parses a number of bytes above zero and up to a GiB.

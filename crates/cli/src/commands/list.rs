@@ -93,7 +93,7 @@ pub(super) async fn list(
             };
             let Some(part) = part else { break };
             if let Part::Failed(_, failure) = &part {
-                failures.push((**failure).clone());
+                failures.push(about.endpoint.and_received((**failure).clone()));
             }
             if let Err(Stopped) = output.write(part).await {
                 break;

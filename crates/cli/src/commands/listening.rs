@@ -24,7 +24,7 @@ use crate::args::{Authorization, Pin as KeyPin};
 use crate::connect::{Signals, certificates, unusable};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::{Quic, Socket, shown};
+use crate::target::{Bound, Quic, Socket, shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -99,6 +99,17 @@ impl Address {
                 ", unix:/path, quic://host:port, http://host:port/path, https://host:port/path or sse+http://host:port/sse",
             )
         })
+    }
+
+    /// What the listener is bound to.
+    pub(super) fn bound(&self) -> Option<Bound> {
+        match self {
+            Self::Socket(Socket::Tcp(address)) => Bound::tcp(address),
+            Self::Socket(Socket::Unix(path)) => Some(Bound::Unix(path.clone())),
+            Self::Quic(address) => Bound::udp(&address.0),
+            // Port 0 is a free port, and no part of a URL that a client uses.
+            Self::Http { url, .. } => Bound::of_url(url),
+        }
     }
 
     pub(super) const fn is_http(&self) -> bool {
@@ -547,8 +558,10 @@ impl Listening {
         ui: &Ui,
     ) -> ServeEnd {
         let (end, ended) = watch::channel(false);
-        // Both verbs have this option. The library does not know it.
-        let options = options.clone().too_large_hint("--max-message-size raises the limit");
+        // Both verbs have these options. The library does not know them.
+        let options = options.clone().too_large_hint("--max-message-size raises the limit").wrong_path_hint(
+            "Behind a proxy that removes the beginning of the path, name in --listen the path that is left.",
+        );
         let serving = self
             .open
             .into_iter()

@@ -4,6 +4,8 @@
 //! the library's ([`RawPages`]). At most one page of each list is in memory. Prints only a note on tools that the
 //! configuration hides. <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination>
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -20,10 +22,15 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
 use crate::ui::{HEADING, Ui};
-use crate::visible;
+use crate::visible::{self, cut_chars};
 
 /// The maximum number of pages of a list without `--max-pages`.
 pub(super) const MAX_PAGES: usize = 1000;
+/// The names of a list that are compared with each other.
+const MAX_COMPARED_NAMES: usize = 10_000;
+/// The repeated names that a note repeats, and the length of each.
+const MAX_REPEATED_SHOWN: usize = 5;
+const MAX_REPEATED_CHARS: usize = 60;
 /// When the next page takes longer than this, the items that were read so far are shown.
 const PAGE_PAUSE: Duration = Duration::from_millis(250);
 
@@ -129,7 +136,14 @@ pub(super) async fn read(
         .collect();
     for (section, first) in first {
         let outcome = match first.await {
-            Ok((page, pages)) => read_one(ui, filter, section, page, pages, &mut on_part).await,
+            Ok((page, pages)) => {
+                let mut names = Names::default();
+                let outcome = read_one(ui, filter, section, page, pages, &mut names, &mut on_part).await;
+                if let Some(note) = names.note(section, client.server_name()) {
+                    ui.note(&note);
+                }
+                outcome
+            }
             Err(_) => {
                 Err(Failure::bad_reply("the connection failed before the list was complete", Phase::List)
                     .into())
@@ -170,6 +184,49 @@ impl From<Failure> for Unread {
     }
 }
 
+/// The names of a list, which should be different ones: of two tools of one name a client can call only one.
+#[derive(Default)]
+struct Names {
+    hasher: RandomState,
+    /// The hashes of the names.
+    known: HashSet<u64>,
+    /// The first of the names that come again.
+    repeated: Vec<String>,
+    has_more: bool,
+}
+
+impl Names {
+    fn add(&mut self, section: &Section, item: &Raw) {
+        let Some(name) = Object::of(item).and_then(|item| item.text(section.name)) else { return };
+        let hash = self.hasher.hash_one(&name);
+        if !self.known.contains(&hash) {
+            if self.known.len() < MAX_COMPARED_NAMES {
+                self.known.insert(hash);
+            }
+            return;
+        }
+        let name = cut_chars(&name, MAX_REPEATED_CHARS);
+        if self.repeated.contains(&name) {
+            return;
+        }
+        if self.repeated.len() < MAX_REPEATED_SHOWN {
+            self.repeated.push(name);
+        } else {
+            self.has_more = true;
+        }
+    }
+
+    /// The names that the list contains more than once. `server`: its own name.
+    fn note(&self, section: &Section, server: Option<&str>) -> Option<String> {
+        if self.repeated.is_empty() {
+            return None;
+        }
+        let more = if self.has_more { " and others" } else { "" };
+        let (what, names) = (section.method, self.repeated.join(", "));
+        Some(format!("{what} of {} contains {names}{more} more than once", server.unwrap_or("the server")))
+    }
+}
+
 /// Reads one list. `page`: its first page, which has been received.
 async fn read_one(
     ui: &Ui,
@@ -177,6 +234,7 @@ async fn read_one(
     section: &'static Section,
     mut page: Option<Result<Vec<Raw>, ClientError>>,
     mut pages: RawPages,
+    names: &mut Names,
     on_part: &mut impl AsyncFnMut(Part) -> Result<(), Stopped>,
 ) -> Result<(), Unread> {
     // Many servers declare resources and do not know the method for templates: they have none.
@@ -198,6 +256,7 @@ async fn read_one(
             all += received;
             hidden += received - items.len();
         }
+        items.iter().for_each(|item| names.add(section, item));
         on_part(Part::Page(section, items)).await?;
         page = match timeout(PAGE_PAUSE, pages.next()).await {
             Ok(next) => next,
@@ -352,4 +411,39 @@ pub(super) fn report_server_failures(ui: &Ui, failures: &[(String, Failure)]) ->
         ui.failure(&Failure { message, ..failure.clone() });
     }
     failures.first().map_or(Exit::Done, |(_, failure)| failure.exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::proto::Raw;
+
+    use super::{MAX_COMPARED_NAMES, MAX_REPEATED_SHOWN, Names, TOOLS};
+
+    fn tool(name: &str) -> Raw {
+        Raw::parse(format!("{{\"name\":\"{name}\"}}")).unwrap()
+    }
+
+    #[test]
+    fn names_that_come_again_are_noted_up_to_a_number() {
+        let mut names = Names::default();
+        let listed = |names: &mut Names, range: std::ops::Range<usize>| {
+            range.for_each(|place| names.add(&TOOLS, &tool(&format!("t{place}"))));
+        };
+        listed(&mut names, 0..MAX_COMPARED_NAMES);
+        assert_eq!(names.note(&TOOLS, None), None);
+        // A name above the number is not compared.
+        listed(&mut names, MAX_COMPARED_NAMES..MAX_COMPARED_NAMES + 1);
+        listed(&mut names, MAX_COMPARED_NAMES..MAX_COMPARED_NAMES + 1);
+        assert_eq!((names.note(&TOOLS, None), names.known.len()), (None, MAX_COMPARED_NAMES));
+        listed(&mut names, 0..2);
+        listed(&mut names, 0..2);
+        let note = names.note(&TOOLS, Some("x"));
+        assert_eq!(note.as_deref(), Some("tools/list of x contains t0, t1 more than once"));
+        listed(&mut names, 0..MAX_REPEATED_SHOWN + 1);
+        let note = names.note(&TOOLS, None);
+        assert_eq!(
+            note.as_deref(),
+            Some("tools/list of the server contains t0, t1, t2, t3, t4 and others more than once")
+        );
+    }
 }

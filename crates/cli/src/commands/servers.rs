@@ -33,7 +33,7 @@ pub(crate) fn run(ui: &Ui, args: Servers) -> Result<Exit, Failure> {
 fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failure> {
     let folder = real(folder)?;
     let (entries, mut left) = config::in_folder(&folder);
-    known(names, entries.iter().map(|entry| entry.name.as_str()))?;
+    known(names, entries.iter().map(|entry| entry.name.as_str()), None)?;
     let (mut trusted, mut lines) = (Vec::new(), Vec::new());
     for Trustable { place, name, definition } in entries {
         if !names.is_empty() && !names.contains(&name) {
@@ -121,17 +121,21 @@ fn real(folder: Option<&Path>) -> Result<PathBuf, Failure> {
     if real.is_dir() { Ok(real) } else { Err(unusable("this is not a directory".into())) }
 }
 
-/// Refuses names that no entry has.
-fn known<'a>(names: &[String], there: impl Iterator<Item = &'a str> + Clone) -> Result<(), Failure> {
+/// Refuses names that no entry has. `file`: the only one that was searched.
+fn known<'a>(
+    names: &[String],
+    there: impl Iterator<Item = &'a str> + Clone,
+    file: Option<&Path>,
+) -> Result<(), Failure> {
     let Some(name) = names.iter().find(|name| !there.clone().any(|there| there == *name)) else {
         return Ok(());
     };
-    let problem = format!("there is no entry {}", config::called(name));
+    let (problem, hint) = config::no_such_entry(name, file);
     // The name of a program means its files.
     let files = config::Owner::named(name).map(config::Owner::files).unwrap_or_default();
     let hint = match files.first() {
         Some(file) => format!("mcpjoin servers --config {}", path_shown(file)),
-        None => "mcpjoin servers lists the entries".into(),
+        None => hint,
     };
     Err(Failure::usage(problem, hint))
 }
@@ -140,7 +144,7 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
     let mut files = config::survey(&shown.configured)?;
     if !shown.names.is_empty() {
         let entries = files.iter().flat_map(|file| &file.entries);
-        known(&shown.names, entries.map(|entry| entry.name.as_str()))?;
+        known(&shown.names, entries.map(|entry| entry.name.as_str()), shown.configured.config.as_deref())?;
         for file in &mut files {
             file.entries.retain(|entry| shown.names.contains(&entry.name));
         }

@@ -11,7 +11,6 @@ mod rendering;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::called;
 use super::dialect::{Dialect, Key, Row, Transport, Type};
 use super::entry::{Definition, Setting};
 use super::files::{self, Configuration};
@@ -19,6 +18,7 @@ use super::parsed_file::{Entry, Input};
 use super::source::{self, Problem};
 use super::tree::Text;
 use super::variables::{Piece, pieces};
+use super::{called, no_such_entry};
 use crate::args::Configured;
 use crate::failure::Failure;
 use crate::target::shown;
@@ -96,8 +96,8 @@ pub(crate) fn convert(
         inputs.extend(configuration.parsed.inputs.iter().map(input));
     }
     if let Some(name) = names.iter().find(|name| written.iter().all(|(written, _)| written != *name)) {
-        let hint = "mcpjoin servers lists the entries";
-        return Err(source::failure(format!("there is no entry {} to convert", called(name)), hint));
+        let (problem, hint) = no_such_entry(name, configured.config.as_deref());
+        return Err(source::failure(format!("{problem} to convert"), hint));
     }
     if !inputs.is_empty() && to != Dialect::VsCodeJson {
         left.push("only VS Code has inputs: set their values in variables".into());

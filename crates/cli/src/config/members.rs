@@ -200,7 +200,7 @@ impl Members {
         for member in &self.0 {
             let MemberText { what, name, words, changes_code, .. } = member;
             let (name, words) = (exact(name), exact_words(words));
-            let pointer = if *changes_code { " (changes what runs)" } else { "" };
+            let pointer = if *changes_code { " (this variable can change which code runs)" } else { "" };
             match *what {
                 "command" | "args" | "url" => command.push(words),
                 "env" => lines.push(format!("env {name}={words}{pointer}")),

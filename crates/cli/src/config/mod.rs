@@ -28,6 +28,7 @@ mod variables;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::Arc;
 
 use mcpjoin::transport::ChildCommand;
@@ -35,7 +36,7 @@ use mcpjoin::transport::ChildCommand;
 use crate::args::{Configured, Connect};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::{Named, Target, shown, words_shown};
+use crate::target::{Named, Target, path_shown, shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -67,6 +68,18 @@ pub(crate) fn called(name: &str) -> String {
     match name.char_indices().nth(MAX_NAME_CHARS) {
         None => shown(name.as_ref()),
         Some((end, _)) => format!("{}… ({} characters)", shown(name[..end].as_ref()), name.chars().count()),
+    }
+}
+
+/// The message for a name that no entry has, and the hint. `file`: the only one that was searched.
+pub(crate) fn no_such_entry(name: &str, file: Option<&Path>) -> (String, String) {
+    let name = called(name);
+    match file.map(path_shown) {
+        Some(file) => (
+            format!("{file} contains no entry {name}"),
+            format!("mcpjoin servers --config {file} lists its entries"),
+        ),
+        None => (format!("there is no entry {name}"), "mcpjoin servers lists the entries".to_owned()),
     }
 }
 

@@ -198,6 +198,12 @@ impl Access {
         format!("mcpjoin auth explain{options} {named}")
     }
 
+    /// The command line that examines the server.
+    pub(crate) fn doctor_line(&self) -> String {
+        let State { options, named, .. } = &*self.0;
+        format!("mcpjoin doctor{options} {named}")
+    }
+
     /// From now on errors contain the hint, since they go to clients of ours.
     pub(crate) fn tells_clients(&self) {
         self.0.has_clients.store(true, Ordering::Relaxed);
@@ -212,11 +218,11 @@ impl Access {
             let seen = failure.seen;
             return Failure { seen, ..self.outage(kind, what, failure.phase) };
         }
-        if failure.id == "E_TLS" && self.0.extra_ca.is_some() {
+        let is_untrusted = failure.id == "E_TLS" && failure.message.contains("not trusted here");
+        if is_untrusted && self.0.extra_ca.is_some() {
             return failure.hint(format!(
-                "--ca was read, but contains neither the server's certificate nor its authority: mcpjoin \
-                 doctor{} {} shows the fault",
-                self.0.options, self.0.named
+                "--ca was read, but contains neither the server's certificate nor its authority: {} shows the fault",
+                self.doctor_line()
             ));
         }
         if failure.id != "E_AUTH" {

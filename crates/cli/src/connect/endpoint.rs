@@ -2,7 +2,12 @@
 //!
 //! Made by `connect::plan`. `connect` and the commands open links to it, as often as they need.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use mcpjoin::Link;
+use mcpjoin::client::ClientBuilder;
+use mcpjoin::internal::SocketPlace;
+use mcpjoin::proto::session::Violation;
 use mcpjoin::transport::{ChildCommand, ChildHandle, Credentials, HttpConnect, SocketConnect, SocketError};
 use mcpjoin_diagnostics::doctor::{Report, Target};
 use mcpjoin_diagnostics::validate::Validator;
@@ -14,6 +19,7 @@ use super::network::refused;
 use super::trace::Trace;
 use crate::config::NoEntry;
 use crate::failure::{Failure, WITHHELD};
+use crate::target::{Bound, shown};
 use crate::ui::Ui;
 
 /// How a server is reached, and the trace of its messages. Cheap to clone.
@@ -27,6 +33,9 @@ pub(crate) struct Endpoint {
     pub(super) access: Option<Access>,
     /// The child does not get all of our environment variables.
     pub(super) withheld: bool,
+    pub(super) malformed: Malformed,
+    /// The child is our own bridge, which reports its failures as this program does.
+    pub(super) is_our_bridge: bool,
 }
 
 /// What the server is.
@@ -37,6 +46,26 @@ pub(super) enum Kind {
     Socket(SocketConnect),
     Quic(Box<QuicConnect>),
     Http(HttpConnect),
+}
+
+/// What is wrong with the last text that the server has sent and that is no message: a request that waits for it gets no answer.
+#[derive(Clone, Default)]
+pub(super) struct Malformed(Arc<Mutex<Option<String>>>);
+
+impl Malformed {
+    /// The same client, which stores it.
+    pub(super) fn of(&self, client: ClientBuilder) -> ClientBuilder {
+        let known = Arc::clone(&self.0);
+        client.also_on_violation(move |violation| {
+            if let Violation::Malformed { error, .. } = violation {
+                *known.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            }
+        })
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Endpoint {
@@ -81,15 +110,30 @@ impl Endpoint {
         self.access.as_ref()
     }
 
+    /// Adds to the failure of a request that was not answered what the server has sent in place of the answer.
+    pub(crate) fn and_received(&self, failure: Failure) -> Failure {
+        let failure = match &self.kind {
+            Kind::Child(command) => failure.and_unfinished(&command.handle().unfinished_line()),
+            _ => failure,
+        };
+        failure.and_malformed(self.malformed.problem())
+    }
+
     /// Adds to a failure what is known of the endpoint, and a hint that fits it.
     pub(crate) fn explain(&self, failure: Failure) -> Failure {
+        let failure = self.and_received(failure);
         match (&self.kind, &self.access) {
             (Kind::Child(command), _) => {
                 let failure = failure.stderr(&command.handle().stderr());
+                let failure = if self.is_our_bridge { failure.of_our_bridge() } else { failure };
                 if self.withheld { failure.and_withheld() } else { failure }
             }
-            (Kind::Http(_), Some(access)) => access.explain(failure.over_http()),
-            (Kind::Http(_), None) => failure.over_http(),
+            (Kind::Http(_), Some(access)) => {
+                access.explain(failure.over_http()).and_doctor(&access.doctor_line())
+            }
+            (Kind::Http(connect), None) => {
+                failure.over_http().and_doctor(&format!("mcpjoin doctor {}", shown(connect.url().as_ref())))
+            }
             _ => failure.over_a_socket(),
         }
     }
@@ -101,6 +145,19 @@ impl Endpoint {
         for finding in report.findings.iter_mut().filter(|finding| may_be_of_that(finding.id)) {
             finding.advice.push_str("; ");
             finding.advice.push_str(WITHHELD);
+        }
+    }
+
+    /// The address of the server, where it is no child.
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        match &self.kind {
+            Kind::Child(_) => None,
+            Kind::Socket(socket) => match socket.place() {
+                SocketPlace::Tcp(address) => Bound::tcp(&address),
+                SocketPlace::Unix(path) => Some(Bound::Unix(path)),
+            },
+            Kind::Quic(connect) => Bound::udp(connect.address()),
+            Kind::Http(connect) => Bound::of_url(connect.url()),
         }
     }
 

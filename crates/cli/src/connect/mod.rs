@@ -61,6 +61,8 @@ pub(crate) struct About {
     pub(crate) transport: &'static str,
     /// The name and the place of its entry, where it is an entry.
     pub(crate) entry: Option<(String, Place)>,
+    /// The server's end of the connection.
+    pub(crate) endpoint: Endpoint,
     /// The tools that may be listed.
     pub(crate) tools: ToolFilter,
     /// Work that waits for it has [`PRINT_TIMEOUT`](signals::PRINT_TIMEOUT) to end by itself after a signal.
@@ -76,6 +78,7 @@ impl About {
                 _ => plan.endpoint.transport(),
             },
             entry: plan.place.clone().map(|place| (target.label(), place)),
+            endpoint: plan.endpoint.clone(),
             tools: plan.tools.clone(),
             stop: Stop::default(),
         }

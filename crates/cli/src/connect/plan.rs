@@ -13,7 +13,7 @@ use mcpjoin::proto::session::{CloseCause, EraChoice, Limits, NegotiationFailure}
 use mcpjoin::transport::{ChildCommand, SocketConnect};
 
 use super::consent::Consent;
-use super::endpoint::{Endpoint, Kind};
+use super::endpoint::{Endpoint, Kind, Malformed};
 use super::trace::Trace;
 use super::{environment, network};
 use crate::args::Connect;
@@ -234,7 +234,11 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         Some(questions) => Some(Answering::new(ui, questions, &asking(target, &shown))?),
         None => None,
     };
-    let answering = |client| answering.iter().fold(client, |client, answering| answering.declare(client));
+    let malformed = Malformed::default();
+    let answering = |client| {
+        let client = answering.iter().fold(client, |client, answering| answering.declare(client));
+        malformed.of(client)
+    };
     let (client, first) = client(ui, &connect, limits.clone())?;
     let client = answering(client);
     let trace = trace(ui, &connect)?;
@@ -252,7 +256,15 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         }
         _ => None,
     };
-    let endpoint = Endpoint { kind, trace, no_entry, access, withheld };
+    let endpoint = Endpoint {
+        kind,
+        trace,
+        no_entry,
+        access,
+        withheld,
+        malformed,
+        is_our_bridge: matches!(target, Target::Orchestrator(_)),
+    };
     let timeout = connect.timeout;
     Ok(Plan { endpoint, client, shown, place, first, tools, consent, remembered, limits, timeout, fallback })
 }

@@ -6,7 +6,7 @@ use mcpjoin::proto::session::{
     CallError, CallRefused, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind,
     TransportError, TransportErrorKind, foreign_protocol,
 };
-use mcpjoin::proto::{ErrorObject, Method, code};
+use mcpjoin::proto::{ErrorObject, Method, Version, code};
 use mcpjoin::transport::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin_quic::endpoint::{QuicError, QuicErrorKind};
 
@@ -32,6 +32,11 @@ const QUIC_FORM: &str = "quic://host:port, with an IPv6 address in brackets";
 const WEB_SERVER: &str = "this is a web server: use http:// instead of tcp://";
 const STDOUT_IS_FOR_MESSAGES: &str =
     "a server may write only messages to its standard output: check the output of this command";
+/// What the transport says of a response that it cannot read.
+const NOT_HTTP: &str = "the response is not HTTP/1.1";
+/// The problems of a body that is JSON of something else, or no JSON.
+const NO_MESSAGE: [&str; 4] =
+    ["jsonrpc must be ", "not JSON: ", "a message is an object", "the batch is empty"];
 /// The message of our bridge where it did not reach the orchestrator: its address stands before this text, the reason after it.
 const NO_ORCHESTRATOR: &str = ": the orchestrator was not reached within ";
 
@@ -195,11 +200,38 @@ impl Failure {
             // The message names the request. Its purpose does not matter any more.
             self.phase = Phase::Connect;
         }
+        if self.id == "E_BAD_REPLY" && NO_MESSAGE.iter().any(|problem| self.message.contains(problem)) {
+            self.hint =
+                "check the path: another API may be there; if it is right, report it to the server's authors"
+                    .into();
+        }
         if matches!(self.id, "E_NOT_MCP" | "E_SILENT") {
             return self
                 .hint("check that an MCP server listens there; for a slow start use --connect-timeout 2m");
         }
         self.over_a_socket()
+    }
+
+    /// Adds the command that examines the server, where it may find more than the failure says. `line`: that command.
+    #[must_use]
+    pub(crate) fn and_doctor(mut self, line: &str) -> Self {
+        let is_opening = matches!(self.phase, Phase::Connect | Phase::Probe | Phase::Initialize);
+        let is_unclear = match self.id {
+            "E_NO_ENDPOINT" | "E_LINK" | "E_BAD_REPLY" => true,
+            // A proxy or a firewall answers like that, too, and then no token helps.
+            "E_AUTH" => self.message.contains(": forbidden: "),
+            _ => false,
+        };
+        if self.id == "E_TLS" {
+            self.hint = self.hint.replace("mcpjoin doctor shows", &format!("{line} shows"));
+        }
+        if is_opening && is_unclear {
+            let between = if self.hint.is_empty() { "" } else { "; " };
+            self.hint.push_str(between);
+            self.hint.push_str(line);
+            self.hint.push_str(" shows more");
+        }
+        self
     }
 
     /// Fits the failure to a server that is no child of ours, of which less is known.
@@ -279,13 +311,12 @@ impl Failure {
                 Self::new("E_TOO_LARGE", Exit::Usage, of(method), failure.to_string())
                     .hint("raise --max-message-size")
             }
-            NegotiationFailure::UnsupportedVersion { .. } => new(
-                "E_VERSION",
-                Phase::Initialize,
-                "leave out --protocol-version, or use one that the server supports",
-            ),
-            NegotiationFailure::NoCommonVersion { .. } => {
-                new("E_VERSION", Phase::Probe, "leave out --protocol-version and --era, or update the server")
+            NegotiationFailure::UnsupportedVersion { answered, .. } => {
+                let hint = version_advice(std::slice::from_ref(answered));
+                new("E_VERSION", Phase::Initialize, &hint)
+            }
+            NegotiationFailure::NoCommonVersion { supported } => {
+                new("E_VERSION", Phase::Probe, &version_advice(supported))
             }
             NegotiationFailure::Echo { method } => new(
                 "E_NOT_MCP",
@@ -342,7 +373,7 @@ impl Failure {
     }
 
     /// Adds the first bytes that were no message.
-    fn garbage(mut self, bytes: &[u8]) -> Self {
+    pub(super) fn garbage(mut self, bytes: &[u8]) -> Self {
         self.seen.garbage = Some(String::from_utf8_lossy(bytes).into_owned());
         self
     }
@@ -448,7 +479,7 @@ impl Failure {
                          then check the rules of the proxy"
                     }
                     // A server that speaks TLS alone closes the connection on an unencrypted request.
-                    _ if says(" http://") && says("was lost before a response") => {
+                    _ if says(" http://") && (says("was lost before a response") || says(NOT_HTTP)) => {
                         "use https:// instead of http:// if the port is for HTTPS; otherwise see the \
                          server's own log"
                     }
@@ -552,8 +583,10 @@ impl Failure {
             && let Some((_, why)) = error.message.split_once(" failed: ")
             && why.contains(NO_ORCHESTRATOR)
         {
-            return Self::new("E_CONNECT", Exit::Connection, phase, why.to_owned())
-                .hint("check that an orchestrator listens there: mcpjoin doctor orchestra://HOST:PORT");
+            let address = why.split(NO_ORCHESTRATOR).next().unwrap_or_default();
+            let hint =
+                format!("check that an orchestrator listens there: mcpjoin doctor orchestra://{address}");
+            return Self::new("E_CONNECT", Exit::Connection, phase, why.to_owned()).hint(hint);
         }
         let hint = match (error.code, phase) {
             (code::INVALID_PARAMS, Phase::Call) => {
@@ -597,6 +630,15 @@ fn answered_by(method: &str) -> &'static str {
         "roots/list" => "the server asks for the folders that it may use: --root DIR names one",
         _ => "the server sends a request that mcpjoin does not support",
     }
+}
+
+/// The hint for a server that supports these versions, and not the one that was requested.
+fn version_advice(supported: &[Version]) -> String {
+    if supported.iter().any(|version| version.era().is_some()) {
+        return "leave out --protocol-version and --era, or use what the server supports".to_owned();
+    }
+    let ours: Vec<&str> = Version::ALL.iter().map(Version::as_str).collect();
+    format!("update the server, or report this to its authors: mcpjoin speaks {}", ours.join(", "))
 }
 
 /// The hint after a lost response: a call may have had its effect.

@@ -152,9 +152,61 @@ impl Failure {
     /// Adds the server's standard error to a failure of the connection, where it has none yet.
     #[must_use]
     pub(crate) fn stderr(mut self, bytes: &[u8]) -> Self {
-        if self.seen.stderr.is_empty() && self.exit == Exit::Connection {
+        // With a child only our own bridge makes this failure, and its standard error says the same.
+        if self.seen.stderr.is_empty() && self.exit == Exit::Connection && self.id != "E_CONNECT" {
             self.keep_stderr(bytes);
         }
+        self
+    }
+
+    /// Adds that the child has written a text without a line feed at its end, which is no message, where that explains the failure.
+    #[must_use]
+    pub(crate) fn and_unfinished(mut self, text: &[u8]) -> Self {
+        if text.is_empty() || self.seen.garbage.is_some() {
+            return self;
+        }
+        match self.id {
+            "E_SILENT" | "E_TIMEOUT" => {
+                self.message.push_str("; the server has written a text without a newline at its end");
+                self.hint = "let the server end each message with a newline, and flush its output".into();
+            }
+            "E_SERVER_EXITED" => {
+                self.message.push_str("; its last message had no newline at its end");
+            }
+            _ => return self,
+        }
+        self.garbage(text)
+    }
+
+    /// Adds what is wrong with the last text that was no message to the failure of a request without an answer: that may have been it.
+    #[must_use]
+    pub(crate) fn and_malformed(mut self, problem: Option<String>) -> Self {
+        if self.id == "E_TIMEOUT"
+            && self.seen.garbage.is_none()
+            && let Some(problem) = problem
+        {
+            self.message.push_str("; the server has sent a text that is not a message: ");
+            self.message.push_str(&problem);
+            self.hint = "the answer may be that text: report it to the server's authors".into();
+        }
+        self
+    }
+
+    /// In place of the end of our own bridge, the failure that it has printed: its standard error has the form of
+    /// [`block`](Self::block).
+    #[must_use]
+    pub(crate) fn of_our_bridge(mut self) -> Self {
+        let printed = |start: &str| {
+            let line = self.seen.stderr.iter().find_map(|line| line.trim_start().strip_prefix(start));
+            line.map(|rest| rest.trim_start().to_owned())
+        };
+        let (Some(message), true) = (printed("error: "), self.seen.status.is_some()) else { return self };
+        self.hint = printed("try ").unwrap_or_default();
+        self.message = message.rsplit_once(" (E_").map_or(&*message, |(message, _)| message).to_owned();
+        if message.ends_with("(E_CERTIFICATE)") {
+            (self.id, self.exit) = ("E_CERTIFICATE", Exit::Usage);
+        }
+        (self.seen.stderr, self.seen.status) = (Vec::new(), None);
         self
     }
 

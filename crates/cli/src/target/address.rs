@@ -8,6 +8,9 @@ use std::path::PathBuf;
 
 use mcpjoin::proto::http::origin::{Origin, OriginError};
 
+/// The longest text that is shown as a wrong port.
+const MAX_PORT_CHARS: usize = 12;
+
 /// The address of a server over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Http {
@@ -34,6 +37,9 @@ impl Http {
             Err(error) => Err(match error {
                 OriginError::UserInfo => {
                     "leave out the user and the password: they would be sent to the server of the URL".into()
+                }
+                OriginError::Port => {
+                    format!("write http://host:port/path ({})", wrong_port(&url, "from 1 to 65535"))
                 }
                 error => format!("write http://host:port/path ({error})"),
             }),
@@ -114,6 +120,92 @@ impl Socket {
     }
 }
 
+/// What a listener is bound to, and a client connects to, whatever protocol they speak there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// A port of TCP.
+    Tcp { host: String, port: u16 },
+    /// A port of UDP.
+    Udp { host: String, port: u16 },
+    /// The file of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Bound {
+    /// That of a URL of HTTP.
+    pub(crate) fn of_url(url: &str) -> Option<Self> {
+        let origin = Origin::of(url).ok()?;
+        let (_, rest) = url.split_once("://")?;
+        let authority = rest.split(['/', '?', '#']).next()?;
+        let host = host_of(authority).to_owned();
+        Some(Self::Tcp { host, port: origin.port() })
+    }
+
+    /// That of `host:port` over TCP.
+    pub(crate) fn tcp(address: &str) -> Option<Self> {
+        let (host, port) = split(address)?;
+        Some(Self::Tcp { host, port })
+    }
+
+    /// That of `host:port` over QUIC.
+    pub(crate) fn udp(address: &str) -> Option<Self> {
+        let (host, port) = split(address)?;
+        Some(Self::Udp { host, port })
+    }
+
+    /// Whether a client of the address `other` reaches a listener here. Names are not resolved, apart from `localhost`.
+    pub(crate) fn is_reached_by(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Unix(here), Self::Unix(there)) => {
+                let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                absolute(here) == absolute(there)
+            }
+            (Self::Tcp { host, port }, Self::Tcp { host: other_host, port: other_port })
+            | (Self::Udp { host, port }, Self::Udp { host: other_host, port: other_port }) => {
+                // Port 0 is a free port, where no server listens yet.
+                *port != 0 && port == other_port && is_one_machine(host, other_host)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The host of an authority, with the brackets of an IPv6 address.
+fn host_of(authority: &str) -> &str {
+    let port = authority.rfind(':').filter(|colon| authority.rfind(']').is_none_or(|end| end < *colon));
+    port.map_or(authority, |colon| &authority[..colon])
+}
+
+fn split(address: &str) -> Option<(String, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some((host.to_owned(), port.parse().ok()?))
+}
+
+/// Whether a listener at the host `here` is reached by a client of the host `there`.
+fn is_one_machine(here: &str, there: &str) -> bool {
+    let is_local = |host: &str| host.eq_ignore_ascii_case("localhost");
+    let is_loopback = |host: &str| host.starts_with("127.") || host == "[::1]" || is_local(host);
+    let is_every = |host: &str| ["0.0.0.0", "[::]"].contains(&host);
+    here.eq_ignore_ascii_case(there)
+        || is_every(here) && (is_loopback(there) || is_every(there))
+        || is_local(here) && ["127.0.0.1", "[::1]"].contains(&there)
+        || is_local(there) && ["127.0.0.1", "[::1]"].contains(&here)
+}
+
+/// Says what is wrong with the port of an address. `range`: the numbers that it may have. Only a short word is repeated: a longer text
+/// may be something else.
+fn wrong_port(address: &str, range: &str) -> String {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+    let is_plain = port.len() <= MAX_PORT_CHARS && port.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match port {
+        "" => "the port is missing".to_owned(),
+        port if is_plain => format!("the port {port} is not a number {range}"),
+        _ => format!("the port is not a number {range}"),
+    }
+}
+
 /// Checks `host:port`: the port is a number, and an IPv6 address stands in brackets. Fails with what to write.
 fn host_and_port(scheme: &str, address: &str) -> Result<String, String> {
     if address.is_empty() || address.contains(['/', '?', '#', '@']) {
@@ -122,7 +214,7 @@ fn host_and_port(scheme: &str, address: &str) -> Result<String, String> {
     let wrong = |why: &str| Err(format!("write {scheme}://host:port: {why}"));
     let Some((host, port)) = address.rsplit_once(':') else { return wrong("the port is missing") };
     if port.parse::<u16>().is_err() {
-        return wrong("the port is not a number below 65536");
+        return wrong(&wrong_port(address, "below 65536"));
     }
     match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
         Some(Some(host)) if !host.is_empty() => Ok(address.to_owned()),
@@ -144,7 +236,7 @@ impl fmt::Display for Socket {
 
 #[cfg(test)]
 mod tests {
-    use super::{Http, Quic, Socket};
+    use super::{Bound, Http, Quic, Socket};
 
     #[test]
     fn an_address_is_a_url_without_a_user() {
@@ -209,6 +301,34 @@ mod tests {
         assert_eq!(Quic("h:1".into()).to_string(), "quic://h:1");
         assert_eq!(Quic::orchestrator("ORCHESTRA://h:1"), Ok(Quic("h:1".into())));
         assert!(Quic::orchestrator("quic://h:1").unwrap_err().contains("orchestra://host:port"));
+    }
+
+    #[test]
+    fn a_listener_is_reached_at_its_own_address() {
+        let reached = |here: &str, there: &str| {
+            let of = |word: &str| Bound::of_url(word).or_else(|| Bound::tcp(word)).unwrap();
+            of(here).is_reached_by(&of(there))
+        };
+        for (here, there) in [
+            ("http://localhost:8080/mcp", "http://LOCALHOST:8080/other"),
+            ("http://127.0.0.1:8080/mcp", "http://localhost:8080"),
+            ("http://localhost:8080/mcp", "https://[::1]:8080/mcp"),
+            ("http://0.0.0.0:8080/mcp", "127.0.0.1:8080"),
+            ("[::]:8080", "http://localhost:8080/mcp"),
+            ("http://example.com/mcp", "http://example.com:80/mcp"),
+        ] {
+            assert!(reached(here, there), "{here} {there}");
+        }
+        for (here, there) in [
+            ("http://localhost:8080/mcp", "http://localhost:8081/mcp"),
+            ("http://127.0.0.1:8080/mcp", "http://[::1]:8080/mcp"),
+            ("http://localhost:8080/mcp", "http://example.com:8080/mcp"),
+            ("127.0.0.1:0", "127.0.0.1:0"),
+        ] {
+            assert!(!reached(here, there), "{here} {there}");
+        }
+        assert!(!Bound::udp("h:1").unwrap().is_reached_by(&Bound::tcp("h:1").unwrap()));
+        assert!(Bound::Unix("./a".into()).is_reached_by(&Bound::Unix("a".into())));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Tests of `bridge` with several servers behind one endpoint: `--config FILE`, `--server`, `--join`, `--prefix`.
 
+use std::io::{Read, Write};
+
 use mcpjoin::proto::Era;
 use serde_json::{Value, json};
 
@@ -15,6 +17,63 @@ fn names(talk: &mut Talk) -> Vec<String> {
 
 fn echo(talk: &mut Talk, tool: &str) -> Value {
     talk.ask("tools/call", json!({ "name": tool, "arguments": { "message": "hi" } }))
+}
+
+#[test]
+fn a_bridge_is_not_its_own_server() {
+    let folder = Folder::new("joined-itself");
+    let entry = json!({ "mcpServers": { "me": { "url": "http://localhost:18081/mcp/me" } } });
+    let file = folder.file("servers.json", entry.to_string());
+    let file = file.to_str().unwrap();
+    let pin = format!("sha256:{}", "0".repeat(64));
+    for words in [
+        &["--listen", "http://127.0.0.1:18081/mcp", "http://localhost:18081/mcp"][..],
+        &["--listen", "http://127.0.0.1:18081/mcp", "--join", "a=demo:", "--join", "b=127.0.0.1:18081/mcp/a"],
+        &["--listen", "http://127.0.0.1:18081/mcp", "--config", file],
+        &["--listen", "tcp://127.0.0.1:18081", "tcp://127.0.0.1:18081"],
+        &["--listen", "quic://localhost:18081", "--pin", &pin, "quic://localhost:18081"],
+        &["--listen", "unix:itself.sock", "unix:./itself.sock"],
+    ] {
+        let ran = run([&["bridge"], words].concat()).exits(2);
+        ran.says(&[" is the bridge itself: it listens at ", "try      name the server behind the bridge"]);
+    }
+}
+
+#[test]
+fn an_unknown_path_is_answered_with_the_paths_that_exist() {
+    let fetched = |bridge: &Bridge, path: &str| {
+        let url = bridge.addresses[0].strip_prefix("http://").unwrap();
+        let (authority, _) = url.split_once('/').unwrap();
+        let mut stream = std::net::TcpStream::connect(authority).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    let end =
+        "Behind a proxy that removes the beginning of the path, name in --listen the path that is left.\n";
+    let joined = |count: usize| {
+        let servers = (0..count).flat_map(|place| ["--join".to_owned(), format!("s{place}=demo:")]);
+        let words: Vec<String> = servers.collect();
+        Bridge::before("http://127.0.0.1:0/mcp", &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let bridge = joined(2);
+    assert_eq!(
+        fetched(&bridge, "/mcp/s2"),
+        format!(
+            "nothing is served at `/mcp/s2`: the endpoint is `/mcp`, and for one server alone `/mcp/s0`, `/mcp/s1`. {end}"
+        )
+    );
+    let many = joined(12);
+    let told = fetched(&many, "/");
+    assert!(told.contains("`/mcp/s0`, `/mcp/s1`, ") && told.contains("`/mcp/s9` and 2 more. "), "{told}");
+    let alone = Bridge::before("http://127.0.0.1:0/mcp", &["demo:"]);
+    assert_eq!(
+        fetched(&alone, "/nowhere"),
+        format!("nothing is served at `/nowhere`: the endpoint is `/mcp`. {end}")
+    );
 }
 
 /// A configuration with two demonstration servers.

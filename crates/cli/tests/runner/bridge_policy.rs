@@ -103,7 +103,7 @@ fn a_policy_is_read_again_when_its_file_changes_and_a_fault_changes_nothing() {
     let refused = says("invalid type").replace(folder.path().to_str().unwrap(), "HERE");
     assert_eq!(
         refused,
-        "warning: HERE/here/policy.toml:2:9: invalid type: integer `7`, expected a sequence; the policy stays as it was\n"
+        "warning: HERE/here/policy.toml:2:9: invalid type: integer `7`, expected an array; the policy stays as it was\n"
     );
     assert_eq!(names(&mut talk), ["say"]);
     talk.finish().exits(0);

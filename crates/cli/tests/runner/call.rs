@@ -163,7 +163,7 @@ fn a_name_that_is_mistyped_is_told_with_what_may_be_meant() {
     line("call demo: ech message=hi").exits(5).says(&["the server has no tool ech; did you mean echo?"]);
     let said = "the tool declares no argument `mesage`; did you mean `message`?";
     let ran = line("call --force demo: echo mesage=hi").exits(5).says(&[said]);
-    assert!(ran.stdout.contains("missing field `message`"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("`message` is missing"), "{}", ran.stdout);
     line("prompt demo:full test_simple_promt").exits(5).says(&["did you mean test_simple_prompt?"]);
 }
 

@@ -265,10 +265,24 @@ fn what_is_typed_wrongly_is_no_fault_of_a_server() {
     let junk = scratch("doctor-usage.pem");
     std::fs::write(&junk, "junk\n").unwrap();
     let junk = junk.to_str().unwrap();
+    let half = scratch("doctor-usage-half.pem");
+    std::fs::write(&half, "-----BEGIN CERTIFICATE-----\naGVsbG8=\n").unwrap();
+    let half = half.to_str().unwrap();
+    let other = scratch("doctor-usage-other.pem");
+    std::fs::write(&other, "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n").unwrap();
+    let other = other.to_str().unwrap();
     for (words, said) in [
+        (&["--ca", half, "https://127.0.0.1:1/mcp"][..], "a section of the PEM text has no END line"),
+        (&["--ca", other, "https://127.0.0.1:1/mcp"], "it is not an X.509 certificate"),
+        (&["--ca", half, "quic://127.0.0.1:1"], "a section of the PEM text has no END line"),
         (&["--ca", junk, "https://127.0.0.1:1/mcp"][..], "PEM text contains no certificate"),
         (&["tcp://127.0.0.1"], "the port is missing"),
-        (&["tcp://127.0.0.1:99999"], "not a number below 65536"),
+        (&["tcp://127.0.0.1:99999"], "the port 99999 is not a number below 65536"),
+        (&["quic://localhost:abc"], "the port abc is not a number below 65536"),
+        (&["localhost:abc"], "the port abc is not a number from 1 to 65535"),
+        (&["localhost:99999"], "the port 99999 is not a number from 1 to 65535"),
+        (&["127.0.0.1:abc/mcp"], "the port abc is not a number from 1 to 65535"),
+        (&["localhost:"], "the port is missing"),
     ] {
         // The exit code is the same as for other verbs.
         let mut codes = Vec::new();

@@ -181,6 +181,7 @@ fn r85_nothing_of_a_folder_that_is_not_trusted_is_run() {
     for part in [
         "a                  - not run: not trusted",
         "nothing of .mcp.json was started: you have not trusted the current definition (mcpjoin servers trust ",
+        "no fault found, but no server was started: you have not trusted the current definition (mcpjoin servers trust ",
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }

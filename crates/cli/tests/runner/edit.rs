@@ -63,6 +63,34 @@ fn an_entry_is_written_into_the_file_with_a_copy_of_the_old_one_and_removed_agai
 }
 
 #[test]
+fn a_hint_names_the_file_that_was_named() {
+    let folder = Folder::new("edit-hints");
+    folder.file("mine.json", MINE);
+    for (words, said) in [
+        (
+            &["servers", "remove", "-c", "mine.json", "no"][..],
+            &["mine.json contains no entry no", "try      mcpjoin servers --config mine.json lists"][..],
+        ),
+        (
+            &["servers", "remove", "-c", "none.json", "a"],
+            &["none.json: No such file", "name another file with --config"],
+        ),
+        (&["servers", "remove", "--from", "cursor", "a"], &[".cursor/mcp.json: No such file"]),
+        (&["servers", "-c", "mine.json", "no"], &["try      mcpjoin servers --config mine.json lists"]),
+        (
+            &["servers", "convert", "--to", "codex", "-c", "mine.json", "no"],
+            &["try      mcpjoin servers --config mine.json lists"],
+        ),
+        (
+            &["servers", "add", "-c", "mine.json", "-y", "a", "--", "x"],
+            &["try      mcpjoin servers remove --config mine.json a"],
+        ),
+    ] {
+        folder.run(words).exits(2).says(said);
+    }
+}
+
+#[test]
 fn the_file_of_a_program_is_written_in_its_dialect() {
     let folder = Folder::new("edit-programs");
     for (program, file, part) in [

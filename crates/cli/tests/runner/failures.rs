@@ -26,6 +26,102 @@ fn r8_a_missing_program_is_told_at_once() {
 }
 
 #[test]
+fn a_version_that_does_not_exist_is_named_with_those_that_exist() {
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2031-01-01","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}"#;
+    let script = format!("read -r line; printf '%s\\n' '{answer}'; cat >/dev/null");
+    let exist = "mcpjoin speaks 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28";
+    let said = "the server speaks protocol version 2031-01-01, which this client does not";
+    let ran = run(["list", "--era", "legacy", "sh", "-c", &script]).exits(4);
+    ran.says(&["(E_VERSION)", said, "try      update the server, or report this to its authors: ", exist]);
+    let ran = run(["doctor", "--era", "legacy", "sh", "-c", &script]).exits(1);
+    for part in [said, "(version)", exist] {
+        assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
+    }
+    // Another version that exists needs another option.
+    let other = script.replace("2031-01-01", "2025-03-26");
+    let words = ["list", "--era", "legacy", "--protocol-version", "2025-06-18", "sh", "-c", &other];
+    run(words).exits(4).says(&["2025-03-26, which", "try      leave out --protocol-version"]);
+}
+
+#[test]
+fn what_a_server_leaves_out_is_named_in_the_words_of_the_protocol() {
+    for (result, said) in [
+        ("[]", "the answer to initialize is not valid: invalid type: an array, expected an object"),
+        ("{}", "the answer to initialize is not valid: `protocolVersion` is missing"),
+    ] {
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+        let script = format!("read -r line; printf '%s\\n' '{answer}'; cat >/dev/null");
+        run(["list", "--era", "legacy", "sh", "-c", &script]).exits(4).says(&[said, "(E_BAD_REPLY)"]);
+    }
+}
+
+#[test]
+fn an_answer_whose_id_is_given_twice_is_named() {
+    let list = |answer: &str| legacy(&format!("read -r line; printf '%s\\n' '{answer}'; cat >/dev/null"));
+    let limit = ["--json", "--era", "legacy", "--timeout", "1s"];
+    // Neither of two ids can be trusted, so the request waits until its time has passed.
+    let twice = list(r#"{"jsonrpc":"2.0","id":2,"id":2,"result":{"tools":[]}}"#);
+    for verb in ["list", "ping"] {
+        let failure = run([&[verb], &limit[..], &["sh", "-c", &twice]].concat()).exits(4).failure();
+        assert_eq!(failure["id"], "E_TIMEOUT", "{failure}");
+        let said = "; the server has sent a text that is not a message: the member \"id\" appears twice, at byte 25: ";
+        assert!(failure["message"].as_str().unwrap().contains(said), "{failure}");
+        assert_eq!(failure["hint"], "the answer may be that text: report it to the server's authors");
+    }
+    // Of another member the answer is known.
+    let twice = list(r#"{"jsonrpc":"2.0","id":2,"result":{},"result":{"tools":[]}}"#);
+    let failure = run([&["list"], &limit[..], &["sh", "-c", &twice]].concat()).exits(5).failure();
+    assert_eq!(failure["id"], "E_BAD_REPLY", "{failure}");
+    assert!(
+        failure["message"].as_str().unwrap().contains("the member \"result\" appears twice"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn a_message_without_a_newline_is_named() {
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}"#;
+    let opening = format!("read -r line; printf '%s' '{answer}'; cat >/dev/null");
+    let list = legacy(
+        r#"read -r line; printf '%s' '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'; cat >/dev/null"#,
+    );
+    let limits = ["--era", "legacy", "--connect-timeout", "1s", "--timeout", "1s", "sh", "-c"];
+    let said = "; the server has written a text without a newline at its end";
+    for (script, id, start) in
+        [(&opening, "E_SILENT", answer), (&list, "E_TIMEOUT", r#"{"jsonrpc":"2.0","id":2"#)]
+    {
+        let failure = run([&["list", "--json"], &limits[..], &[script]].concat()).exits(4).failure();
+        assert_eq!(failure["id"], id, "{failure}");
+        assert!(failure["message"].as_str().unwrap().ends_with(said), "{failure}");
+        assert!(failure["stdout"].as_str().unwrap().starts_with(start), "{failure}");
+        assert!(
+            failure["hint"].as_str().unwrap().starts_with("let the server end each message"),
+            "{failure}"
+        );
+        let ran = run([&["doctor"], &limits[..], &[script]].concat()).exits(1);
+        for part in [
+            "; the program has written a text without a newline at its end",
+            "  try      let the server write a newline behind",
+        ] {
+            assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
+        }
+    }
+    // It is read at the end of the output, and named with the failure that follows.
+    let ends = format!("read -r line; printf '%s' '{answer}'")
+        .replace("{},\"serverInfo", "{\"tools\":{}},\"serverInfo");
+    let ran = run(["list", "--era", "legacy", "sh", "-c", &ends]).exits(4);
+    ran.says(&["(E_SERVER_EXITED)", "; its last message had no newline at its end", "stdout   {"]);
+    let ran = run(["doctor", "--era", "legacy", "sh", "-c", &ends]).exits(1);
+    assert!(ran.stdout.contains("; its last message had no newline at its end (died)"), "{}", ran.stdout);
+    // A server that says nothing has no such text.
+    let silent = run([&["list", "--json"], &limits[..], &["cat >/dev/null"]].concat()).exits(4).failure();
+    assert!(
+        !silent["message"].as_str().unwrap().contains("newline") && silent["stdout"].is_null(),
+        "{silent}"
+    );
+}
+
+#[test]
 fn a_reply_that_was_cut_off_is_a_lost_connection() {
     let whole = r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"ab"}]}}"#;
     // Cut in a name, in the id, behind the id, in the result, before the last brace.

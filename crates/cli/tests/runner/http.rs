@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{self, Receiver};
 
+use mcpjoin_test_support::tls;
+
 use super::sockets::Demo;
 use super::support::{command, line, run, scratch, start};
 
@@ -26,6 +28,56 @@ fn r73_a_server_over_http_is_asked_like_any_other() {
     assert_eq!(line(&format!("ping -n 2 -i 1ms {url}")).exits(0).stdout.lines().count(), 3);
     line(&format!("call {url} no-such-tool")).exits(5).says(&["(E_SERVER_ERROR)", &url]);
     server.ends("TERM", 143);
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_told_with_what_helps() {
+    let ca = scratch("http-certificates-ca.pem");
+    std::fs::write(&ca, tls::CA).unwrap();
+    let ca = ca.to_str().unwrap();
+    for (certificate, given, said, hint, id) in [
+        (
+            tls::SERVER,
+            false,
+            "which is not trusted here",
+            "--ca FILE trusts another authority",
+            "certificate-untrusted",
+        ),
+        (
+            tls::OTHER_NAME,
+            true,
+            "the certificate is not for localhost, but for other.example",
+            "the URL another name: mcpjoin doctor --ca ",
+            "certificate-name",
+        ),
+        (
+            tls::EXPIRED,
+            true,
+            "the certificate of localhost has expired",
+            "the server needs another certificate",
+            "certificate-expired",
+        ),
+    ] {
+        let port = tls::server(certificate, tls::KEY, |_| None);
+        let url = format!("https://localhost:{port}/mcp");
+        let options: &[&str] = if given { &["--ca", ca] } else { &[] };
+        for verb in [&["list", &url][..], &["call", &url, "x"]] {
+            let ran = run([&verb[..1], options, &verb[1..]].concat()).exits(4);
+            ran.says(&["(E_TLS)", said, hint]);
+        }
+        let ran = run([&["doctor"], options, &[&url]].concat()).exits(1);
+        let first = ran.stdout.lines().next().unwrap();
+        assert!(first.contains(said) && first.ends_with(&format!("({id})")), "{first}");
+    }
+    // An authority that does not help is named.
+    let other = scratch("http-certificates-other.pem");
+    std::fs::write(&other, tls::AUTHORITY).unwrap();
+    let port = tls::server(tls::SERVER, tls::KEY, |_| None);
+    let url = format!("https://localhost:{port}/mcp");
+    let examined = format!("mcpjoin doctor --ca {} {url} shows the fault", other.display());
+    run(["list", "--ca", other.to_str().unwrap(), &url])
+        .exits(4)
+        .says(&["--ca was read, but contains", &examined]);
 }
 
 #[test]

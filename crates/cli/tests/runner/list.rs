@@ -46,6 +46,21 @@ fn every_version_can_be_asked_for() {
     assert_eq!(line("list --json --era modern demo:").exits(0).json()["protocolVersion"], "2026-07-28");
 }
 
+#[test]
+fn names_that_a_list_contains_twice_are_noted() {
+    let tool = |name: &str| format!("{{\"name\":\"{name}\",\"inputSchema\":{{\"type\":\"object\"}}}}");
+    let tools = |names: &[&str]| {
+        let tools: Vec<String> = names.iter().map(|name| tool(name)).collect();
+        format!("\"tools\":[{}]", tools.join(","))
+    };
+    let ran = listed(&[], &tools(&["a", "b", "a", "a", "c", "c"])).exits(0);
+    assert_eq!(ran.stdout, "Tools\n  a\n  b\n  a\n  a\n  c\n  c\n");
+    assert!(ran.stderr.ends_with("\ntools/list of shell contains a, c more than once\n"), "{}", ran.stderr);
+    let ran = listed(&[], &tools(&["a", "b"])).exits(0);
+    assert!(!ran.stderr.contains("more than once"), "{}", ran.stderr);
+    assert_eq!(listed(&["-q"], &tools(&["a", "a"])).exits(0).stderr, "");
+}
+
 /// The output of `list` if the result of `tools/list` has these members.
 fn listed(options: &[&str], members: &str) -> super::support::Ran {
     let script = legacy(&format!(

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use super::ports::Closed;
 use super::support::{line, run, scratch};
 
 /// A listener that handles each connection with this function. Returns the address, without a scheme.
@@ -30,6 +31,58 @@ fn web(mut stream: TcpStream) -> std::io::Result<()> {
 fn tls(mut stream: TcpStream) -> std::io::Result<()> {
     let _ = stream.read(&mut [0; 4096])?;
     stream.write_all(&[0x15, 3, 3, 0, 2, 2, 70])
+}
+
+/// Answers a request with this text.
+fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
+    let _ = stream.read(&mut [0; 4096])?;
+    stream.write_all(text.as_bytes())
+}
+
+/// Another API, with JSON of its own.
+fn api(stream: TcpStream) -> std::io::Result<()> {
+    let body = r#"{"status":"ok"}"#;
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length";
+    answer(stream, &format!("{head}: {}\r\n\r\n{body}", body.len()))
+}
+
+/// A proxy or a firewall that admits nobody.
+fn forbidden(stream: TcpStream) -> std::io::Result<()> {
+    answer(stream, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+}
+
+/// A response that is not HTTP.
+fn malformed(stream: TcpStream) -> std::io::Result<()> {
+    answer(stream, "HTTP/1.1 200 OK\r\nthis is no header\r\n\r\n{}")
+}
+
+#[test]
+fn a_url_without_an_mcp_server_is_told_with_the_command_that_examines_it() {
+    for (treated, said, hint, finding) in [
+        (
+            api as fn(TcpStream) -> std::io::Result<()>,
+            "the answer to initialize is not valid: jsonrpc must be",
+            "check the path: another API may be there",
+            "(no-message)",
+        ),
+        (forbidden, "forbidden: 403 Forbidden", "mcpjoin auth login ", "(forbidden)"),
+        (
+            malformed,
+            "the response is not HTTP/1.1: invalid HTTP header",
+            "see the server's own log",
+            "(not-http)",
+        ),
+        (web, "404 Not Found", "check the path", "(wrong-path)"),
+    ] {
+        let url = format!("http://{}/mcp", listening(treated));
+        let examined = format!("; mcpjoin doctor {url} shows more\n");
+        let ran = run(["list", &url]);
+        assert!(matches!(ran.code, Some(3 | 4)), "{}", ran.stderr);
+        assert!(ran.stderr.ends_with(&examined), "{}", ran.stderr);
+        ran.says(&[said, hint]);
+        let ran = run(["doctor", &url]).exits(1);
+        assert!(ran.stdout.lines().next().unwrap().ends_with(finding), "{}", ran.stdout);
+    }
 }
 
 #[test]
@@ -74,6 +127,44 @@ fn an_orchestrator_that_is_not_there_is_no_answer() {
     let ran = run(["list", "--certs-dir", certs, "--server-name", "orchestrator", "orchestra://127.0.0.1:1"]);
     let ran = ran.exits(4).says(&["(E_CONNECT)", "not reached within", "mcpjoin doctor orchestra://"]);
     assert!(ran.stdout.is_empty(), "{}", ran.stdout);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_failure_of_orchestra_is_one_sentence() {
+    let folder = scratch("messages-orchestra");
+    std::fs::create_dir_all(&folder).unwrap();
+    let name = folder.to_str().unwrap();
+    let port = Closed::udp().port();
+    let address = format!("127.0.0.1:{port}");
+    let ran = run(["list", "--certs-dir", name, &format!("orchestra://{address}")]).exits(4);
+    let failure = ran.stderr.split_once("error: ").unwrap().1;
+    assert!(
+        failure.starts_with(&format!(
+            "{address}: the orchestrator was not reached within 4000 ms: no connection"
+        )),
+        "{failure}"
+    );
+    assert_eq!(failure.lines().next().unwrap().matches(&address).count(), 1, "{failure}");
+    assert!(!failure.contains("stderr"), "{failure}");
+    assert!(failure.ends_with(&format!("mcpjoin doctor orchestra://{address}\n")), "{failure}");
+    // A failure of our own bridge is not one that its standard error explains.
+    std::fs::write(folder.join("ca.crt"), "junk").unwrap();
+    let target = format!("orchestra://{address}");
+    for (verb, operand) in [("list", None), ("call", Some("x"))] {
+        let words = [verb, "--json", "--certs-dir", name, &target].into_iter().chain(operand);
+        let failure = run(words).exits(2).failure();
+        assert_eq!(failure["id"], "E_CERTIFICATE", "{failure}");
+        let message = failure["message"].as_str().unwrap();
+        assert!(message.ends_with("ca.crt: not a certificate: there is no certificate in it"), "{failure}");
+        assert_eq!(failure["hint"], "--certs-dir DIR names another folder of certificates");
+        assert!(failure["stderr"].is_null() && failure["status"].is_null(), "{failure}");
+    }
+    let ran = run(["doctor", "--certs-dir", name, &format!("orchestra://{address}")]).exits(1);
+    let seen = format!(
+        "fault 1 of 2: {name}/ca.crt: not a certificate: there is no certificate in it (certificates)\n"
+    );
+    assert!(ran.stdout.starts_with(&seen), "{}", ran.stdout);
     std::fs::remove_dir_all(folder).unwrap();
 }
 

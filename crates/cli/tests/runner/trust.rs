@@ -176,10 +176,10 @@ fn variables_that_change_what_runs_are_pointed_at_and_those_of_a_file_are_named(
     let ran = folder.run(&["list"]).exits(2);
     let of = of_entry(&ran, "a");
     for line in [
-        "    env NODE_OPTIONS='--require ./x.js' (changes what runs)",
+        "    env NODE_OPTIONS='--require ./x.js' (this variable can change which code runs)",
         "    env REGION='eu\\u{1b}[2J\\u{202e}'",
         "    envFile many.env",
-        "    envFile sets LD_PRELOAD (changes what runs)",
+        "    envFile sets LD_PRELOAD (this variable can change which code runs)",
         "NAME_18, NAME_19, NAME_20, NAME_21, NAME_22, NAME_23, NAME_24",
     ] {
         assert!(of.contains(line), "{line:?} is not in {of}");
@@ -232,7 +232,10 @@ fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
         (json!({ "env": env("us") }), &["env REGION had another value, is us"]),
         (
             json!({ "env": more }),
-            &["env NODE_OPTIONS is new: '-r x'", "env NODE_OPTIONS='-r x' (changes what runs)"],
+            &[
+                "env NODE_OPTIONS is new: '-r x'",
+                "env NODE_OPTIONS='-r x' (this variable can change which code runs)",
+            ],
         ),
         (json!({ "env": { "REGION": "eu" } }), &["env API_KEY was removed"]),
         (

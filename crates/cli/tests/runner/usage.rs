@@ -131,7 +131,10 @@ fn words_that_clap_refuses_are_one_json_object_with_json() {
     for (words, message) in [
         ("list --json --nonsense demo:", "unexpected argument '--nonsense' found"),
         ("call --json -t soon demo: echo", "invalid value 'soon' for '--timeout <TIME>'"),
-        ("ping --json -n 0 demo:", "invalid value '0' for '--count <NUMBER>': from 1 to 100000"),
+        (
+            "ping --json -n 0 demo:",
+            "invalid value '0' for '--count <NUMBER>': write a number from 1 to 100000",
+        ),
     ] {
         let verb = words.split(' ').next().unwrap();
         let failure = line(words).exits(2).failure();

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{ProcessExit, TransportEnd, TransportEndKind};
+use mcpjoin_proto::session::{CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind};
 
 use super::diagnosis;
 use super::environment::version_manager;
@@ -32,6 +32,9 @@ const VERSION_KILL_AFTER: Duration = Duration::from_millis(500);
 const MAX_VERSION_CHARS: usize = 80;
 /// Runtimes that print their version with `--version`, and do nothing else then.
 const RUNTIMES: [&str; 9] = ["node", "nodejs", "bun", "deno", "ruby", "php", "uv", "uvx", "pipx"];
+
+/// Added to the end of a program whose last message was complete.
+const LAST_WITHOUT_NEWLINE: &str = "; its last message had no newline at its end";
 
 /// Runs all phases.
 pub(super) async fn examine(exam: &mut Examination, command: ChildCommand, client: ClientBuilder) {
@@ -74,13 +77,28 @@ pub(super) async fn examine(exam: &mut Examination, command: ChildCommand, clien
     match exam.open(link, client, began, Some((&handle, pid))).await {
         Ok(client) => {
             exam.read_lists(&client).await;
+            let unfinished = handle.unfinished_line();
+            if !unfinished.is_empty() {
+                let unanswered = exam.findings_of(&LIST_TIMED_OUT);
+                unanswered.for_each(|finding| has_no_newline(finding, &LIST_NO_NEWLINE, &unfinished));
+            }
             shut_down(exam, client, &handle).await;
+            if !handle.unfinished_line().is_empty() {
+                let died = exam.findings_of(&RETURNED_EARLY);
+                died.for_each(|finding| finding.seen.push_str(LAST_WITHOUT_NEWLINE));
+            }
             exam.add_violations();
         }
         Err(cause) => {
             let observed = exam.observer.observed();
             let phase = exam.phase;
             let mut finding = diagnosis::child_not_opened(phase, &cause, &observed, &handle.stderr());
+            let unfinished = handle.unfinished_line();
+            if finding.id == PROGRAM_SILENT.id && !unfinished.is_empty() {
+                has_no_newline(&mut finding, &NO_NEWLINE, &unfinished);
+            } else if finding.id == NO_SERVER.id && !unfinished.is_empty() && !is_cut_off(&cause) {
+                finding.seen.push_str(LAST_WITHOUT_NEWLINE);
+            }
             if finding.id == NO_SERVER.id && lacks_input {
                 finding.becomes(&DOCKER_WITHOUT_INPUT, &[]);
             } else if finding.check == Check::Life
@@ -94,6 +112,22 @@ pub(super) async fn examine(exam: &mut Examination, command: ChildCommand, clien
         }
     }
     exam.report.stderr = last_lines(&handle.stderr());
+}
+
+/// Whether the output of the program ended in a message, which is another fault than a message without a newline.
+const fn is_cut_off(cause: &CloseCause) -> bool {
+    let (CloseCause::Link(end) | CloseCause::Opening(NegotiationFailure::Ended { last: end, .. })) = cause
+    else {
+        return false;
+    };
+    matches!(end.kind, TransportEndKind::CutOff { .. })
+}
+
+/// The program has written a message, but no newline behind it.
+fn has_no_newline(finding: &mut Finding, kind: &Kind<Check>, text: &[u8]) {
+    finding.seen.push_str("; the program has written a text without a newline at its end");
+    finding.evidence.stdout = last_lines(text);
+    finding.becomes(kind, &[]);
 }
 
 /// A program and its interpreter.

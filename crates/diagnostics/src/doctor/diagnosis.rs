@@ -3,11 +3,11 @@
 //!
 //! Used by `examination` and by the transports. The kinds of findings are in `findings`; this decides which of them it is.
 
-use mcpjoin_proto::Method;
 use mcpjoin_proto::scan::Encoding;
 use mcpjoin_proto::session::{
     CallError, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind, foreign_protocol,
 };
+use mcpjoin_proto::{Method, Version};
 
 use super::findings::*;
 use super::observer::Observed;
@@ -127,6 +127,9 @@ pub(super) fn opening_failure(phase: Phase, failure: &NegotiationFailure, observ
     // A version that this program knows was left out by an option.
     if let Some(version) = spoken.iter().find(|version| version.era().is_some()) {
         finding.becomes(&VERSION_OF_OPTION, &[("version", version.as_str())]);
+    } else if finding.id == VERSION.id {
+        let ours: Vec<&str> = Version::ALL.iter().map(Version::as_str).collect();
+        finding.becomes(&VERSION, &[("versions", &ours.join(", "))]);
     }
     if let NegotiationFailure::Refused { error, .. } = failure {
         finding.evidence.error = Some(error.clone());

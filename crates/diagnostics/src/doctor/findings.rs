@@ -412,6 +412,9 @@ kinds! { Check:
          something, or starts slowly",
         "run it by itself in a terminal to see why it waits; allow a slow server more time \
          (--connect-timeout 2m)";
+    NO_NEWLINE: "silent", Opening,
+        "each message ends with a newline: without it a client waits for the rest",
+        "let the server write a newline behind each message, and flush its output";
     LISTENS_ELSEWHERE: "listens-elsewhere", Opening,
         "it serves HTTP at {url}, and does not read its standard input",
         "run mcpjoin doctor {url}; or use its option for MCP over stdio";
@@ -430,7 +433,7 @@ kinds! { Check:
         MORE_TIME;
     VERSION: "version", Opening,
         "client and server have no protocol version in common",
-        "update the server: mcpjoin supports every revision of MCP since 2024-11-05";
+        "update the server, or report it to its authors: mcpjoin speaks {versions}";
     VERSION_OF_OPTION: "version", Opening,
         "the server does not support the requested version, but another one that mcpjoin supports",
         "leave out --protocol-version, or use --protocol-version {version}";
@@ -508,6 +511,9 @@ kinds! { Check:
     LIST_TIMED_OUT: "list-unanswered", Lists,
         "the server declares this list, but does not return it in time",
         "check why the server is slow, or allow more time (--timeout 5m)";
+    LIST_NO_NEWLINE: "list-unanswered", Lists,
+        "each message ends with a newline: without it a client waits for the rest",
+        "let the server write a newline behind each message, and flush its output";
     LIST_UNREADABLE: "list-unanswered", Lists,
         "the response of the server cannot be read, and no other response follows",
         "write each message as one line of JSON";
@@ -656,6 +662,9 @@ kinds! { Check:
     BROKEN: "broken", Protocol,
         "the connection ends before a response: the server crashed, or does not speak HTTP",
         READ_LOG;
+    INVALID_HTTP: "not-http", Protocol,
+        "the response violates HTTP: the server has a bug, or another program uses that port",
+        "check the port; `ss -ltnp` shows which program listens on which; then see the server's own log";
     NOT_HTTP: "not-http", Protocol, "another program uses that port", FIND_PORT;
     CLOSES_UNASKED: "not-http", Protocol,
         "it does not speak HTTP, or exits at each request",

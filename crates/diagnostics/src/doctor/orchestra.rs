@@ -262,7 +262,11 @@ fn has_authority(exam: &mut Examination, report: &CertificateReport) -> bool {
     }
     let problems = report.problem.iter().map(|problem| format!("{directory}: {problem}"));
     let of_files = report.files.iter().filter_map(|file| {
-        file.problem.as_ref().map(|problem| format!("{}: {problem}", file.path.display()))
+        let path = file.path.display().to_string();
+        file.problem.as_ref().map(|problem| match problem.starts_with(&path) {
+            true => problem.clone(),
+            false => format!("{path}: {problem}"),
+        })
     });
     let problems: Vec<String> = problems.chain(of_files).collect();
     if problems.is_empty() {

@@ -168,7 +168,7 @@ type Answer = fn(&Asked) -> Option<String>;
 #[test]
 fn each_response_of_another_server_is_diagnosed() {
     // The response to every request.
-    let table: [(&str, Check, Answer); 32] = [
+    let table: [(&str, Check, Answer); 34] = [
         ("not-authorized", Check::Authorization, |_| {
             response("401 Unauthorized", "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n", "")
         }),
@@ -223,6 +223,10 @@ fn each_response_of_another_server_is_diagnosed() {
         ("empty-body", Check::Body, |_| response("200 OK", "", "")),
         ("content-type", Check::Body, |_| response("200 OK", "Content-Type: text/plain\r\n", "hello")),
         ("no-message", Check::Body, |_| json(r#"{"ok":true}"#)),
+        ("bad-reply", Check::Opening, |asked| {
+            json(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}},"result":{{}}}}"#, asked.id))
+        }),
+        ("not-http", Check::Protocol, |_| Some("HTTP/1.1 200 OK\r\nthis is no header\r\n\r\n".to_owned())),
         ("tls-port", Check::Tls, |_| {
             page("400 Bad Request", "<center>The plain HTTP request was sent to HTTPS port</center>")
         }),

@@ -150,11 +150,31 @@ impl Problem {
 /// Parses the text of a file.
 pub(super) fn parse(file: &Path, text: &str) -> Result<PolicyFile, PolicyError> {
     toml::from_str(text).map_err(|error| {
-        let message = error.message().to_owned();
+        let message = in_terms_of_toml(error.message());
         let suggestion = suggestion(&message).map(|name| format!("; did you mean `{name}`?"));
         let cause = message + &suggestion.unwrap_or_default();
         PolicyError::at(file, text, error.span().map(|span| span.start), cause)
     })
+}
+
+/// The message of a value of another type, without the names of serde and Rust for types.
+fn in_terms_of_toml(message: &str) -> String {
+    let Some((given, expected)) =
+        message.split_once(", expected ").filter(|_| message.starts_with("invalid "))
+    else {
+        return message.to_owned();
+    };
+    let given = given.replace(": sequence", ": an array").replace(": map", ": a table");
+    let expected = match expected {
+        "a nonzero u32" => "a whole number from 1 to 4294967295",
+        "a nonzero u64" => "a whole number above 0",
+        "a sequence" => "an array",
+        "a map" => "a table",
+        "path string" => "the path of a file",
+        expected if expected.starts_with("struct ") => "a table",
+        expected => expected,
+    };
+    format!("{given}, expected {expected}")
 }
 
 /// The known name that an unknown one was probably meant to be. serde quotes the unknown name first, and then all that

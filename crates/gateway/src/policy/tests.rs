@@ -113,8 +113,23 @@ fn a_fault_of_a_file_is_named_with_its_line_and_its_column() {
             "[limit]\n",
             "policy.toml:1:2: unknown field `limit`, expected one of `limits`, `defaults`, `target`, `rule`; did you mean `limits`?",
         ),
-        ("[limits]\nburst = 0\n", "policy.toml:2:9: invalid value: integer `0`, expected a nonzero u32"),
-        ("[limits]\nburst = true\n", "policy.toml:2:9: invalid type: boolean `true`, expected a nonzero u32"),
+        (
+            "[limits]\nburst = 0\n",
+            "policy.toml:2:9: invalid value: integer `0`, expected a whole number from 1 to 4294967295",
+        ),
+        (
+            "[limits]\nburst = true\n",
+            "policy.toml:2:9: invalid type: boolean `true`, expected a whole number from 1 to 4294967295",
+        ),
+        ("limits = 7\n", "policy.toml:1:10: invalid type: integer `7`, expected a table"),
+        ("rule = 7\n", "policy.toml:1:8: invalid type: integer `7`, expected an array"),
+        ("[target.a]\npin = []\n", "policy.toml:2:7: invalid type: an array, expected the path of a file"),
+        ("[target.a]\nrename = []\n", "policy.toml:2:10: invalid type: an array, expected a table"),
+        ("[target.a]\nsampling = {}\n", "policy.toml:2:12: invalid type: a table, expected a boolean"),
+        (
+            "[target.a]\ntimeout_ms = 0\n",
+            "policy.toml:2:14: invalid value: integer `0`, expected a whole number above 0",
+        ),
         ("x = [\n", "policy.toml:1:6: unclosed array, expected `]`"),
         (
             "[target.a]\nallow = [\"x\",\n  \"[\"]\n",

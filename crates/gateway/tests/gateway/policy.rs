@@ -622,6 +622,6 @@ fn after_100_reloads_under_load_no_session_has_ended_and_no_call_has_failed() {
 #[test]
 fn a_bad_file_is_refused_and_names_its_fault() {
     let error = Policy::parse(Path::new("a/policy.toml"), "[target.server]\nallow = 7\n").unwrap_err();
-    assert_eq!(error.to_string(), "a/policy.toml:2:9: invalid type: integer `7`, expected a sequence");
-    assert_eq!((error.line(), error.cause()), (Some(2), "invalid type: integer `7`, expected a sequence"));
+    assert_eq!(error.to_string(), "a/policy.toml:2:9: invalid type: integer `7`, expected an array");
+    assert_eq!((error.line(), error.cause()), (Some(2), "invalid type: integer `7`, expected an array"));
 }

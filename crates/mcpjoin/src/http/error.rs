@@ -68,6 +68,9 @@ pub(super) struct ResolveError(#[source] pub(super) BoxError);
 #[error("connecting timed out")]
 pub(super) struct ConnectTimedOut;
 
+/// The names of a certificate that an error repeats.
+const MAX_NAMES_SHOWN: usize = 5;
+
 /// What failed, in which way, and whether the same may succeed later. `proxied`: the connection leads through a proxy.
 pub fn describe(
     error: &Error,
@@ -97,6 +100,12 @@ pub fn describe(
             (false, false) => format!("no connection: {}", root(error)),
             (false, true) => format!("the proxy could not connect to {host}: {}", root(error)),
         });
+    }
+    if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
+        // hyper ends these texts with "parsed".
+        let problem = root(error);
+        let problem = problem.strip_suffix(" parsed").unwrap_or(&problem);
+        return (TransportErrorKind::Broken, format!("the response is not HTTP/1.1: {problem}"), false);
     }
     let what = format!("the connection was lost before a response: {}", root(error));
     (TransportErrorKind::Broken, what, true)
@@ -142,8 +151,11 @@ pub fn tls_text(error: &rustls::Error, host: &str) -> String {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 format!("the certificate of {host} is not valid yet: check the clocks")
             }
+            CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {
+                format!("the certificate is not for {host}, but for {}", names(presented))
+            }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                format!("the certificate is not for {host}: {problem}")
+                format!("the certificate is not for {host}: it names no host (subjectAltName)")
             }
             problem => format!("the certificate of {host} is rejected: {problem}"),
         },
@@ -152,6 +164,18 @@ pub fn tls_text(error: &rustls::Error, host: &str) -> String {
         }
         error => format!("TLS with {host} failed: {error}"),
     }
+}
+
+/// The names of a certificate, which rustls writes as `DnsName("example.com")`.
+fn names(presented: &[String]) -> String {
+    let plain = |name: &String| {
+        let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+        inner.trim_matches('"').to_owned()
+    };
+    let shown: Vec<String> = presented.iter().take(MAX_NAMES_SHOWN).map(plain).collect();
+    let more = presented.len() - shown.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
 }
 
 /// Whether a server has shown an authority's certificate as its own. The type of that error is in a crate behind rustls, and
@@ -206,6 +230,25 @@ pub fn root(error: &(dyn StdError + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_names_of_a_certificate_are_told_without_their_types() {
+        let problem = |presented: &[&str]| {
+            let presented = presented.iter().map(|name| (*name).to_owned()).collect();
+            let expected = rustls::pki_types::ServerName::try_from("here.example").unwrap();
+            let problem = CertificateError::NotValidForNameContext { expected, presented };
+            tls_text(&rustls::Error::InvalidCertificate(problem), "here.example")
+        };
+        assert_eq!(
+            problem(&["DnsName(\"a.example\")", "IpAddress(127.0.0.1)"]),
+            "the certificate is not for here.example, but for a.example, 127.0.0.1"
+        );
+        assert_eq!(
+            problem(&["a", "b", "c", "d", "e", "f", "g"]),
+            "the certificate is not for here.example, but for a, b, c, d, e and 2 more"
+        );
+        assert!(problem(&[]).ends_with(": it names no host (subjectAltName)"));
+    }
 
     #[derive(Debug, thiserror::Error)]
     #[error("outside")]

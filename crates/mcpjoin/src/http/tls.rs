@@ -17,6 +17,9 @@ use rustls_platform_verifier::Verifier;
 use super::certificate::{Certificate, verify_named};
 use super::error::HttpSetupError;
 
+/// What is wrong with a text that looks like PEM and cannot be read.
+const BROKEN_PEM: &str = "a section of the PEM text has no END line, or its content is not base64";
+
 /// The configuration. `extra_ca`: more trusted certificates, each PEM, one or several. A server that shows one of them as its
 /// own is trusted, too, if name and dates are right.
 ///
@@ -27,7 +30,8 @@ pub fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupError> {
     for pem in extra_ca {
         let before = extra.len();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            extra.push(certificate.map_err(|error| HttpSetupError::Certificate(error.to_string()))?);
+            // The error of the parser prints bytes as a list of numbers.
+            extra.push(certificate.map_err(|_| HttpSetupError::Certificate(BROKEN_PEM.into()))?);
         }
         if extra.len() == before {
             return Err(HttpSetupError::Certificate("the PEM text contains no certificate".into()));
@@ -37,7 +41,12 @@ pub fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupError> {
     let verifier = SystemVerifier { provider: provider.clone(), extra, verifier: OnceLock::new() };
     if !verifier.extra.is_empty() {
         // A wrong extra certificate fails here, not at the first connection.
-        verifier.get().as_ref().map_err(|error| HttpSetupError::Certificate(error.to_string()))?;
+        verifier.get().as_ref().map_err(|error| {
+            HttpSetupError::Certificate(match error {
+                rustls::Error::InvalidCertificate(_) => "it is not an X.509 certificate".to_owned(),
+                error => error.to_string(),
+            })
+        })?;
     }
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -74,6 +74,21 @@ struct Watched {
     pid: u32,
     phase: watch::Receiver<Phase>,
     stderr: StderrTail,
+    unfinished: UnfinishedLine,
+}
+
+/// The start of what a child has written behind its last line feed. It is no message before the line feed follows.
+#[derive(Clone, Default)]
+struct UnfinishedLine(Arc<Mutex<Bytes>>);
+
+impl UnfinishedLine {
+    /// Stores the text. Called at each pause of the child's output, so an equal text is not copied again.
+    fn set(&self, text: &[u8]) {
+        let mut known = self.0.lock();
+        if **known != *text {
+            *known = Bytes::copy_from_slice(text);
+        }
+    }
 }
 
 impl ChildCommand {
@@ -268,6 +283,14 @@ impl ChildHandle {
         self.watched().map(|watched| watched.stderr.bytes()).unwrap_or_default()
     }
 
+    /// The start of the text that it wrote to standard output behind its last line feed, at most 200 bytes. Empty if there is
+    /// none.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn unfinished_line(&self) -> Bytes {
+        self.watched().map(|watched| watched.unfinished.0.lock().clone()).unwrap_or_default()
+    }
+
     /// Waits until its standard error has been read to the end. Call it after the exit, in the runtime of the child.
     #[doc(hidden)]
     pub async fn stderr_read(&self) {
@@ -293,6 +316,7 @@ struct Run {
     stream: Stream<pipe::Receiver, pipe::Sender>,
     process: Process,
     stderr: StderrTail,
+    unfinished: UnfinishedLine,
     ending: Ending,
     closing: bool,
 }
@@ -340,11 +364,18 @@ async fn launch(
     let tail = StderrTail::default();
     let process = spawned.process;
     tokio::spawn(process::drain(stderr, tail.clone(), lines.cloned(), process.observe()));
-    *handle.0.lock() = Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
+    let unfinished = UnfinishedLine::default();
+    *handle.0.lock() = Some(Watched {
+        pid: process.pid(),
+        phase: process.observe(),
+        stderr: tail.clone(),
+        unfinished: unfinished.clone(),
+    });
     Ok(Run {
         stream: Stream::new(stdout, stdin, origin(spec)),
         process,
         stderr: tail,
+        unfinished,
         ending: Ending::No,
         closing: false,
     })
@@ -362,7 +393,11 @@ impl Run {
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
         loop {
             if matches!(&self.ending, Ending::No | Ending::Noticed { kind: None, .. }) {
-                match self.stream.poll_inbound(cx) {
+                let inbound = self.stream.poll_inbound(cx);
+                if matches!(inbound, Poll::Pending | Poll::Ready(Inbound::Closed { .. })) {
+                    self.unfinished.set(self.stream.unfinished());
+                }
+                match inbound {
                     Poll::Ready(Inbound::Closed { cause }) => match &mut self.ending {
                         Ending::Noticed { kind, .. } => *kind = Some(cause.kind),
                         Ending::No => {

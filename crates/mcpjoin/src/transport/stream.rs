@@ -101,6 +101,8 @@ pub(super) struct Stream<R, W> {
     lines: LineDecoder,
     gather: Gather,
     reading: Reading,
+    /// The start of the last line, if it had no line feed at the end of the stream.
+    last: Bytes,
     limit: usize,
     decoding: DecodeLimits,
     origin: Arc<Origin>,
@@ -141,6 +143,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
             unwritten: None,
             gather: Gather::default(),
             reading: Reading::Open,
+            last: Bytes::new(),
             limit: limits.message,
             decoding: limits.decode,
             origin: Arc::new(origin),
@@ -176,6 +179,13 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
         self.lines = LineDecoder::new(self.limit);
         self.gather.clear();
         self.reading = Reading::Open;
+    }
+
+    /// The start of what the peer has written behind its last line feed.
+    #[cfg(unix)]
+    pub(super) fn unfinished(&self) -> &[u8] {
+        let text = if self.last.is_empty() { self.lines.unfinished() } else { &self.last };
+        &text[..text.len().min(MAX_EXCERPT_BYTES)]
     }
 
     pub(super) const fn reader(&self) -> &R {
@@ -294,6 +304,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Transport for Stream<R, W> {
             match self.lines.poll_event() {
                 Some(LineEvent::Line(line)) => return Poll::Ready(self.line(&line)),
                 Some(LineEvent::Last(line)) => {
+                    self.last = excerpt(&line);
                     let mut inbound = self.line(&line);
                     if is_cut_off(&inbound)
                         && let Inbound::Malformed { error, .. } = &mut inbound

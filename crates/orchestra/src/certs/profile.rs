@@ -45,8 +45,9 @@ pub(super) fn new_key() -> Result<KeyPair> {
 
 /// Parses a key from PEM.
 pub(super) fn read_key(pem: &[u8]) -> Result<KeyPair> {
-    KeyPair::from_pem(&String::from_utf8_lossy(pem))
-        .map_err(|error| CertificateErrorKind::Key(error.to_string()))
+    KeyPair::from_pem(&String::from_utf8_lossy(pem)).map_err(|_| {
+        CertificateErrorKind::Key("there is no Ed25519, ECDSA or RSA key in PEM in it".to_owned())
+    })
 }
 
 /// The SHA-256 of the public key, as in [`CertificateFacts::key_hash`].

@@ -153,7 +153,7 @@ impl Reconnector {
                 }
                 Err(error) => {
                     tracing::debug!(target: "mcpjoin", %error, "no connection to the orchestrator");
-                    self.state.send_replace(State::Disconnected(Some(error.kind.to_string())));
+                    self.state.send_replace(State::Disconnected(Some(error.reason())));
                 }
             }
             self.wait_before_retry(attempted, jittered(pause)).await;

@@ -162,10 +162,7 @@ fn h159_where_nobody_listens_is_said_at_once_with_every_address() {
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         let QuicErrorKind::Unreached(attempts) = &error.kind else { panic!("{error}") };
         assert_eq!(attempts.len(), 1);
-        assert!(
-            error.to_string().starts_with(&format!("127.0.0.1:{port}: no connection (127.0.0.1:{port}: ")),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with(&format!("127.0.0.1:{port}: no connection: ")), "{error}");
     });
 }
 
@@ -179,10 +176,7 @@ fn a_peer_that_is_silent_is_given_up_in_time() {
         let mut options = QuicOptions::default();
         options.connect_timeout = Duration::from_millis(300);
         let error = quic::connect(&address, &tls(&certificates), &options).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("{address}: no connection within 300 ms ({address}: no response)")
-        );
+        assert_eq!(error.to_string(), format!("{address}: no connection within 300 ms: no response"));
     });
 }
 

@@ -41,6 +41,7 @@ pub enum LineEvent {
 /// lines.push(b"{\"jsonrpc\":\"2.0\"}\r\n\n{\"json");
 /// assert_eq!(lines.poll_event(), Some(LineEvent::Line("{\"jsonrpc\":\"2.0\"}".into())));
 /// assert_eq!(lines.poll_event(), None);
+/// assert_eq!(lines.unfinished(), b"{\"json");
 /// lines.finish();
 /// assert_eq!(lines.poll_event(), Some(LineEvent::Last("{\"json".into())));
 /// assert_eq!(lines.poll_event(), None);
@@ -86,6 +87,12 @@ impl LineDecoder {
     /// Ends the stream: the text behind the last line feed becomes [`LineEvent::Last`]. Idempotent.
     pub fn finish(&mut self) {
         self.ended = true;
+    }
+
+    /// The text behind the last line feed so far, once all events were polled: a line that is not complete.
+    #[must_use]
+    pub fn unfinished(&self) -> &[u8] {
+        &self.buffer.bytes
     }
 
     /// The memory of the decoder, in bytes.

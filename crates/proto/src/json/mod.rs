@@ -103,8 +103,43 @@ impl de::Error for ReadError {
             de::Unexpected::Map => &"an object",
             given => given,
         };
+        let expected = in_terms_of_json(expected);
         Self::custom(format_args!("invalid type: {given}, expected {expected}"))
     }
+
+    #[cold]
+    fn invalid_value(given: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        let expected = in_terms_of_json(expected);
+        Self::custom(format_args!("invalid value: {given}, expected {expected}"))
+    }
+
+    #[cold]
+    fn missing_field(name: &'static str) -> Self {
+        Self::custom(format_args!("`{name}` is missing"))
+    }
+}
+
+/// What serde expected. It names types of Rust, which say nothing to whoever has sent the value.
+fn in_terms_of_json(expected: &dyn de::Expected) -> Cow<'static, str> {
+    let expected = expected.to_string();
+    let kind = expected.strip_prefix("a nonzero ").unwrap_or(&expected);
+    let largest = match kind {
+        "u8" => u64::from(u8::MAX),
+        "u16" => u64::from(u16::MAX),
+        "u32" => u64::from(u32::MAX),
+        "u64" | "usize" => u64::MAX,
+        "i8" | "i16" | "i32" | "i64" | "isize" => return Cow::Borrowed("a whole number"),
+        "f32" | "f64" => return Cow::Borrowed("a number"),
+        "a map" => return Cow::Borrowed("an object"),
+        "a sequence" => return Cow::Borrowed("an array"),
+        _ if kind.starts_with("struct ") => return Cow::Borrowed("an object"),
+        _ if kind.starts_with("tuple ") || kind.starts_with("a tuple of ") => {
+            return Cow::Borrowed("an array");
+        }
+        _ => return Cow::Owned(expected),
+    };
+    let smallest = u8::from(kind.len() < expected.len());
+    Cow::Owned(format!("a whole number from {smallest} to {largest}"))
 }
 
 impl fmt::Display for WriteError {

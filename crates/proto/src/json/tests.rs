@@ -135,8 +135,22 @@ fn an_error_says_where_and_what_was_expected() {
     assert_eq!(error.path(), "tools[1].name");
     assert_eq!(error.to_string(), "tools[1].name: invalid type: integer `7`, expected a string");
     let error = read::<List>(r#"{"tools":[{}]}"#).unwrap_err();
-    assert_eq!(error, "tools[0]: missing field `name`");
-    assert_eq!(read::<List>("[[]]").unwrap_err(), "invalid type: an array, expected struct List");
+    assert_eq!(error, "tools[0]: `name` is missing");
+    // Types of Rust say nothing to whoever has sent the value.
+    assert_eq!(read::<List>("[[]]").unwrap_err(), "invalid type: an array, expected an object");
+    assert_eq!(
+        read::<core::num::NonZeroU32>("0").unwrap_err(),
+        "invalid value: integer `0`, expected a whole number from 1 to 4294967295"
+    );
+    assert_eq!(
+        read::<u8>("300").unwrap_err(),
+        "invalid value: integer `300`, expected a whole number from 0 to 255"
+    );
+    assert_eq!(read::<i64>("[]").unwrap_err(), "invalid type: an array, expected a whole number");
+    assert_eq!(read::<f64>("{}").unwrap_err(), "invalid type: an object, expected a number");
+    assert_eq!(read::<Vec<u8>>("{}").unwrap_err(), "invalid type: an object, expected an array");
+    assert_eq!(read::<(u8, u8)>("{}").unwrap_err(), "invalid type: an object, expected an array");
+    assert_eq!(read::<BTreeMap<String, u8>>("[]").unwrap_err(), "invalid type: an array, expected an object");
     // An error never repeats a message as long as it came.
     let long = format!("{{\"{0}\":{{\"{0}\":\"{0}\"}}}}", "k".repeat(100_000));
     assert!(read::<BTreeMap<String, BTreeMap<String, Shape>>>(&long).unwrap_err().len() < 1000);

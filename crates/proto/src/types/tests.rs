@@ -64,7 +64,7 @@ fn an_integer_may_be_written_with_a_fraction_of_zero_or_an_exponent() {
     assert_eq!(read::<TaskMetadata>(r#"{"ttl":null}"#).ttl, None);
     for text in ["0.5", "1e300", "9223372036854775808", "\"1\"", "true", "[]"] {
         let what = refused::<TaskMetadata>(&format!("{{\"ttl\":{text}}}"));
-        assert!(what.starts_with("ttl: ") && what.contains("i64"), "{text}: {what}");
+        assert!(what.starts_with("ttl: ") && what.contains("expected a whole number"), "{text}: {what}");
     }
 }
 

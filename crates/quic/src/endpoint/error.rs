@@ -13,7 +13,7 @@ use super::tls::CertificateError;
 
 /// A connection failed, was rejected, or has ended.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{address}: {kind}")]
+#[error("{address}: {}", Reason { address, kind })]
 #[non_exhaustive]
 pub struct QuicError {
     /// The peer: `host:port` as the caller gave it, or an incoming peer's address.
@@ -28,6 +28,37 @@ impl QuicError {
     #[must_use]
     pub fn new(address: impl Into<Arc<str>>, kind: QuicErrorKind) -> Self {
         Self { address: address.into(), kind }
+    }
+
+    /// The reason, for a message that names the address itself.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn reason(&self) -> String {
+        Reason { address: &self.address, kind: &self.kind }.to_string()
+    }
+}
+
+/// The reason without the address of the only attempt, where that is the address of the peer.
+struct Reason<'a> {
+    address: &'a str,
+    kind: &'a QuicErrorKind,
+}
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (QuicErrorKind::Unreached(attempts) | QuicErrorKind::TimedOut { attempts, .. }) = self.kind
+        else {
+            return self.kind.fmt(f);
+        };
+        match &attempts[..] {
+            [only] if only.address.to_string() == self.address => match self.kind {
+                QuicErrorKind::TimedOut { after, .. } => {
+                    write!(f, "no connection within {} ms: {}", after.as_millis(), only.outcome())
+                }
+                _ => write!(f, "no connection: {}", only.outcome()),
+            },
+            _ => self.kind.fmt(f),
+        }
     }
 }
 
@@ -117,6 +148,12 @@ pub struct QuicAttempt {
     pub error: Option<String>,
 }
 
+impl QuicAttempt {
+    fn outcome(&self) -> &str {
+        self.error.as_deref().unwrap_or("no response")
+    }
+}
+
 /// Maximum characters of a peer's reason text in an error.
 const MAX_REASON_CHARS: usize = 200;
 
@@ -141,8 +178,7 @@ impl fmt::Display for Attempts<'_> {
         }
         for (index, attempt) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            let error = attempt.error.as_deref().unwrap_or("no response");
-            write!(f, "{comma}{}: {error}", attempt.address)?;
+            write!(f, "{comma}{}: {}", attempt.address, attempt.outcome())?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ use crate::commands::diff::{Detail, details, sentence};
 use crate::commands::listening::{Address, Listening, QuicOptions, Serves};
 use crate::commands::serve::client_failure;
 use crate::commands::{exit_of, note_terminal, target_of};
-use crate::connect::{Plan, certificates, with_plan};
+use crate::connect::{Endpoint, Plan, certificates, with_plan};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{Target, shown, words_shown};
@@ -199,6 +199,7 @@ impl TargetGateway {
         monitoring: &Monitoring,
     ) -> Result<Self, Failure> {
         let Plan { endpoint, shown, first, tools, limits, timeout, .. } = plan;
+        refuse_itself(args, &endpoint, &shown)?;
         let program = endpoint.command().cloned();
         // A client of the legacy era makes the gateway send `initialize` first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
@@ -260,6 +261,21 @@ impl TargetGateway {
         });
         Ok(Self { shown, upstream, program, builder })
     }
+}
+
+/// Refuses a server that is the bridge itself: each request would come back as another one.
+fn refuse_itself(args: &Bridge, endpoint: &Endpoint, name: &str) -> Result<(), Failure> {
+    let Some(server) = endpoint.bound() else { return Ok(()) };
+    for word in &args.listen {
+        if Address::parse(word)?.bound().is_some_and(|here| here.is_reached_by(&server)) {
+            let problem = format!("{name} is the bridge itself: it listens at {}", shown(word.as_ref()));
+            return Err(Failure::usage(
+                problem,
+                "name the server behind the bridge, or another address in --listen",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A gateway and its server.

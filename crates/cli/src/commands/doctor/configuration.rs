@@ -77,10 +77,13 @@ pub(super) struct Configuration {
     pub(super) faults: Vec<Fault>,
     pub(super) notes: Vec<String>,
     pub(super) servers: Vec<Server>,
+    /// The command that trusts the entries that are not trusted.
+    trusting: Option<String>,
 }
 
 const DISABLED: &str = "disabled";
 const UNUSABLE: &str = "the entry is unusable";
+const UNTRUSTED: &str = "not trusted";
 const ASKS: &str = "VS Code asks for its inputs";
 
 /// Indices of the checks.
@@ -99,6 +102,7 @@ impl Configuration {
             faults: Vec::new(),
             notes: Vec::new(),
             servers: Vec::new(),
+            trusting: None,
         };
         for file in files {
             whole.file(file, machine);
@@ -118,6 +122,19 @@ impl Configuration {
             _ => None,
         });
         checks.chain(self.servers.iter().filter_map(|server| server.not_run))
+    }
+
+    /// What was not started because it is not trusted, for the verdict.
+    pub(super) fn not_started(&self) -> Option<String> {
+        let trusting = self.trusting.as_ref()?;
+        let all = self.servers.len();
+        let what = match self.servers.iter().filter(|server| server.not_run == Some(UNTRUSTED)).count() {
+            0 => return None,
+            count if count == all => "no server was started".to_owned(),
+            1 => format!("1 of {all} servers was not started"),
+            count => format!("{count} of {all} servers were not started"),
+        };
+        Some(format!("{what}: you have not trusted the current definition ({trusting})"))
     }
 
     fn fail(&mut self, check: usize, fault: Fault) {
@@ -157,13 +174,13 @@ impl Configuration {
         }
         let untrusted: Vec<_> = file.entries.iter().filter_map(|entry| entry.untrusted.as_ref()).collect();
         if let Some(first) = untrusted.first() {
-            let folder = path_shown(&first.folder);
+            let trusting = format!("mcpjoin servers trust {}", path_shown(&first.folder));
             let what = if untrusted.len() == file.entries.len() { "nothing" } else { "not everything" };
             self.notes.push(format!(
-                "{what} of {} was started: you have not trusted the current definition (mcpjoin servers \
-                 trust {folder})",
+                "{what} of {} was started: you have not trusted the current definition ({trusting})",
                 file.name
             ));
+            self.trusting.get_or_insert(trusting);
         }
         let count = file.entries.len();
         let entries = if count == 1 { "entry" } else { "entries" };
@@ -193,7 +210,7 @@ impl Configuration {
             self.fail(ENTRIES, fault);
             Some(UNUSABLE)
         } else if entry.untrusted.is_some() {
-            Some("not trusted")
+            Some(UNTRUSTED)
         } else {
             None
         };

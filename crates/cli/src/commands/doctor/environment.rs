@@ -38,7 +38,7 @@ pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
             page.surroundings(report.findings.len(), finding);
         }
         let figures = figures(report.checks_run(), report.checks_not_run().map(|(_, why)| why));
-        ui.hidden(&page.verdict(everything.then_some(figures))).into_owned()
+        ui.hidden(&page.verdict(everything.then_some(figures), None)).into_owned()
     };
     Ok(match written(ui, ui.result(&text)) {
         Exit::Done if !report.is_healthy() => Exit::Faults,

@@ -186,7 +186,7 @@ fn page(
     let not_run = machine.checks_not_run().map(|(_, why)| why).chain(configuration.not_run());
     let not_run = not_run.chain(reports().flat_map(|report| report.checks_not_run().map(|(_, why)| why)));
     let figures = figures(run, not_run);
-    page.verdict((ui.verbosity() > 0).then_some(figures))
+    page.verdict((ui.verbosity() > 0).then_some(figures), configuration.not_started())
 }
 
 fn heading(page: &mut Page, text: &str) {

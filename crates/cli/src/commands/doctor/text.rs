@@ -84,7 +84,7 @@ pub(super) fn of(
         page.surroundings(count, finding);
     }
     let figures = figures(report.checks_run(), report.checks_not_run().map(|(_, why)| why));
-    page.verdict(everything.then_some(figures))
+    page.verdict(everything.then_some(figures), None)
 }
 
 /// The steps of an examination that was stopped. `under_way`: the current phase and its time so far.
@@ -216,14 +216,17 @@ impl Page {
     }
 
     /// The faults, then the rest of the page. Where there is no fault, the last line says so. `figures`: the number of checks, for
-    /// a last line in any case.
-    pub(super) fn verdict(mut self, figures: Option<String>) -> String {
+    /// a last line in any case. `not_started`: what was not examined, which a verdict without a fault must not hide.
+    pub(super) fn verdict(mut self, figures: Option<String>, not_started: Option<String>) -> String {
         if self.faults > 0 && figures.is_none() {
             return self.fault_text + &self.out;
         }
         self.out.push('\n');
         let verdict = match self.faults {
-            0 => format!("{HEADING}no fault found{HEADING:#}"),
+            0 => {
+                let but = not_started.map(|what| format!(", but {what}")).unwrap_or_default();
+                format!("{HEADING}no fault found{HEADING:#}{but}")
+            }
             1 => format!("{BAD}1 fault found{BAD:#}"),
             count => format!("{BAD}{count} faults found{BAD:#}"),
         };

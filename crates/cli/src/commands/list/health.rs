@@ -27,6 +27,9 @@ use crate::visible;
 
 /// The width of the column of names at most.
 const MAX_NAME_COLUMNS: usize = 24;
+/// The least that is left for the rest of a line behind its columns, and the indentation of a rest below it.
+const MIN_REST_COLUMNS: usize = 14;
+const BELOW: &str = "    ";
 /// The width of the columns of states, times and tools.
 const STATE_COLUMNS: usize = 6;
 const TIME_COLUMNS: usize = 7;
@@ -176,16 +179,23 @@ fn line(name: &str, names: usize, outcome: &Result<Answered, Failure>, width: Op
     let name = visible::cut(&name, names);
     let padding = " ".repeat(names.saturating_sub(name.width()));
     let columns = names + STATE_COLUMNS + TIME_COLUMNS + TOOLS_COLUMNS + 8;
-    let rest = match width {
-        Some(width) => visible::cut(&rest, width.saturating_sub(columns).max(1)),
-        None => rest.into(),
+    // In a narrow terminal the rest is a line of its own: hardly a word of it would be left.
+    let (rest, between) = match width {
+        Some(width) if width < columns + MIN_REST_COLUMNS => {
+            let rest = visible::cut(&rest, width.saturating_sub(BELOW.len()).max(1));
+            let between = if rest.is_empty() { String::new() } else { format!("\n{BELOW}") };
+            (rest, between)
+        }
+        Some(width) => (visible::cut(&rest, width - columns), "  ".to_owned()),
+        None => (rest.into(), "  ".to_owned()),
     };
+    let tools = if between.starts_with('\n') { tools } else { format!("{tools:<TOOLS_COLUMNS$}") };
     let style = if is_bad { format!("{BAD}") } else { String::new() };
     let end = if is_bad { format!("{BAD:#}") } else { String::new() };
     let mut out = String::new();
     let _ = write!(
         out,
-        "{NAME}{name}{NAME:#}{padding}  {style}{state:<STATE_COLUMNS$}{end}  {took:>TIME_COLUMNS$}  {tools:<TOOLS_COLUMNS$}  "
+        "{NAME}{name}{NAME:#}{padding}  {style}{state:<STATE_COLUMNS$}{end}  {took:>TIME_COLUMNS$}  {tools}{between}"
     );
     let shown = if is_bad { rest.into_owned() } else { format!("{FAINT}{rest}{FAINT:#}") };
     out.push_str(&shown);
@@ -241,6 +251,10 @@ mod tests {
         assert_eq!(
             plain("a", &answered(1, None), Some(50)),
             "a       ok       412 ms  1 tool     memory-server…\n"
+        );
+        assert_eq!(
+            plain("a", &answered(1, None), Some(40)),
+            "a       ok       412 ms  1 tool\n    memory-server 0.6.3, 2025-11-25\n"
         );
         let partly = plain("a", &answered(0, Some(failure())), None);
         assert!(partly.contains("  partly  ") && partly.ends_with("2025-11-25; it ended\n"), "{partly}");

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::json;
 
-use super::super::called;
 use super::super::dialect::Dialect;
 use super::super::files::{Configuration, Unread};
 use super::super::places::{self, Origin};
 use super::super::programs::{Owner, dialect_of};
 use super::super::source::{self, Source};
 use super::super::tree::JSON;
+use super::super::{called, no_such_entry};
 use super::rendering::{self, Value};
 use crate::args::Configured;
 use crate::failure::Failure;
@@ -89,7 +89,11 @@ pub(crate) fn added(path: PathBuf, name: &str, typed: Typed, values: bool) -> Re
     };
     if names.iter().any(|known| known == name) {
         let problem = format!("{} is already an entry of {}", called(name), path_shown(&path));
-        return Err(source::failure(problem, format!("mcpjoin servers remove {}", called(name))));
+        // Without --config the default file is searched first.
+        let is_default = path == Path::new(DEFAULT_FILE);
+        let file = if is_default { String::new() } else { format!(" --config {}", path_shown(&path)) };
+        let hint = format!("mcpjoin servers remove{file} {}", called(name));
+        return Err(source::failure(problem, hint));
     }
     let (value, left, to_set) = written(name, typed, dialect, values)?;
     let text = old.as_ref().map(Source::text);
@@ -107,14 +111,21 @@ pub(crate) fn added(path: PathBuf, name: &str, typed: Typed, values: bool) -> Re
 /// # Errors
 /// When there is no such entry, or its file cannot be edited.
 pub(crate) fn removed(named: Option<PathBuf>, name: &str) -> Result<Change, Failure> {
-    let places = places::all(None, &Configured { config: named, ..Configured::default() })?;
-    let configurations =
-        places.iter().filter(|place| place.text.is_none()).filter_map(|place| Configuration::at(place).ok());
+    let places = places::all(None, &Configured { config: named.clone(), ..Configured::default() })?;
+    let mut configurations = Vec::new();
+    for place in places.iter().filter(|place| place.text.is_none()) {
+        match Configuration::at(place) {
+            Ok(configuration) => configurations.push(configuration),
+            // A file that was named and cannot be read is the fault, not the missing entry.
+            Err(Unread { failure, empty: false }) if place.origin == Origin::Chosen => return Err(failure),
+            Err(_) => {}
+        }
+    }
     let has =
         |configuration: &Configuration| configuration.parsed.entries.iter().any(|entry| entry.name == name);
     let Some(known) = configurations.into_iter().find(has) else {
-        let problem = format!("there is no entry {}", called(name));
-        return Err(source::failure(problem, "mcpjoin servers lists the entries"));
+        let (problem, hint) = no_such_entry(name, named.as_deref());
+        return Err(source::failure(problem, hint));
     };
     if let Some(problem) = known.twice(name) {
         return Err(known.source.failure(&problem));

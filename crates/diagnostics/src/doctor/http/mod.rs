@@ -314,7 +314,9 @@ impl Destination {
         {
             finding.becomes(&PROXY_CREDENTIALS_REFUSED, &[]);
         }
-        if matches!(finding.id, "broken" | "silent") && all.iter().all(|exchange| exchange.head().is_none()) {
+        if matches!(finding.id, "broken" | "not-http" | "silent")
+            && all.iter().all(|exchange| exchange.head().is_none())
+        {
             finding = self.not_http(phase, address).await.unwrap_or(finding);
         }
         let statuses = || all.iter().map(Exchange::status);

@@ -88,6 +88,10 @@ impl NotOpened<'_> {
             | NegotiationFailure::NoCommonVersion { .. }
             | NegotiationFailure::UnknownResponse { .. }
             | NegotiationFailure::Echo { .. } => Some(general()),
+            // Only a message of JSON-RPC is checked for that.
+            NegotiationFailure::InvalidResponse { problem, .. } if problem.starts_with("the member \"") => {
+                Some(general())
+            }
             NegotiationFailure::InvalidResponse { .. } => {
                 let foreign = self.observed.last_foreign.as_ref().and_then(|began| {
                     let mut finding = unexpected_body(self.phase, self.decisive()?)?;
@@ -175,6 +179,7 @@ fn no_response(kind: TransportErrorKind, error: &str) -> Kind<Check> {
         _ if has("not sent, no authorization: ") => AUTHORIZATION_UNREACHED,
         TransportErrorKind::Untrusted => CERTIFICATE_REFUSED,
         _ if has("redirects") || has(" leads to ") || has("without a location") => REDIRECT_NOT_FOLLOWED,
+        _ if has("the response is not http/1.1") => INVALID_HTTP,
         _ => BROKEN,
     }
 }

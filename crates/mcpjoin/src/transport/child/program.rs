@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
-use super::{ChildCommand, Watched};
+use super::{ChildCommand, UnfinishedLine, Watched};
 use crate::process::{self, ShutdownReport, SpawnError, SpawnErrorKind, StderrTail};
 
 impl ChildCommand {
@@ -70,8 +70,12 @@ impl ChildCommand {
         let reading = |output| pipe::Receiver::from_owned_fd(output).map_err(failed);
         let (stdout, stderr) = (reading(stdout)?, reading(stderr)?);
         let (printed, tail) = (StderrTail::default(), StderrTail::default());
-        *self.handle.0.lock() =
-            Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
+        *self.handle.0.lock() = Some(Watched {
+            pid: process.pid(),
+            phase: process.observe(),
+            stderr: tail.clone(),
+            unfinished: UnfinishedLine::default(),
+        });
         let over = async {
             let mut reported = pin!(process::reported(process.observe()));
             tokio::select! {

@@ -156,6 +156,13 @@ const MAX_POOLED: usize = 256;
 /// How many characters of an unknown path the response repeats.
 const MAX_PATH_CHARS: usize = 100;
 
+/// How many paths of joined servers that response names.
+const MAX_PATHS_SHOWN: usize = 10;
+
+/// The end of that response, for whoever builds the service.
+const MOUNTED: &str =
+    "Behind a router that removes the beginning of the path, build the service with `HttpOptions::any_path`.";
+
 impl HttpService {
     #[doc(hidden)]
     pub fn new(
@@ -472,17 +479,25 @@ impl Shared {
         (path == endpoint || self.options.at_root && path == "/").then_some(Place::Endpoint)
     }
 
-    /// The response to an unknown path: it names the endpoint.
+    /// The response to an unknown path: it names the endpoint, and those of joined servers. Where clients are admitted one by one,
+    /// the names of those servers are not for everybody.
     fn no_place(&self, path: &str) -> Response<HttpBody> {
-        let endpoint = self.options.path.as_deref().unwrap_or("/");
-        let shown = Line::of(path).truncated(MAX_PATH_CHARS);
-        reply::text(
-            404,
-            format!(
-                "nothing is served at `{shown}`: the endpoint is `{endpoint}`. Behind a router that removes the beginning \
-                 of the path, build the service with `HttpOptions::any_path`.\n"
-            ),
-        )
+        let shown = |path: &str| format!("`{}`", Line::of(path).truncated(MAX_PATH_CHARS));
+        let mut text = format!(
+            "nothing is served at {}: the endpoint is {}",
+            shown(path),
+            shown(self.options.path.as_deref().unwrap_or("/"))
+        );
+        if self.options.admission.is_none() && !self.routes.is_empty() {
+            let paths: Vec<String> =
+                self.routes.iter().rev().take(MAX_PATHS_SHOWN).map(|(path, _)| shown(path)).collect();
+            text += &format!(", and for one server alone {}", paths.join(", "));
+            if let more @ 1.. = self.routes.len() - paths.len() {
+                text += &format!(" and {more} more");
+            }
+        }
+        text += &format!(". {}\n", self.options.wrong_path_hint.as_deref().unwrap_or(MOUNTED));
+        reply::text(404, text)
     }
 
     /// Looks up the session that a request names: in this process, in other ones, then in the session store.

@@ -56,6 +56,7 @@ pub struct HttpOptions {
     pub(super) sessions: usize,
     pub(super) initialize: usize,
     pub(super) too_large_hint: Option<Box<str>>,
+    pub(super) wrong_path_hint: Option<Box<str>>,
     pub(super) session_idle: Duration,
     pub(super) header_time: Duration,
     pub(super) body_time: Duration,
@@ -89,6 +90,7 @@ impl HttpOptions {
             sessions: 10_000,
             initialize: 64 * 1024,
             too_large_hint: None,
+            wrong_path_hint: None,
             session_idle: Duration::from_secs(30 * 60),
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
@@ -281,6 +283,15 @@ impl HttpOptions {
     #[must_use]
     pub fn too_large_hint(mut self, hint: &str) -> Self {
         self.too_large_hint = Some(hint.into());
+        self
+    }
+
+    /// The sentence that ends the response to an unknown path (404): what the user of this program can do. Without it the response names
+    /// [`any_path`](Self::any_path).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn wrong_path_hint(mut self, hint: &str) -> Self {
+        self.wrong_path_hint = Some(hint.into());
         self
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier, danger::ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
@@ -87,6 +87,9 @@ pub struct ServerTls {
     provider: Arc<CryptoProvider>,
 }
 
+/// What is wrong with a text that looks like PEM and cannot be read.
+const BROKEN_PEM: &str = "a section of the PEM text has no END line, or its content is not base64";
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -109,11 +112,18 @@ impl Identity {
     /// [`CertificateError`].
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let chain = certificates(certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| CertificateErrorKind::Key(error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
+            let what = match error {
+                pem::Error::NoItemsFound => "there is no private key in it",
+                _ => BROKEN_PEM,
+            };
+            CertificateErrorKind::Key(what.to_owned())
+        })?;
         let secret = reset::secret(key.secret_der());
         let certified = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => CertificateErrorKind::KeyMismatch,
+            // rustls begins this text with "unexpected error".
+            rustls::Error::General(what) => CertificateErrorKind::Key(what),
             error => CertificateErrorKind::Key(error.to_string()),
         })?;
         Ok(Self { certified: Arc::new(certified), secret })
@@ -230,7 +240,8 @@ fn tls_error(error: impl fmt::Display) -> CertificateErrorKind {
 /// Parses the certificates of a PEM text. There must be at least one.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateErrorKind> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let found = found.map_err(|error| CertificateErrorKind::Pem(error.to_string()))?;
+    // The error of the parser prints bytes as a list of numbers.
+    let found = found.map_err(|_| CertificateErrorKind::Pem(BROKEN_PEM.to_owned()))?;
     if found.is_empty() {
         return Err(CertificateErrorKind::Pem("there is no certificate in it".to_owned()));
     }

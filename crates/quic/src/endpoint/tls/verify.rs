@@ -73,6 +73,8 @@ pub(crate) fn reason(certificate: &CertificateDer<'_>, error: &Error) -> String 
             }
             error => format!("is not valid: {error}"),
         },
+        // The reasons of our own verifiers, which rustls would begin with "unexpected error".
+        Error::General(what) => format!("is not the expected one: {what}"),
         error => format!("is not valid: {error}"),
     };
     format!("{whose}, {why}")
