@@ -28,6 +28,7 @@ mod variables;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mcpjoin::transport::ChildCommand;
@@ -172,12 +173,19 @@ pub(crate) fn entry_names(configured: &Configured) -> Vec<(String, String)> {
 
 /// The first file that has an entry of that name.
 fn file_of_entry(name: &str, configured: &Configured) -> Option<String> {
-    let places = places::all(None, configured).ok()?;
-    let configurations = places.iter().filter_map(|place| Configuration::at(place).ok());
-    configurations
-        .filter(|configuration| configuration.parsed.entries.iter().any(|entry| entry.name == name))
-        .map(|configuration| configuration.source.name())
-        .next()
+    configuration_of(None, name, configured).map(|configuration| configuration.source.name())
+}
+
+/// The path of the file that has an entry. `file`: the only file to search, of `FILE#NAME`. It prints nothing.
+pub(crate) fn path_of_entry(file: Option<&OsStr>, name: &str, configured: &Configured) -> Option<PathBuf> {
+    configuration_of(file, name, configured).map(|configuration| configuration.source.path().to_owned())
+}
+
+/// The first configuration that has an entry of that name.
+fn configuration_of(file: Option<&OsStr>, name: &str, configured: &Configured) -> Option<Configuration> {
+    let places = places::all(file, configured).ok()?;
+    let mut configurations = places.iter().filter_map(|place| Configuration::at(place).ok());
+    configurations.find(|configuration| configuration.parsed.entries.iter().any(|entry| entry.name == name))
 }
 
 /// Whether a name is an entry of the configuration. The files are read once for the run, with warnings of those that cannot be used.

@@ -4,6 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::Link;
@@ -27,6 +28,7 @@ use crate::found;
 use crate::questions::Answering;
 use crate::secret;
 use crate::target::{Http, Quic, Socket, Target, exact, shown, words_shown};
+use crate::tool_names::{self, ToolNames};
 use crate::ui::{Secrets, Ui};
 use crate::visible;
 
@@ -42,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) first: Phase,
     /// The tools that may be listed and called.
     pub(crate) tools: ToolFilter,
+    /// Where the names of the tools are stored that the server lists.
+    names: Option<Arc<ToolNames>>,
     /// What is said or asked before the server is used.
     pub(super) consent: Consent,
     /// The cached era of the server, where no option selects an era.
@@ -80,7 +84,8 @@ impl Plan {
             return self;
         }
         ui.note(&format!("{} is not an MCP server: {} is used", self.shown, plan.shown));
-        plan
+        // The shell completes behind the URL as it is typed.
+        Self { names: self.names, ..plan }
     }
 
     /// The same plan with a client that supports tasks.
@@ -95,9 +100,13 @@ impl Plan {
     /// Starts the server, or connects to it, and opens the session: with the cached era first. Where that fails, the client
     /// probes as if no era were cached.
     pub(super) async fn open(self, ui: &Ui) -> Result<Client, Failure> {
-        let Self { endpoint, client, first, mut remembered, .. } = self;
+        let Self { endpoint, client, first, mut remembered, names, tools, .. } = self;
+        let remembering = |client| {
+            names.iter().fold(client, |client, names| tool_names::remembering(client, names, &tools))
+        };
+        let client = remembering(client);
         if let Some(legacy) = remembered.as_mut().and_then(|remembered| remembered.legacy.take()) {
-            match legacy.connect(endpoint.link().await?).await {
+            match remembering(legacy).connect(endpoint.link().await?).await {
                 Ok(client) => return Ok(client),
                 Err(error) if !may_be_stale(&error.cause) => {
                     return Err(Failure::closed(&error.cause, Phase::Initialize));
@@ -226,6 +235,8 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             (Kind::Quic(Box::new(network::quic(&secured.address, &connect)?)), None)
         }
     };
+    let entry = place.as_ref().map(|place| place.file.as_path());
+    let names = if connect.no_cache { None } else { ToolNames::of(target, entry).map(Arc::new) };
     let limits = match &kind {
         Kind::Http(_) => limits_over_http(&connect),
         _ => limits(&connect),
@@ -254,7 +265,20 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     };
     let endpoint = Endpoint { kind, trace, no_entry, access, withheld };
     let timeout = connect.timeout;
-    Ok(Plan { endpoint, client, shown, place, first, tools, consent, remembered, limits, timeout, fallback })
+    Ok(Plan {
+        endpoint,
+        client,
+        shown,
+        place,
+        first,
+        tools,
+        names,
+        consent,
+        remembered,
+        limits,
+        timeout,
+        fallback,
+    })
 }
 
 /// The fallback of a URL without a path. Both plans write the same trace.

@@ -328,3 +328,60 @@ fn shells_complete_entries_the_demonstration_server_and_topics() {
     bash.env("PATH", path(bin));
     assert_eq!(start(bash).finish().exits(0).stdout, "memory\n");
 }
+
+#[test]
+fn shells_complete_the_tools_that_a_server_has_listed_before() {
+    let folder = Folder::new("typed-tools");
+    // A server whose tool `read` stands beside one with a name that a shell would obey.
+    let listed = r#"{"name": "read", "inputSchema": SCHEMA}"#;
+    let hostile = r#"{"name": "$(reboot)", "inputSchema": {"properties": {"$(reboot)": {}}}}"#;
+    let other = r#"{"name": "remove", "inputSchema": {}}"#;
+    let server = FILES.replace(listed, &format!("{listed}, {hostile}, {other}"));
+    let server = folder.file("server.py", server);
+    let entry = |program: &str| {
+        serde_json::json!({"mcpServers": {"files": {"command": program, "args": [&server]}}}).to_string()
+    };
+    folder.file("own.json", entry("python3"));
+    let cache = folder.path().join("cache");
+    let run = |words: &[&str]| {
+        let mut command = folder.command(words);
+        command.env("XDG_CACHE_HOME", &cache);
+        start(command).finish()
+    };
+    let completed = |words: &[&str]| {
+        let mut command = folder.command(&[&["--", "mcpjoin"], words].concat());
+        command.env("XDG_CACHE_HOME", &cache).env("MCPJOIN_COMPLETE", "bash");
+        command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        let ran = start(command).finish().exits(0);
+        assert_eq!(ran.stderr, "");
+        // Behind an empty word the options follow.
+        let found = ran.stdout.lines().take_while(|line| !line.starts_with("--"));
+        found.collect::<Vec<_>>().join("\n")
+    };
+    let tools = "read\nremove";
+    assert_eq!(completed(&["call", "-c", "own.json", "files", ""]), "", "nothing was listed");
+    run(&["list", "--no-cache", "-c", "own.json", "files"]).exits(0);
+    assert_eq!(completed(&["call", "-c", "own.json", "files", ""]), "", "nothing is stored");
+    run(&["list", "-c", "own.json", "files"]).exits(0);
+    // From now on the server cannot be started.
+    folder.file("own.json", entry("/no/such/program"));
+    for (words, candidates) in [
+        (&["call", "-c", "own.json", "files", ""][..], tools),
+        (&["tool", "-c", "own.json", "files", "rea"], "read"),
+        (&["call", "own.json#files", "rem"], "remove"),
+        (&["call", "-c", "own.json", "--server", "files", "rem"], "remove"),
+        (&["call", "-c", "own.json", "files", "read", ""], "paths=\ncount=\nmode="),
+        (&["read", "-c", "own.json", "files", ""], ""),
+        (&["call", "-c", "own.json", "files", "other", ""], ""),
+    ] {
+        assert_eq!(completed(words), candidates, "{words:?}");
+    }
+    // An entry of the same name in another file is another server.
+    folder.file("other.json", entry("python3"));
+    assert_eq!(completed(&["call", "-c", "other.json", "files", ""]), "");
+    run(&["search", "-c", "other.json", "nothing"]).exits(0);
+    assert_eq!(completed(&["call", "-c", "other.json", "files", ""]), tools);
+    // A command in one word, and a call that fails.
+    run(&["call", "python3 ./server.py", "read", "count=0"]).exits(2);
+    assert_eq!(completed(&["call", "python3 ./server.py", "rea"]), "read");
+}
