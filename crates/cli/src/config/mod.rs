@@ -36,7 +36,7 @@ use mcpjoin::transport::ChildCommand;
 use crate::args::{Configured, Connect};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::{Named, Target, shown, words_shown};
+use crate::target::{Named, Target, dotted, shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -226,10 +226,14 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<NoEntry, Failure> {
         return Ok(NoEntry { said: no_entry, searched: files.names() });
     }
     let message = if named.or_program { format!("{no_entry}, and no program on PATH") } else { no_entry };
-    let hint = match meant {
-        Some(meant) => format!("did you mean {}?", called(meant)),
-        None if !named.instead.is_empty() && names().next().is_none() => named.instead.clone(),
-        None => {
+    let is_entry = |name: &str| Ok(names().any(|known| known == name));
+    let hint = match (meant, dotted(&named.name, is_entry)?, &named.file) {
+        (_, Some((name, tool)), Some(file)) => {
+            format!("did you mean {}#{}/{}?", shown(file), called(name), called(tool))
+        }
+        (Some(meant), ..) => format!("did you mean {}?", called(meant)),
+        _ if !named.instead.is_empty() && names().next().is_none() => named.instead.clone(),
+        _ => {
             let known: Vec<String> = names().take(MAX_NAMES + 1).map(called).collect();
             match known.len() {
                 0 => named.instead.clone(),
