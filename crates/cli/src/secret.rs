@@ -168,6 +168,22 @@ fn is_secret(name: &str) -> bool {
     NAMES.iter().any(|end| letters.ends_with(end))
 }
 
+/// Whether the value of a variable may be a secret: by the name, or because it looks like a token. To write a secret to a file is worse
+/// than to ask for a value that is none, so that more counts as a secret than is hidden.
+pub(crate) fn may_be_secret(name: &str, value: &str) -> bool {
+    const ENDS: [&str; 6] = ["key", "pass", "pwd", "auth", "pat", "dsn"];
+    let lower = name.to_ascii_lowercase();
+    let is_token = |value: &str| {
+        value.len() >= MIN_LONG_SECRET_BYTES
+            && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-+=~".contains(&byte))
+            && value.bytes().any(|byte| byte.is_ascii_digit())
+    };
+    is_secret(name)
+        || ENDS.iter().any(|end| lower.ends_with(end))
+        || !places("", value).is_empty()
+        || value.split(|c: char| !c.is_ascii_alphanumeric() && !"_-+=~".contains(c)).any(is_token)
+}
+
 /// A secret of this length is long: a part of it is hidden, too, since an excerpt may be truncated anywhere in it.
 const MIN_LONG_SECRET_BYTES: usize = 16;
 /// The consecutive bytes of a long secret that are hidden.
@@ -393,7 +409,7 @@ fn without_beginning(text: &str, secret: &str) -> Option<String> {
 mod tests {
     use std::ffi::OsString;
 
-    use super::{AlwaysShown, Secrets, host, masked, values};
+    use super::{AlwaysShown, Secrets, host, masked, may_be_secret, values};
 
     #[test]
     fn i166_secrets_are_hidden_in_every_spelling() {
@@ -472,6 +488,28 @@ mod tests {
         ] {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             assert_eq!(values(&words), secrets, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_variable_may_be_a_secret_by_its_name_or_its_value() {
+        for (name, value, is_secret) in [
+            ("LOG_LEVEL", "debug", false),
+            ("ROOT", "/srv/data-2024/projects", false),
+            ("URL", "https://example.com/mcp", false),
+            ("PORT", "8080", false),
+            ("GREETING", "a sentence with several words", false),
+            ("API_KEY", "x", true),
+            ("STRIPE_KEY", "x", true),
+            ("DB_PASS", "x", true),
+            ("GITHUB_TOKEN", "", true),
+            ("DATABASE_URL", "postgres://me:pass@host/db", true),
+            ("X", "sk-0123456789abcdef", true),
+            ("X", "https://h/?sig=a", true),
+            ("X", "https://h/0123456789abcdef0123", true),
+            ("X", "Bearer abc", true),
+        ] {
+            assert_eq!(may_be_secret(name, value), is_secret, "{name}={value}");
         }
     }
 
