@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
@@ -54,8 +54,12 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     /// The timeout of a request, where the options or the entry set one.
     pub(crate) timeout: Option<Duration>,
+    /// The time to open the session over HTTP, where the options or the entry set one. The requests share it.
+    opening: Option<Duration>,
     /// For a URL that was typed without a path.
     pub(super) fallback: Option<Box<Fallback>>,
+    /// The server has been asked in vain for the time of `opening`.
+    late: Option<Failure>,
 }
 
 /// What is tried where a URL without a path leads to no MCP server.
@@ -79,9 +83,14 @@ impl Plan {
     /// The plan to follow: for a URL without a path that leads to no MCP server, the plan for the usual path, if one is there.
     pub(super) async fn settled(mut self, ui: &Ui) -> Self {
         let Some(fallback) = self.fallback.take() else { return self };
-        let Fallback { first, second, plan } = *fallback;
-        if !leads_nowhere(&self.endpoint, first).await || leads_nowhere(&plan.endpoint, second).await {
-            return self;
+        let Fallback { first, second, mut plan } = *fallback;
+        match trial(&self, first).await {
+            Trial::LeadsNowhere => {}
+            trial => return Self { late: trial.late(), ..self },
+        }
+        match trial(&plan, second).await {
+            Trial::LeadsNowhere => return self,
+            trial => plan.late = trial.late(),
         }
         ui.note(&format!("{} is not an MCP server: {} is used", self.shown, plan.shown));
         // The shell completes behind the URL as it is typed.
@@ -100,7 +109,10 @@ impl Plan {
     /// Starts the server, or connects to it, and opens the session: with the cached era first. Where that fails, the client
     /// probes as if no era were cached.
     pub(super) async fn open(self, ui: &Ui) -> Result<Client, Failure> {
-        let Self { endpoint, client, first, mut remembered, names, tools, .. } = self;
+        let Self { endpoint, client, first, mut remembered, names, tools, opening, late, .. } = self;
+        if let Some(late) = late {
+            return Err(late);
+        }
         let remembering = |client| {
             names.iter().fold(client, |client, names| tool_names::remembering(client, names, &tools))
         };
@@ -108,7 +120,7 @@ impl Plan {
         if let Some(legacy) = remembered.as_mut().and_then(|remembered| remembered.legacy.take()) {
             match remembering(legacy).connect(endpoint.link().await?).await {
                 Ok(client) => return Ok(client),
-                Err(error) if !may_be_stale(&error.cause) => {
+                Err(error) if !may_be_stale(&error.cause) || is_late(&error.cause) && opening.is_some() => {
                     return Err(Failure::closed(&error.cause, Phase::Initialize));
                 }
                 Err(_) => {
@@ -124,7 +136,7 @@ impl Plan {
             }
         }
         let connected = client.connect(endpoint.link().await?).await;
-        let client = connected.map_err(|error| Failure::closed(&error.cause, first))?;
+        let client = connected.map_err(|error| Failure::closed(&in_all(error.cause, opening), first))?;
         if let Some(mut remembered) = remembered {
             remembered.era.store(client.peer().profile.initialize);
         }
@@ -132,15 +144,53 @@ impl Plan {
     }
 }
 
-/// Whether something answers at the address that is no MCP server.
-async fn leads_nowhere(endpoint: &Endpoint, client: ClientBuilder) -> bool {
-    let Ok(link) = endpoint.link().await else { return false };
+/// What is at an address.
+enum Trial {
+    /// Something answers that is no MCP server.
+    LeadsNowhere,
+    /// Nothing has answered in time.
+    Late(Failure),
+    /// A server, or a failure that connecting will show.
+    Other,
+}
+
+impl Trial {
+    fn late(self) -> Option<Failure> {
+        if let Self::Late(failure) = self { Some(failure) } else { None }
+    }
+}
+
+async fn trial(plan: &Plan, client: ClientBuilder) -> Trial {
+    let begun = Instant::now();
+    let Ok(link) = plan.endpoint.link().await else { return Trial::Other };
     match client.connect(link).await {
         Ok(client) => {
             client.close().await;
-            false
+            Trial::Other
         }
-        Err(error) => Failure::closed(&error.cause, Phase::Probe).id == "E_NO_ENDPOINT",
+        Err(error) if is_late(&error.cause) && plan.opening.is_some() => {
+            let failure = Failure::closed(&in_all(error.cause, plan.opening), plan.first);
+            Trial::Late(failure.took(begun.elapsed()))
+        }
+        Err(error) if Failure::closed(&error.cause, Phase::Probe).id == "E_NO_ENDPOINT" => {
+            Trial::LeadsNowhere
+        }
+        Err(_) => Trial::Other,
+    }
+}
+
+/// Whether the server has answered nothing in time.
+const fn is_late(cause: &CloseCause) -> bool {
+    matches!(cause, CloseCause::Opening(NegotiationFailure::TimedOut { .. }))
+}
+
+/// The cause, with the whole time of opening in place of that of the last request.
+fn in_all(cause: CloseCause, opening: Option<Duration>) -> CloseCause {
+    match (cause, opening) {
+        (CloseCause::Opening(NegotiationFailure::TimedOut { method, garbage, .. }), Some(after)) => {
+            CloseCause::Opening(NegotiationFailure::TimedOut { method, after, garbage })
+        }
+        (cause, _) => cause,
     }
 }
 
@@ -237,9 +287,9 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     };
     let entry = place.as_ref().map(|place| place.file.as_path());
     let names = if connect.no_cache { None } else { ToolNames::of(target, entry).map(Arc::new) };
-    let limits = match &kind {
-        Kind::Http(_) => limits_over_http(&connect),
-        _ => limits(&connect),
+    let (limits, opening) = match &kind {
+        Kind::Http(_) => (limits_over_http(&connect), connect.connect_timeout),
+        _ => (limits(&connect), None),
     };
     let answering = match &connect.questions {
         Some(questions) => Some(Answering::new(ui, questions, &asking(target, &shown))?),
@@ -277,7 +327,9 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         remembered,
         limits,
         timeout,
+        opening,
         fallback,
+        late: None,
     })
 }
 

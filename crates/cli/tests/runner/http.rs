@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
 
 use super::sockets::Demo;
 use super::support::{command, line, run, scratch, start};
@@ -482,4 +483,37 @@ fn an_opening_that_is_too_long_names_the_option_that_lets_it_in() {
     let (url, _received) = answering(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).leak());
     let ran = line(&format!("ping --max-message-size 4KiB {url}")).exits(4);
     ran.says(&["(E_TOO_LARGE)", "initialize", "4096 bytes", "--max-message-size"]);
+}
+
+#[test]
+fn a_silent_server_over_http_takes_the_connect_timeout_once_and_the_message_names_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Connections are accepted by the system, and nobody answers.
+    let whole = Duration::from_secs(2);
+    let cache = scratch("http-silent");
+    for url in [format!("http://{address}/mcp"), format!("http://{address}")] {
+        let begun = Instant::now();
+        let ran = run(["list", "--connect-timeout", "2s", &url]).exits(4);
+        let took = begun.elapsed();
+        ran.says(&["no answer to initialize within 2 s (E_SILENT)", "after    2."]);
+        assert!(took >= whole && took < whole * 3 / 2, "{url}: {took:?}");
+    }
+    // A server that is remembered as one of the older protocol, and is silent now.
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let url = url.replace("/mcp", "/sse");
+    let remembering = |words: &[&str]| {
+        let mut command = command(words);
+        command.env("XDG_CACHE_HOME", &cache);
+        start(command).finish()
+    };
+    remembering(&["ping", "-n", "1", &url]).exits(0);
+    server.ends("TERM", 143);
+    let _silent = TcpListener::bind(url.trim_start_matches("http://").trim_end_matches("/sse")).unwrap();
+    let begun = Instant::now();
+    remembering(&["list", "--connect-timeout", "2s", &url])
+        .exits(4)
+        .says(&["no answer to initialize within 2 s (E_SILENT)"]);
+    assert!(begun.elapsed() < whole * 3 / 2, "{:?}", begun.elapsed());
+    std::fs::remove_dir_all(cache).unwrap();
 }
