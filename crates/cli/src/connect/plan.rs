@@ -113,6 +113,7 @@ impl Plan {
         if let Some(late) = late {
             return Err(late);
         }
+        events::show_waits(ui);
         let remembering = |client| {
             names.iter().fold(client, |client, names| tool_names::remembering(client, names, &tools))
         };

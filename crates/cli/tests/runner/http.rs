@@ -377,6 +377,12 @@ fn a_validation_says_of_what_came_at_once_that_it_came() {
 
 /// A legacy server that sends this response to tool calls, and correct responses before. It ends with the test.
 fn answering_calls(response: &'static str) -> String {
+    answering_calls_in_turn(vec![response])
+}
+
+/// The same with these responses in turn, and with the last one from then on.
+fn answering_calls_in_turn(responses: Vec<&'static str>) -> String {
+    let mut calls = 0;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -397,7 +403,10 @@ fn answering_calls(response: &'static str) -> String {
                 _ => Some(r#""error":{"code":-32601,"message":"no such method"}"#),
             };
             let response = outcome.map_or_else(
-                || response.to_owned(),
+                || {
+                    calls += 1;
+                    responses[calls.min(responses.len()) - 1].to_owned()
+                },
                 |outcome| {
                     let body = format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, asked["id"]);
                     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
@@ -516,4 +525,27 @@ fn a_silent_server_over_http_takes_the_connect_timeout_once_and_the_message_name
         .says(&["no answer to initialize within 2 s (E_SILENT)"]);
     assert!(begun.elapsed() < whole * 3 / 2, "{:?}", begun.elapsed());
     std::fs::remove_dir_all(cache).unwrap();
+}
+
+#[test]
+fn a_server_that_asks_to_wait_is_told_of_once() {
+    let busy =
+        "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let done = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 83\r\n\r\n\
+                {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"it is done\"}]}}";
+    let told = |options: &[&str], responses: Vec<&'static str>| {
+        let url = answering_calls_in_turn(responses);
+        let ran = run([&["call", "--era", "legacy", "--force"], options, &[&*url, "t"]].concat()).exits(0);
+        assert_eq!(ran.stdout, "it is done\n");
+        ran.stderr
+    };
+    let said = "tools/call: 429 Too Many Requests; sent again in 1 s, as the server asks\n";
+    let responses = vec![busy, busy, done];
+    assert_eq!(told(&[], responses.clone()), said);
+    assert_eq!(told(&["-q"], responses.clone()), "");
+    assert_eq!(told(&["-v"], responses).matches("sent again in 1 s").count(), 2);
+    // A short wait is no hang.
+    let soon =
+        "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    assert_eq!(told(&[], vec![soon, done]), "");
 }
