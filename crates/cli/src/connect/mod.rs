@@ -36,7 +36,8 @@ pub(crate) use authorization::{Access, folder as logins_folder, hide_token, unus
 pub(crate) use endpoint::Endpoint;
 pub(crate) use environment::{CLIENT_SECRET, STATE_URL, without_ours};
 pub(crate) use network::{
-    bounded, certificates, certificates_folder, private_key, read_file, refused, secret_file, unusable,
+    bounded, certificates, certificates_folder, is_readable_by_others, private_key, read_file, refused,
+    secret_file, unusable,
 };
 pub(crate) use plan::{Plan, limits};
 pub(crate) use session::{Session, with_session};
