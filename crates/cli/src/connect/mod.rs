@@ -262,12 +262,11 @@ async fn run(
     let client = match client {
         Ok(client) => client,
         Err(exit) => {
-            // The failure has been printed. The child may need time to exit.
-            let Some(child) = endpoint.child() else { return exit };
+            // The failure has been printed. The child may need time to exit, and a session to be ended.
             let ending = async {
                 match exit {
-                    Exit::Signal(signal) => stopping(ui, signal, child.ended()).await,
-                    _ => child.ended().await,
+                    Exit::Signal(signal) => stopping(ui, signal, endpoint.ended()).await,
+                    _ => endpoint.ended().await,
                 }
             };
             return match signals.until(ending).await {

@@ -549,3 +549,62 @@ fn a_server_that_asks_to_wait_is_told_of_once() {
         "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     assert_eq!(told(&[], vec![soon, done]), "");
 }
+
+/// A legacy server with a session whose list of tools never comes, and what is asked of it. It ends with the test.
+fn never_listing() -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let (asked, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            let _ = lines.read_exact(&mut body);
+            let message: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let verb = head.split(' ').next().unwrap_or_default();
+            let about = message["method"].as_str().unwrap_or(verb).to_owned();
+            let end = "connection: close\r\ncontent-length:";
+            let said = match &*about {
+                "tools/list" => None,
+                "initialize" => {
+                    let result = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+                    let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, message["id"]);
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: s";
+                    Some(format!("{head}\r\n{end} {}\r\n\r\n{body}", body.len()))
+                }
+                about if about.starts_with("notifications/") => {
+                    Some(format!("HTTP/1.1 202 Accepted\r\n{end} 0\r\n\r\n"))
+                }
+                "DELETE" => Some(format!("HTTP/1.1 200 OK\r\n{end} 0\r\n\r\n")),
+                _ => Some(format!("HTTP/1.1 405 No\r\n{end} 0\r\n\r\n")),
+            };
+            match said {
+                Some(said) => drop(stream.write_all(said.as_bytes())),
+                None => kept.push(stream),
+            }
+            if asked.send(about).is_err() {
+                return;
+            }
+        }
+    });
+    (url, received)
+}
+
+#[test]
+fn a_command_that_is_interrupted_ends_its_session() {
+    for words in [&["list"][..], &["call", "-q"], &["tool"], &["doctor"], &["validate", "-q"], &["info"]] {
+        let (url, asked) = never_listing();
+        let mut command = command(words);
+        command.arg(&url).args(["call", "tool"].contains(&words[0]).then_some("t"));
+        let running = start(command);
+        while asked.recv().unwrap() != "tools/list" {}
+        running.signal("INT");
+        running.finish().exits(130);
+        let after: Vec<String> = asked.try_iter().collect();
+        assert!(after.iter().any(|about| about == "DELETE"), "{words:?}: {after:?}");
+    }
+}
