@@ -51,7 +51,7 @@ pub(super) fn http(
     let mut has_header = false;
     for (name, value) in entry.chain(&typed) {
         has_header |= name.eq_ignore_ascii_case("authorization");
-        secrets.extend(secret::of_header(value));
+        secrets.extend(secret::of_header(name, value));
         link = link.header(name, value);
     }
     if address.sse {

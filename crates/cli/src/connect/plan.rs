@@ -445,7 +445,8 @@ fn child(
     let Program { program, args, env: mut set, cwd } = program;
     let cwd = connect.cwd.clone().or(cwd);
     let variables = variables(&connect.env)?;
-    let hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
+    let is_hidden = |(name, value): &&(OsString, OsString)| secret::is_hidden(&name.to_string_lossy(), value);
+    let hidden: Vec<OsString> = variables.iter().filter(is_hidden).map(|(_, value)| value.clone()).collect();
     set.extend(variables);
     ui.hide(Secrets::new(&hidden));
 
