@@ -204,6 +204,15 @@ pub(crate) fn configuration(argv: &[OsString]) -> Configured {
     cli.and_then(|cli| configured(&cli.verb).cloned()).unwrap_or_default()
 }
 
+/// The name behind `--server` in a command line that may be incomplete.
+pub(crate) fn server(argv: &[OsString]) -> Option<String> {
+    match Cli::try_parse_from(argv).ok()?.verb {
+        Verb::Call(args) => args.connect.server().map(str::to_owned),
+        Verb::Tool(args) => args.connect.server().map(str::to_owned),
+        _ => None,
+    }
+}
+
 /// The words behind the verb that are neither options nor their values.
 pub(crate) fn operands(argv: &[OsString]) -> Vec<OsString> {
     let Some(verb) = argv.get(1).and_then(|word| declared(word)) else { return Vec::new() };

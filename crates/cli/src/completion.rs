@@ -1,11 +1,13 @@
-//! What a shell completes: verbs and options, entries of the configuration, `demo:` with its tools, and the topics of `help`.
+//! What a shell completes: verbs and options, entries of the configuration, the tools that a server has listed before (`tool_names`),
+//! `demo:` with its tools, and the topics of `help`.
 //!
 //! `completions` prints the script, which runs this program with [`VARIABLE`] at each Tab key; `commands::run` then calls [`answer`].
-//! No server is started for that: only the demonstration server is asked, within this process. Nothing is completed where a
-//! file cannot be read.
+//! No server is started or reached for that: only the demonstration server is asked, within this process. Nothing is completed
+//! where a file cannot be read.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
@@ -19,6 +21,8 @@ use crate::args::{Cli, Configured};
 use crate::command_line;
 use crate::config;
 use crate::demo::Demo;
+use crate::target::{self, Known, Target};
+use crate::tool_names::ToolNames;
 use crate::visible;
 
 /// The variable with the name of the shell that asks.
@@ -170,7 +174,10 @@ struct Words {
 impl ValueCompleter for Words {
     fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
         let Some(text) = current.to_str() else { return Vec::new() };
-        let operands = command_line::operands(&self.before);
+        let mut operands = command_line::operands(&self.before);
+        // The option is in the place of the target.
+        let server = command_line::server(&self.before);
+        operands.splice(..0, server.as_ref().map(OsString::from));
         let has_operands =
             |verb: &OsStr| ["call", "tool", "read", "prompt"].iter().any(|known| verb == *known);
         let verb = self.before.get(1).cloned().unwrap_or_default();
@@ -190,6 +197,18 @@ impl ValueCompleter for Words {
                 match (demo, rest) {
                     (Some(demo), []) if has_operands(&verb) => demo_offers(demo, &verb),
                     (Some(demo), [tool, ..]) if verb == "call" => demo_arguments(demo, tool),
+                    (None, []) if verb == "call" || verb == "tool" => {
+                        let listed = listed(&self.before, target, server.as_deref()).into_iter();
+                        listed.map(|(tool, _)| (tool, String::new())).collect()
+                    }
+                    (None, [tool, ..]) if verb == "call" => {
+                        let listed = listed(&self.before, target, server.as_deref()).into_iter();
+                        let of_tool = listed.filter(|(known, _)| tool == known.as_str());
+                        of_tool
+                            .flat_map(|(_, names)| names)
+                            .map(|name| (format!("{name}="), String::new()))
+                            .collect()
+                    }
                     _ => Vec::new(),
                 }
             }
@@ -197,7 +216,8 @@ impl ValueCompleter for Words {
             (Kind::Topics, _) => topics(self.before.get(2..).unwrap_or_default(), &verb),
         };
         let shown = candidates.into_iter().filter(|(name, _)| name.starts_with(text));
-        shown.map(|(name, about)| CompletionCandidate::new(name).help(Some(about.into()))).collect()
+        let help = |about: String| Some(about).filter(|about| !about.is_empty()).map(Into::into);
+        shown.map(|(name, about)| CompletionCandidate::new(name).help(help(about))).collect()
     }
 }
 
@@ -207,6 +227,26 @@ fn entries(before: &[OsString]) -> Vec<(String, String)> {
     let configured: Configured = command_line::configuration(before);
     let names = config::entry_names(&configured).into_iter();
     names.filter(|(name, _)| visible::word(name) == name.as_str()).take(MAX_ENTRIES).collect()
+}
+
+/// The tools that the target has listed before, each with the names of its parameters. `server`: the name behind `--server`.
+fn listed(before: &[OsString], target: &OsStr, server: Option<&str>) -> Vec<(String, Vec<String>)> {
+    let configured = command_line::configuration(before);
+    let known = Known {
+        entry: &|name| Ok(config::is_entry(name, &configured)),
+        program: &|word| config::is_program(word),
+        file: &Path::is_file,
+    };
+    let words = if server.is_none() { vec![target.to_owned()] } else { Vec::new() };
+    let Ok(invocation) = target::with_operands("call", server, words, None, &known) else {
+        return Vec::new();
+    };
+    let entry = match &invocation.target {
+        Target::Entry(named) => config::path_of_entry(named.file.as_deref(), &named.name, &configured),
+        _ => None,
+    };
+    let names = ToolNames::of(&invocation.target, entry.as_deref());
+    names.map(|names| names.read()).unwrap_or_default()
 }
 
 /// The verbs, or what is below those that are typed, with what each does.

@@ -5,15 +5,13 @@
 //! modern server needs no entry, since the probe opens its session. The file holds salted hashes and times. It may be missing,
 //! damaged or read-only, and no command fails because of that.
 
-use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mcpjoin::transport::ChildCommand;
-use sha2::{Digest, Sha256};
 
-use crate::{folders, found};
+use crate::{cache_file, folders};
 
 /// The entries in the file: the newest.
 const MAX_ENTRIES: usize = 512;
@@ -86,49 +84,28 @@ impl CachedEra {
         }
         let surplus = eras.entries.len().saturating_sub(MAX_ENTRIES);
         eras.entries.drain(..surplus);
-        replace(&self.file, eras.text().as_bytes())
+        cache_file::replace(&self.file, eras.text().as_bytes())
     }
 }
 
 impl Eras {
     fn new() -> std::io::Result<Self> {
-        let mut salt = [0; 16];
-        getrandom::fill(&mut salt).map_err(std::io::Error::other)?;
-        Ok(Self { salt, entries: Vec::new() })
+        Ok(Self { salt: cache_file::salt()?, entries: Vec::new() })
     }
 
     /// Reads the file; `None` when it is missing or damaged.
     fn read(path: &Path) -> Option<Self> {
-        let mut text = String::new();
-        let read = found::open(path).ok()?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).ok()?;
-        if read as u64 > MAX_FILE_BYTES {
-            return None;
-        }
-        let mut lines = text.lines();
-        let (magic, salt) = lines.next()?.split_once(' ')?;
-        if magic != MAGIC {
-            return None;
-        }
-        let salt = u128::from_str_radix(salt, 16).ok()?.to_be_bytes();
-        let entries = lines.map(|line| {
-            let (hash, time) = line.split_once(' ')?;
-            let is_hash = hash.len() == 64 && hash.bytes().all(|digit| digit.is_ascii_hexdigit());
-            Some((hash.to_owned(), time.parse().ok().filter(|_| is_hash)?))
-        });
+        let (salt, lines) = cache_file::read(path, MAGIC, MAX_FILE_BYTES)?;
+        let entries = lines.into_iter().map(|(hash, time)| Some((hash, time.parse().ok()?)));
         Some(Self { salt, entries: entries.collect::<Option<_>>()? })
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{MAGIC} {:032x}\n", u128::from_be_bytes(self.salt));
-        for (hash, time) in &self.entries {
-            text.push_str(&format!("{hash} {time}\n"));
-        }
-        text
+        cache_file::text(MAGIC, self.salt, &self.entries)
     }
 
     fn hash(&self, server: &[u8]) -> String {
-        let digest = Sha256::new().chain_update(self.salt).chain_update(server).finalize();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        cache_file::hash(self.salt, server)
     }
 
     fn has(&self, hash: &str, now: u64) -> bool {
@@ -174,36 +151,6 @@ fn changed(path: &Path) -> Option<Vec<u8>> {
 /// In seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-/// Replaces the content of a file at once for all readers.
-fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
-    let mut folder = fs::DirBuilder::new();
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        folder.mode(0o700);
-        options.mode(0o600);
-    }
-    // Our folder and the cache folder around it, but never the user's home.
-    let folders: Vec<&Path> = path.ancestors().skip(1).take(2).collect();
-    for path in folders.into_iter().rev() {
-        match folder.create(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-    }
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(std::io::Error::other)?;
-    let temporary = path.with_extension(format!("{:016x}", u64::from_be_bytes(random)));
-    let written = options.open(&temporary).and_then(|mut file| file.write_all(content));
-    let replaced = written.and_then(|()| fs::rename(&temporary, path));
-    if replaced.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    replaced
 }
 
 #[cfg(test)]

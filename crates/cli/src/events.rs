@@ -1,9 +1,11 @@
 //! The library's [`tracing`] events and a server's log messages on standard error. With `-v` the events up to `INFO`, such as
-//! reconnecting, with `-vv` up to `DEBUG`. Verbs that run until a signal always show warnings.
+//! reconnecting, with `-vv` up to `DEBUG`. Verbs that run until a signal always show warnings; the others tell without `-v`
+//! that a server asks to wait.
 //!
 //! Installed by `connect::plan`, by `bridge`, and by `telemetry`, which exports the spans. Here only events are shown.
 
 use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mcpjoin::proto::types::{LogMessageParams, ProtocolType};
 use mcpjoin::proto::{Method, Notification};
@@ -22,6 +24,9 @@ const LIBRARY: &str = "mcpjoin";
 /// The target of events for authors of handlers. All handlers here are our own.
 const HANDLERS: &str = "mcpjoin::handlers";
 
+/// The target of events about a wait that a server asks for.
+const WAITS: &str = "mcpjoin::waits";
+
 /// The option that raises the limit of a message: the library knows the limit and not the option.
 const LIMIT_OPTION: &str = "--max-message-size raises the limit";
 /// The text where no option does.
@@ -32,6 +37,11 @@ pub(crate) fn show(ui: &Ui) {
     if let Some(level) = max_level(ui) {
         install(ui, level, LIMIT_OPTION);
     }
+}
+
+/// Tells from now on that a server asks to wait, once in this process, unless more is shown already.
+pub(crate) fn show_waits(ui: &Ui) {
+    install(ui, LevelFilter::OFF, LIMIT_OPTION);
 }
 
 /// Shows the warnings of the library from now on, unless more is shown already.
@@ -59,15 +69,16 @@ pub(crate) fn show_beside(ui: &Ui, level: LevelFilter, spans: impl Layer<Registr
     use tracing_subscriber::layer::SubscriberExt as _;
 
     let max_level = max_level(ui).map_or(level, Into::into);
-    let shown = Shown { ui: ui.clone(), max_level, limit: LIMIT_OPTION };
+    let shown = Shown { ui: ui.clone(), max_level, limit: LIMIT_OPTION, has_waited: AtomicBool::new(false) };
     let is_span = filter_fn(|metadata| metadata.is_span() && metadata.target() == LIBRARY);
     let is_shown = filter_fn(move |metadata| is_shown(metadata, max_level));
     let subscriber = tracing_subscriber::registry().with(spans.with_filter(is_span));
     let _ = tracing::subscriber::set_global_default(subscriber.with(shown.with_filter(is_shown)));
 }
 
-fn install(ui: &Ui, max_level: Level, limit: &'static str) {
-    let shown = Shown { ui: ui.clone(), max_level: max_level.into(), limit };
+fn install(ui: &Ui, max_level: impl Into<LevelFilter>, limit: &'static str) {
+    let shown =
+        Shown { ui: ui.clone(), max_level: max_level.into(), limit, has_waited: AtomicBool::new(false) };
     // The first installation wins, where two clients are made.
     let _ = tracing::subscriber::set_global_default(shown);
 }
@@ -78,9 +89,14 @@ struct Shown {
     max_level: LevelFilter,
     /// The text about the limit of a message.
     limit: &'static str,
+    /// A wait was told.
+    has_waited: AtomicBool,
 }
 
 fn is_shown(metadata: &Metadata<'_>, max_level: LevelFilter) -> bool {
+    if max_level == LevelFilter::OFF {
+        return metadata.target() == WAITS;
+    }
     let is_for_us = max_level > LevelFilter::WARN || metadata.target() != HANDLERS;
     *metadata.level() <= max_level && metadata.target().starts_with(LIBRARY) && is_for_us
 }
@@ -91,6 +107,12 @@ impl Shown {
         event.record(&mut words);
         let text = format!("{}{}", words.message, words.fields);
         let level = *event.metadata().level();
+        if self.max_level == LevelFilter::OFF {
+            if !self.has_waited.swap(true, Ordering::Relaxed) {
+                self.ui.note(&text);
+            }
+            return;
+        }
         if level <= Level::WARN && self.max_level == LevelFilter::WARN {
             // Without `-v` a warning of the library is printed as one of ours.
             return self.ui.warning(&text);
@@ -109,6 +131,11 @@ impl<S: Subscriber> Layer<S> for Shown {
 impl Subscriber for Shown {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         is_shown(metadata, self.max_level)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        // That of a wait.
+        Some(self.max_level.max(LevelFilter::INFO))
     }
 
     fn event(&self, event: &Event<'_>) {

@@ -1,6 +1,6 @@
 //! The user's folders, by the conventions of the system (<https://specifications.freedesktop.org/basedir/latest/>).
 //!
-//! Used by `config`, `connect` and `era_cache`. It reads environment variables alone and creates nothing.
+//! Used by `config`, `connect`, `era_cache` and `tool_names`. It reads environment variables alone and creates nothing.
 
 use std::env::var_os;
 use std::path::PathBuf;

@@ -5,6 +5,7 @@
 
 mod args;
 mod arguments;
+mod cache_file;
 mod command_line;
 mod commands;
 mod completion;
@@ -31,6 +32,7 @@ mod schema;
 mod secret;
 mod target;
 mod telemetry;
+mod tool_names;
 mod ui;
 mod visible;
 

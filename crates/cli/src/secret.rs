@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 
 use crate::visible;
@@ -139,8 +139,13 @@ fn places(before: &str, word: &str) -> Vec<Range<usize>> {
 }
 
 /// The secrets in the value of a header: the whole value, and the part after a scheme.
-pub(crate) fn of_header(value: &str) -> Vec<OsString> {
-    of_value(value).map(OsString::from).collect()
+pub(crate) fn of_header(name: &str, value: &str) -> Vec<OsString> {
+    of_value(value).map(OsString::from).filter(|value| is_hidden(name, value)).collect()
+}
+
+/// Whether the value of a variable or a header is hidden. A short value is an ordinary word, unless its name says that it is a secret.
+pub(crate) fn is_hidden(name: &str, value: &OsStr) -> bool {
+    value.len() >= MIN_SECRET_BYTES || is_secret(name)
 }
 
 fn of_value(value: &str) -> impl Iterator<Item = &str> {
@@ -168,6 +173,22 @@ fn is_secret(name: &str) -> bool {
     NAMES.iter().any(|end| letters.ends_with(end))
 }
 
+/// Whether the value of a variable may be a secret: by the name, or because it looks like a token. To write a secret to a file is worse
+/// than to ask for a value that is none, so that more counts as a secret than is hidden.
+pub(crate) fn may_be_secret(name: &str, value: &str) -> bool {
+    const ENDS: [&str; 6] = ["key", "pass", "pwd", "auth", "pat", "dsn"];
+    let lower = name.to_ascii_lowercase();
+    let is_token = |value: &str| {
+        value.len() >= MIN_LONG_SECRET_BYTES
+            && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-+=~".contains(&byte))
+            && value.bytes().any(|byte| byte.is_ascii_digit())
+    };
+    is_secret(name)
+        || ENDS.iter().any(|end| lower.ends_with(end))
+        || !places("", value).is_empty()
+        || value.split(|c: char| !c.is_ascii_alphanumeric() && !"_-+=~".contains(c)).any(is_token)
+}
+
 /// A secret of this length is long: a part of it is hidden, too, since an excerpt may be truncated anywhere in it.
 const MIN_LONG_SECRET_BYTES: usize = 16;
 /// The consecutive bytes of a long secret that are hidden.
@@ -176,8 +197,10 @@ const PART_BYTES: usize = 8;
 const MIN_BEGINNING_BYTES: usize = 4;
 /// The characters that follow an excerpt.
 const EXCERPT_ENDS: [char; 6] = ['\n', '…', ';', '`', '"', '\''];
-/// Shorter values are not hidden: they can be guessed, and texts that contain them would become unreadable.
+/// Shorter values are hidden only where they stand as a whole word: texts that contain them would become unreadable.
 const MIN_SECRET_BYTES: usize = 4;
+/// A value of one character is not hidden: it can be guessed, and most texts have it as a word.
+const MIN_SHORT_BYTES: usize = 2;
 /// Numbers up to this length are not hidden either: ports, sizes, times.
 const MAX_PLAIN_DIGITS: usize = 5;
 
@@ -186,17 +209,23 @@ const MAX_PLAIN_DIGITS: usize = 5;
 pub(crate) struct Secrets {
     /// The longest first: one may be a part of another.
     spellings: Box<[String]>,
+    /// Secrets that are shorter than [`MIN_SECRET_BYTES`].
+    short: Box<[String]>,
     /// Every [`PART_BYTES`] consecutive bytes of long secrets that contain no words.
     parts: HashSet<[u8; PART_BYTES]>,
 }
 
 impl Secrets {
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a OsString>) -> Self {
-        let mut spellings: Vec<String> = Vec::new();
+        let (mut spellings, mut short): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         let mut parts = HashSet::new();
         for value in values {
             let value = value.to_string_lossy();
             if !Self::hides(&value) {
+                continue;
+            }
+            if value.len() < MIN_SECRET_BYTES {
+                short.push(value.into_owned());
                 continue;
             }
             // Parts of a path or of a sentence are ordinary words.
@@ -221,18 +250,18 @@ impl Secrets {
         }
         spellings.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         spellings.dedup();
-        Self { spellings: spellings.into(), parts }
+        Self { spellings: spellings.into(), short: short.into(), parts }
     }
 
     /// Whether the value is hidden at all.
     fn hides(value: &str) -> bool {
-        value.len() >= MIN_SECRET_BYTES && !Self::is_plain(value)
+        value.len() >= MIN_SHORT_BYTES && !Self::is_plain(value)
     }
 
     /// Whether most documents contain the value. `***` in place of an unquoted value would make JSON invalid.
     fn is_plain(value: &str) -> bool {
         let number = value.len() <= MAX_PLAIN_DIGITS && value.bytes().all(|byte| byte.is_ascii_digit());
-        number || matches!(value, "true" | "false" | "null")
+        number || matches!(value, "true" | "false" | "null" | "yes" | "no" | "on" | "off")
     }
 
     /// The text with `***` for each secret, and for the beginning of a secret at the end of an excerpt.
@@ -249,8 +278,12 @@ impl Secrets {
 
     /// [`hide`](Self::hide) for a text that was not truncated: the beginning of a secret stays.
     pub(crate) fn hide_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.spellings.iter().fold(Cow::Borrowed(text), |text, secret| {
+        let text = self.spellings.iter().fold(Cow::Borrowed(text), |text, secret| {
             if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***").into() } else { text }
+        });
+        self.short.iter().fold(text, |text, secret| match without_word(&text, secret) {
+            Some(without) => without.into(),
+            None => text,
         })
     }
 
@@ -266,7 +299,8 @@ impl Secrets {
             at = begin + length;
             let is_name = json[at..].trim_start().starts_with(':');
             let text = &json[begin..at];
-            if is_name || !self.spellings.iter().any(|secret| text.contains(secret.as_str())) {
+            let mut secrets = self.spellings.iter().chain(&self.short);
+            if is_name || !secrets.any(|secret| text.contains(secret.as_str())) {
                 continue;
             }
             let Ok(value) = serde_json::from_str::<String>(text) else { continue };
@@ -355,6 +389,24 @@ fn is_word(text: &str, place: Range<usize>) -> bool {
     before && text[place.end..].chars().next().is_none_or(ends)
 }
 
+/// The text with `***` in place of the secret where that is a whole word; `None` where it is none.
+fn without_word(text: &str, secret: &str) -> Option<String> {
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let mut out = None;
+    let mut done = 0;
+    for (at, _) in text.match_indices(secret) {
+        let end = at + secret.len();
+        let is_whole = !text[..at].ends_with(is_of_word) && !text[end..].starts_with(is_of_word);
+        if is_whole {
+            let out = out.get_or_insert_with(String::new);
+            out.push_str(&text[done..at]);
+            out.push_str("***");
+            done = end;
+        }
+    }
+    out.map(|out| out + &text[done..])
+}
+
 /// The length of the JSON string at the beginning of the text, with its quotes; `None` when it does not end.
 pub(crate) fn string_length(json: &str) -> Option<usize> {
     let mut bytes = json.bytes().enumerate().skip(1);
@@ -393,7 +445,7 @@ fn without_beginning(text: &str, secret: &str) -> Option<String> {
 mod tests {
     use std::ffi::OsString;
 
-    use super::{AlwaysShown, Secrets, host, masked, values};
+    use super::{AlwaysShown, Secrets, host, is_hidden, masked, may_be_secret, values};
 
     #[test]
     fn i166_secrets_are_hidden_in_every_spelling() {
@@ -410,6 +462,32 @@ mod tests {
         assert_eq!(odd.hide(r"x 'pa'\''ss\u{1b}w' 'pa'\\''ss\\u{1b}w'"), "x '***' '***'");
         let odd = Secrets::new(&[OsString::from(r"pass\u{1b}w")]);
         assert_eq!(odd.hide(r"x 'pass\u{5c}u{1b}w' pass\u{1b}w"), "x '***' ***");
+    }
+
+    #[test]
+    fn i166_a_short_secret_is_hidden_where_it_is_a_whole_word() {
+        let secrets = Secrets::new(&["abc", "s3", "é!", "x", "on", "42"].map(OsString::from));
+        for (text, shown) in [
+            ("abc", "***"),
+            ("token=abc&b, 'abc' (s3) abc", "token=***&b, '***' (***) ***"),
+            ("abcd xabc abc-d a_abc s3cret", "abcd xabc abc-d a_abc s3cret"),
+            ("é! é!é", "*** é!é"),
+            ("x on 42", "x on 42"),
+        ] {
+            assert_eq!(secrets.hide(text), shown);
+        }
+        let json = r#"{"abc":["abc","abcd",{"b":"say abc."}],"n":42}"#;
+        let hidden = r#"{"abc":["***","abcd",{"b":"say ***."}],"n":42}"#;
+        assert_eq!(secrets.hide_in_json(json, &AlwaysShown::default()), hidden);
+        // The name decides whether a short value is a secret.
+        for (name, value, hidden) in [
+            ("TOKEN", "abc", true),
+            ("LANG", "en", false),
+            ("LANG", "en_GB", true),
+            ("authorization", "abc", true),
+        ] {
+            assert_eq!(is_hidden(name, value.as_ref()), hidden, "{name}={value}");
+        }
     }
 
     #[test]
@@ -476,6 +554,28 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_may_be_a_secret_by_its_name_or_its_value() {
+        for (name, value, is_secret) in [
+            ("LOG_LEVEL", "debug", false),
+            ("ROOT", "/srv/data-2024/projects", false),
+            ("URL", "https://example.com/mcp", false),
+            ("PORT", "8080", false),
+            ("GREETING", "a sentence with several words", false),
+            ("API_KEY", "x", true),
+            ("STRIPE_KEY", "x", true),
+            ("DB_PASS", "x", true),
+            ("GITHUB_TOKEN", "", true),
+            ("DATABASE_URL", "postgres://me:pass@host/db", true),
+            ("X", "sk-0123456789abcdef", true),
+            ("X", "https://h/?sig=a", true),
+            ("X", "https://h/0123456789abcdef0123", true),
+            ("X", "Bearer abc", true),
+        ] {
+            assert_eq!(may_be_secret(name, value), is_secret, "{name}={value}");
+        }
+    }
+
+    #[test]
     fn a_command_is_masked_where_its_secrets_stand_and_nowhere_else() {
         for (words, shown) in [
             // The same text stands in the place of a secret and elsewhere.
@@ -489,7 +589,8 @@ mod tests {
                 &["--token", "${TOKEN}", "--token={env:TOKEN}"],
                 &["--token", "${TOKEN}", "--token={env:TOKEN}"],
             ),
-            (&["--token", "true", "--token", "abc"], &["--token", "true", "--token", "abc"]),
+            (&["--token", "true", "--token", "123"], &["--token", "true", "--token", "123"]),
+            (&["--token", "abc", "abc"], &["--token", "***", "abc"]),
         ] {
             assert_eq!(masked(words.iter().copied()), shown, "{words:?}");
         }

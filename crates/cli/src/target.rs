@@ -8,7 +8,7 @@
 //! 3. Verbs with operands and without `--`: the first word is the target. A command with arguments is refused there.
 //! 4. A word with a scheme is a URL; `host:port` is `http://` of it; one that begins with `.`, `/` or a drive letter is a path;
 //!    several words in one are a command line; another single word is an entry of a configuration, or else a program.
-//! 5. `NAME/TOOL` and `FILE#NAME/TOOL` only where NAME is an entry; `--server NAME` for names that no word can be.
+//! 5. `NAME/TOOL`, `NAME.TOOL` and `FILE#NAME/TOOL` only where NAME is an entry; `--server NAME` for names that no word can be.
 //! 6. What is refused has the line that works as its hint.
 
 mod address;
@@ -135,7 +135,7 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("'npx -y PACKAGE'", "the same in one quoted word, for verbs with more operands; not run by a shell"),
     ("./server, /path/server", "a program; if the path does not exist, nothing is downloaded"),
     ("NAME", "one bare word: an entry of a configuration file, otherwise a program on PATH"),
-    ("NAME/TOOL", "an entry and one of its tools, instead of TARGET TOOL"),
+    ("NAME/TOOL, NAME.TOOL", "an entry and one of its tools, instead of TARGET TOOL"),
     ("FILE#NAME", "an entry of this file: mcpServers in JSON, or [[servers]] in TOML"),
     ("FILE#NAME/TOOL", "the same and one of its tools; FILE ends in .json, .jsonc, .json5 or .toml"),
     ("--server NAME", "an entry with any name: an option instead of TARGET"),
@@ -390,8 +390,8 @@ pub(crate) fn with_operands(
     }
 }
 
-/// Parses a bare word before operands: an entry, `NAME/TOOL`, or a program. Rule 5: a word with a `/` is a tool of an entry where
-/// there is such an entry.
+/// Parses a bare word before operands: an entry, `NAME/TOOL`, a program, or `NAME.TOOL`. Rule 5: a word with a `/` or a `.` is a tool
+/// of an entry where there is such an entry.
 fn bare(
     verb: &str,
     first: OsString,
@@ -418,9 +418,27 @@ fn bare(
     if !is_entry && is_address_with_wrong_port(&first, known)? {
         return Ok(Invocation::new(target(verb, " ...", Word::Address, &first)?, operands));
     }
+    if !is_entry && let Some((name, tool)) = dotted(&word, known.entry)? {
+        let operands = std::iter::once(tool.into()).chain(operands).collect();
+        return Ok(Invocation::new(named(None, name, false, String::new()), operands));
+    }
     let instead = no_target(verb, &first, &operands).hint;
     let operands = tool.map(OsString::from).into_iter().chain(operands).collect();
     Ok(Invocation::new(named(None, name, is_entry && tool.is_none(), instead), operands))
+}
+
+/// The parts of `NAME.TOOL`, where NAME is an entry: the longest one, because names of entries and of tools may have dots.
+pub(crate) fn dotted(
+    word: &str,
+    is_entry: impl Fn(&str) -> Result<bool, Failure>,
+) -> Result<Option<(&str, &str)>, Failure> {
+    for (at, _) in word.rmatch_indices('.') {
+        let (name, tool) = (&word[..at], &word[at + 1..]);
+        if !name.is_empty() && !tool.is_empty() && is_entry(name)? {
+            return Ok(Some((name, tool)));
+        }
+    }
+    Ok(None)
 }
 
 /// The failure of a program with arguments before the operands.

@@ -6,6 +6,7 @@
 //! When the reader of our output closes it, the command ends without a message: [`Unwritten::Gone`] is no failure.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -40,6 +41,8 @@ pub(crate) struct Ui {
     color: ColorChoice,
     /// Shared by all clones, so that a text that one of them hides is shown by none.
     hiding: Arc<RwLock<Hiding>>,
+    /// The warnings that are not repeated.
+    warned: Arc<Mutex<BTreeSet<String>>>,
     /// A line of progress is on the terminal.
     drawn: Arc<AtomicBool>,
     /// The line that the user is typing, if any.
@@ -108,6 +111,7 @@ impl Ui {
                 When::Never => ColorChoice::Never,
             },
             hiding: Arc::default(),
+            warned: Arc::default(),
             drawn: Arc::default(),
             typing: Arc::default(),
             unasked: Arc::default(),
@@ -373,6 +377,14 @@ impl Ui {
     /// Prints a warning on one line, also with `--quiet`.
     pub(crate) fn warning(&self, text: &str) {
         self.tell(&format!("{BAD}warning:{BAD:#} {}", self.one_line(text)));
+    }
+
+    /// [`warning`](Self::warning), once for each text. Only for texts about what the user has named, of which there are few.
+    pub(crate) fn warning_once(&self, text: &str) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.insert(text.to_owned()) {
+            self.warning(text);
+        }
     }
 
     /// Prints a warning on several lines without hiding secrets: a definition that the user is asked to trust must not change how

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use mcpjoin_proto::session::{Origin, Reply};
 use mcpjoin_proto::types::Implementation;
-use mcpjoin_proto::{ErrorObject, Method, Payload, Raw, Request};
+use mcpjoin_proto::{ErrorObject, Method, Payload, Raw, Request, code};
 use tokio::time::Instant;
 
 use super::end::GatewayEvent;
@@ -61,6 +61,9 @@ pub enum CallOutcome {
         /// The code of the error.
         code: i64,
     },
+    /// With the error -32601: the target does not have the method. Clients ask for lists that a server has not declared. A tool that is
+    /// unknown is an [`Error`](Self::Error).
+    Unsupported,
     /// The client cancelled it, or its connection ended.
     Cancelled,
     /// With an error of the gateway, because the request is above a limit or against a rule.
@@ -75,6 +78,7 @@ impl CallOutcome {
             Self::Ok => "ok",
             Self::ToolError => "tool_error",
             Self::Error { .. } => "error",
+            Self::Unsupported => "unsupported",
             Self::Cancelled => "cancelled",
             Self::Refused => "refused",
         }
@@ -199,9 +203,12 @@ impl<'a> InProgress<'a> {
                 record.bytes_out = error.message.len() + data.map_or(0, Raw::len);
                 let kind = data.and_then(|data| data.member("gateway"));
                 let kind = kind.as_ref().and_then(Raw::to_string_value);
-                record.outcome = match kind.is_some_and(|kind| REFUSALS.contains(&&*kind)) {
-                    true => CallOutcome::Refused,
-                    false => CallOutcome::Error { code: error.code },
+                record.outcome = match (kind.is_some_and(|kind| REFUSALS.contains(&&*kind)), error.code) {
+                    (true, _) => CallOutcome::Refused,
+                    (false, code::METHOD_NOT_FOUND) if record.method != Method::CallTool => {
+                        CallOutcome::Unsupported
+                    }
+                    (false, code) => CallOutcome::Error { code },
                 };
                 return;
             }

@@ -109,8 +109,8 @@ pub(crate) struct Connect {
     /// the server speaks
     #[arg(long, value_name = "ERA", default_value = "auto")]
     pub(crate) era: EraChoice,
-    /// Neither uses nor stores anything from earlier requests: the era of a server, and results that the server marks as
-    /// fresh
+    /// Neither uses nor stores anything from earlier requests: the era of a server, the names of its tools, and results
+    /// that the server marks as fresh
     #[arg(long)]
     pub(crate) no_cache: bool,
     /// Speaks only this version of the protocol

@@ -140,8 +140,15 @@ pub(crate) struct Help {
     pub(crate) topic: Vec<String>,
 }
 
+const COMPLETIONS_LONG: &str = "\
+Prints a script with which a shell completes verbs, options, entries and tools
+
+No server is started or reached at a Tab key. The tools of a server and their parameters are completed once `list`, `call`, \
+`tool` or `search` has listed them: their names are stored in mcpjoin/tools in the cache folder (~/.cache). With --no-cache \
+nothing is stored. Names with characters that a shell interprets are not completed.";
+
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(long_about = COMPLETIONS_LONG, after_help = "Examples:\n  \
     mcpjoin completions bash > ~/.local/share/bash-completion/completions/mcpjoin\n  \
     mcpjoin completions zsh > \"${fpath[1]}/_mcpjoin\"\n  \
     mcpjoin completions fish > ~/.config/fish/completions/mcpjoin.fish")]

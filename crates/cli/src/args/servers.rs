@@ -159,8 +159,9 @@ The server is a URL, an address, or the command after --. The entry is written t
 the file of --config. With --to it is written to the file of a program: the file in the working directory if the program \
 has one there, otherwise (and with --user) the file for all folders. A missing file is created.
 
-Values of variables and headers, and secrets in arguments, are replaced by variables; standard error lists those that you \
-have to set. --values writes the values themselves. -e NAME passes your variable on.
+Values of headers, values of -e that may be secrets (by the name, or because they look like a token), and secrets in \
+arguments are replaced by variables; standard error lists those that you have to set. --values writes the values \
+themselves. Other values of -e are written as they were typed. -e NAME passes your variable on.
 
 The change is shown, and you are asked; without a terminal, --yes is needed. Comments, order and layout of the file are \
 kept. The file is replaced in one step, and its old content is kept next to it under the same name with .mcpjoin-backup.";
@@ -203,7 +204,7 @@ pub(crate) struct Add {
     /// The server's working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Writes the values of variables and headers, and secrets among arguments, themselves
+    /// Writes the values of headers, and secrets among variables and arguments, themselves
     #[arg(long)]
     pub(crate) values: bool,
     /// Writes the file without a question

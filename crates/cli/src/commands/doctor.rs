@@ -62,11 +62,8 @@ async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui, signals: Sign
         // The transport of a child writes its own trace.
         doctor = doctor.inspected(trace.inspect());
     }
-    let ended = async {
-        if let Some(child) = child {
-            child.ended().await;
-        }
-    };
+    let endpoint = plan.endpoint.clone();
+    let ended = endpoint.ended();
     let examined = async {
         let mut report = doctor.examine().await;
         plan.endpoint.advise(&mut report);

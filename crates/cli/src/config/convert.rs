@@ -79,7 +79,7 @@ pub(crate) fn convert(
                 continue;
             }
             let references = (!values).then_some(&mut to_set);
-            let members = configuration.written(entry, to, &mut left, references);
+            let members = configuration.written(entry, to, &mut left, references, &[]);
             let name = called(&entry.name);
             match members {
                 Ok(members) => written.push((entry.name.clone(), members)),
@@ -130,13 +130,15 @@ fn input(input: &Input) -> Value {
 }
 
 impl Configuration {
-    /// The members of an entry in that dialect. `references` collects the variables that replace values.
+    /// The members of an entry in that dialect. `references` collects the variables that replace values, but not those of the
+    /// variables that are `plain`.
     fn written(
         &self,
         entry: &Entry,
         to: Dialect,
         left: &mut Vec<String>,
         references: Option<&mut Vec<String>>,
+        plain: &[String],
     ) -> Result<Value, Problem> {
         let mut definition = self.definition(entry)?;
         let transport = definition.transport;
@@ -146,7 +148,7 @@ impl Configuration {
         }
         if let Some(to_set) = references {
             let files = self.dialect == Dialect::OpencodeJson;
-            to_set.extend(references::put(&mut definition, &entry.name, files));
+            to_set.extend(references::put(&mut definition, &entry.name, files, plain));
         }
         let mut lost = |what: &str| {
             let place = self.source.place(entry.at);

@@ -197,18 +197,19 @@ fn program(
     let is_set = |name: &str| definition.of(Key::Env).any(|variable| variable.name == name);
     for Setting { text: Text { text: name, .. }, .. } in definition.of(Key::EnvVars) {
         let Some(value) = (names.lookup)(name).filter(|_| !is_set(name)) else { continue };
-        secrets.extend((!PUBLIC_VARIABLES.contains(&name.as_str())).then(|| value.clone()));
+        let is_secret = !PUBLIC_VARIABLES.contains(&name.as_str()) && secret::is_hidden(name, &value);
+        secrets.extend(is_secret.then(|| value.clone()));
         env.push((name.into(), value));
     }
     for dotenv::Variable { name, value, .. } in variables(definition, names)? {
-        secrets.push(OsString::from(&value));
+        secrets.extend(Some(OsString::from(&value)).filter(|value| secret::is_hidden(&name, value)));
         if !is_set(&name) {
             env.push((name.into(), value.into()));
         }
     }
     for Setting { name, text, .. } in definition.of(Key::Env) {
         let value = expansion.expand(text)?;
-        secrets.push(value.clone());
+        secrets.extend(secret::is_hidden(name, &value).then(|| value.clone()));
         env.push((name.into(), value));
     }
     let kept = (program == *command.text).then(|| command.text.clone());
@@ -233,7 +234,7 @@ fn address(definition: &Definition, url: &Text, mut expansion: Expansion<'_>) ->
             let mut headers = Vec::new();
             for Setting { name, text, .. } in definition.of(Key::Headers) {
                 let value = unicode(&mut expansion, text, "a header")?;
-                secrets.extend(secret::of_header(&value));
+                secrets.extend(secret::of_header(name, &value));
                 headers.push((name.clone(), value));
             }
             let ca = expansion.path(definition.text(Key::Ca))?;
@@ -322,7 +323,10 @@ pub(super) fn written_secrets(words: &[OsString]) -> Vec<OsString> {
 
 /// These secrets, and the values of the variables that were used.
 fn all_secrets(mut secrets: Vec<OsString>, expansion: Expansion<'_>) -> Vec<OsString> {
-    let used = expansion.used.into_iter().filter(|(name, _)| !PUBLIC_VARIABLES.contains(&name.as_str()));
+    let used = expansion
+        .used
+        .into_iter()
+        .filter(|(name, value)| !PUBLIC_VARIABLES.contains(&name.as_str()) && secret::is_hidden(name, value));
     secrets.extend(used.map(|(_, value)| value));
     // A server may print a secret of several lines, such as a key, line by line.
     let lines: Vec<OsString> = secrets.iter().filter_map(|secret| secret.to_str()).flat_map(lines).collect();
@@ -333,5 +337,7 @@ fn all_secrets(mut secrets: Vec<OsString>, expansion: Expansion<'_>) -> Vec<OsSt
 /// The lines of a text that has more than one.
 fn lines(text: &str) -> impl Iterator<Item = OsString> {
     let several = text.contains('\n');
-    text.lines().filter(move |_| several).map(|line| line.trim().into())
+    let lines = text.lines().filter(move |_| several).map(|line| OsString::from(line.trim()));
+    // A line has no name.
+    lines.filter(|line| secret::is_hidden("", line))
 }

@@ -28,7 +28,7 @@ mod variables;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mcpjoin::transport::ChildCommand;
@@ -36,7 +36,7 @@ use mcpjoin::transport::ChildCommand;
 use crate::args::{Configured, Connect};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::{Named, Target, path_shown, shown, words_shown};
+use crate::target::{Named, Target, dotted, path_shown, shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -185,12 +185,19 @@ pub(crate) fn entry_names(configured: &Configured) -> Vec<(String, String)> {
 
 /// The first file that has an entry of that name.
 fn file_of_entry(name: &str, configured: &Configured) -> Option<String> {
-    let places = places::all(None, configured).ok()?;
-    let configurations = places.iter().filter_map(|place| Configuration::at(place).ok());
-    configurations
-        .filter(|configuration| configuration.parsed.entries.iter().any(|entry| entry.name == name))
-        .map(|configuration| configuration.source.name())
-        .next()
+    configuration_of(None, name, configured).map(|configuration| configuration.source.name())
+}
+
+/// The path of the file that has an entry. `file`: the only file to search, of `FILE#NAME`. It prints nothing.
+pub(crate) fn path_of_entry(file: Option<&OsStr>, name: &str, configured: &Configured) -> Option<PathBuf> {
+    configuration_of(file, name, configured).map(|configuration| configuration.source.path().to_owned())
+}
+
+/// The first configuration that has an entry of that name.
+fn configuration_of(file: Option<&OsStr>, name: &str, configured: &Configured) -> Option<Configuration> {
+    let places = places::all(file, configured).ok()?;
+    let mut configurations = places.iter().filter_map(|place| Configuration::at(place).ok());
+    configurations.find(|configuration| configuration.parsed.entries.iter().any(|entry| entry.name == name))
 }
 
 /// Whether a name is an entry of the configuration. The files are read once for the run, with warnings of those that cannot be used.
@@ -231,10 +238,14 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<NoEntry, Failure> {
         return Ok(NoEntry { said: no_entry, searched: files.names() });
     }
     let message = if named.or_program { format!("{no_entry}, and no program on PATH") } else { no_entry };
-    let hint = match meant {
-        Some(meant) => format!("did you mean {}?", called(meant)),
-        None if !named.instead.is_empty() && names().next().is_none() => named.instead.clone(),
-        None => {
+    let is_entry = |name: &str| Ok(names().any(|known| known == name));
+    let hint = match (meant, dotted(&named.name, is_entry)?, &named.file) {
+        (_, Some((name, tool)), Some(file)) => {
+            format!("did you mean {}#{}/{}?", shown(file), called(name), called(tool))
+        }
+        (Some(meant), ..) => format!("did you mean {}?", called(meant)),
+        _ if !named.instead.is_empty() && names().next().is_none() => named.instead.clone(),
+        _ => {
             let known: Vec<String> = names().take(MAX_NAMES + 1).map(called).collect();
             match known.len() {
                 0 => named.instead.clone(),

@@ -330,7 +330,7 @@ impl State {
 /// Hides the token in a value of `Authorization` in everything that is printed from now on.
 pub(crate) fn hide_token(ui: &Ui, authorization: &HeaderValue) {
     let Ok(text) = authorization.to_str() else { return };
-    ui.hide(Secrets::new(&secret::of_header(text)));
+    ui.hide(Secrets::new(&secret::of_header("authorization", text)));
     // `DPoP` (RFC 9449) is not among the schemes of `secret`.
     let token = text.split_once(' ').map_or(text, |(_, token)| token);
     ui.hide(Secrets::new(&[OsString::from(token.trim())]));

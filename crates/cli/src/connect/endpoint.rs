@@ -3,6 +3,7 @@
 //! Made by `connect::plan`. `connect` and the commands open links to it, as often as they need.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use mcpjoin::Link;
 use mcpjoin::client::ClientBuilder;
@@ -13,6 +14,7 @@ use mcpjoin_diagnostics::doctor::{Report, Target};
 use mcpjoin_diagnostics::validate::Validator;
 use mcpjoin_quic::QuicConnect;
 use mcpjoin_quic::endpoint::QuicError;
+use tokio::time::timeout;
 
 use super::authorization::Access;
 use super::network::refused;
@@ -21,6 +23,9 @@ use crate::config::NoEntry;
 use crate::failure::{Failure, WITHHELD};
 use crate::target::{Bound, shown};
 use crate::ui::Ui;
+
+/// How long is waited for the end of a session over HTTP. A link takes half of it at most.
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a server is reached, and the trace of its messages. Cheap to clone.
 #[derive(Clone)]
@@ -81,6 +86,16 @@ impl Endpoint {
             Kind::Http(connect) => connect.clone().build().map_err(|error| refused(&error))?,
         };
         Ok(inspected(link, self.trace.as_ref()))
+    }
+
+    /// Waits until what was started or opened has ended: every process of a child, and over HTTP the session at the server, for
+    /// which [`SESSION_END_TIMEOUT`] is enough. At once if there is nothing.
+    pub(crate) async fn ended(&self) {
+        match &self.kind {
+            Kind::Child(command) => drop(command.handle().ended().await),
+            Kind::Http(connect) => drop(timeout(SESSION_END_TIMEOUT, connect.handle().ended()).await),
+            Kind::Socket(_) | Kind::Quic(_) => {}
+        }
     }
 
     /// Says that the program is no entry of a configuration, where it could have been one.

@@ -36,7 +36,8 @@ pub(crate) use authorization::{Access, folder as logins_folder, hide_token, unus
 pub(crate) use endpoint::Endpoint;
 pub(crate) use environment::{CLIENT_SECRET, STATE_URL, without_ours};
 pub(crate) use network::{
-    bounded, certificates, certificates_folder, private_key, read_file, refused, secret_file, unusable,
+    bounded, certificates, certificates_folder, is_readable_by_others, private_key, read_file, refused,
+    secret_file, unusable,
 };
 pub(crate) use plan::{Plan, limits};
 pub(crate) use session::{Session, with_session};
@@ -264,12 +265,11 @@ async fn run(
     let client = match client {
         Ok(client) => client,
         Err(exit) => {
-            // The failure has been printed. The child may need time to exit.
-            let Some(child) = endpoint.child() else { return exit };
+            // The failure has been printed. The child may need time to exit, and a session to be ended.
             let ending = async {
                 match exit {
-                    Exit::Signal(signal) => stopping(ui, signal, child.ended()).await,
-                    _ => child.ended().await,
+                    Exit::Signal(signal) => stopping(ui, signal, endpoint.ended()).await,
+                    _ => endpoint.ended().await,
                 }
             };
             return match signals.until(ending).await {

@@ -43,7 +43,7 @@ pub(super) fn http(
     named: Option<&str>,
 ) -> Result<(HttpConnect, Access, Vec<OsString>), Failure> {
     let address = &remote.address;
-    let typed = headers(&connect.header)?;
+    let typed = headers(ui, &connect.header)?;
     let is_typed = |name: &str| typed.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
     let entry = remote.headers.iter().filter(|(name, _)| !is_typed(name));
     let mut link = Link::http(&address.url);
@@ -51,7 +51,7 @@ pub(super) fn http(
     let mut has_header = false;
     for (name, value) in entry.chain(&typed) {
         has_header |= name.eq_ignore_ascii_case("authorization");
-        secrets.extend(secret::of_header(value));
+        secrets.extend(secret::of_header(name, value));
         link = link.header(name, value);
     }
     if address.sse {
@@ -156,19 +156,42 @@ pub(crate) fn certificates(option: &str, path: &Path) -> Result<Vec<u8>, Failure
     })
 }
 
-/// Reads a file without the line feed at its end. `what`: its name for messages, with an article.
-pub(crate) fn secret_file(file: &Path, what: &str, form: &str) -> Result<String, Failure> {
+/// Warns once of a file with secrets that other users of the machine can read.
+fn warn_of_readers(ui: &Ui, path: &Path) {
+    if is_readable_by_others(path) {
+        ui.warning_once(&format!(
+            "other users can read {}, which holds secrets (chmod 600)",
+            path_shown(path)
+        ));
+    }
+}
+
+/// Whether others can read a file, as its permissions say. A pipe has no readers but us.
+pub(crate) fn is_readable_by_others(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        const READABLE_BY_OTHERS: u32 = 0o004;
+        path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.mode() & READABLE_BY_OTHERS != 0)
+    }
+    #[cfg(not(unix))]
+    false
+}
+
+/// Reads a file without the line feed at its end, and warns if others can read it. `what`: its name for messages, with an article.
+pub(crate) fn secret_file(ui: &Ui, file: &Path, what: &str, form: &str) -> Result<String, Failure> {
     let name = path_shown(file);
     let cannot = |why: &str| Failure::usage(format!("{what} in {name} cannot be read: {why}"), form);
     let bytes = read_file(file, MAX_SECRET_BYTES).map_err(|why| cannot(&why))?;
     let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8"))?;
+    warn_of_readers(ui, file);
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() { Err(cannot("it is empty")) } else { Ok(text.to_owned()) }
 }
 
 /// The private key in a file. `form`: how it is given, for the hint.
-pub(crate) fn private_key(file: &Path, form: &str) -> Result<PrivateKey, Failure> {
-    let pem = secret_file(file, "the key", form)?;
+pub(crate) fn private_key(ui: &Ui, file: &Path, form: &str) -> Result<PrivateKey, Failure> {
+    let pem = secret_file(ui, file, "the key", form)?;
     PrivateKey::from_pem(&pem).map_err(|error| {
         let problem = format!("the key in {} cannot be used: {error}", path_shown(file));
         Failure::usage(
@@ -190,7 +213,7 @@ pub(crate) fn bounded(from: impl Read, max_bytes: u64) -> Result<Vec<u8>, String
 }
 
 /// Names and values of `--header`, in the order in which they are given.
-fn headers(words: &[OsString]) -> Result<Vec<(String, String)>, Failure> {
+fn headers(ui: &Ui, words: &[OsString]) -> Result<Vec<(String, String)>, Failure> {
     let mut headers = Vec::new();
     for word in words {
         let text = word.to_str().ok_or_else(|| Failure::usage("a header is not Unicode", HEADER_FORM))?;
@@ -201,6 +224,7 @@ fn headers(words: &[OsString]) -> Result<Vec<(String, String)>, Failure> {
             continue;
         };
         let text = headers_file(Path::new(file))?;
+        warn_of_readers(ui, Path::new(file));
         for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let place = || unusable(&format!("line {} of {}", place + 1, shown(file.as_ref())));
             headers.push(header(line).ok_or_else(place)?);
@@ -231,6 +255,7 @@ mod tests {
 
     use super::{certificates, headers, read_file};
     use crate::found::Zeros;
+    use crate::ui::Ui;
 
     #[test]
     fn a_file_of_certificates_has_4_mib_at_most() {
@@ -251,7 +276,7 @@ mod tests {
 
     #[test]
     fn headers_are_a_name_and_a_value() {
-        let read = headers(&["A: b: c ".into(), "x-y:z".into(), "Empty:".into()]).unwrap();
+        let read = headers(&Ui::plain(), &["A: b: c ".into(), "x-y:z".into(), "Empty:".into()]).unwrap();
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(read, [pair("A", "b: c"), pair("x-y", "z"), pair("Empty", "")]);
     }
@@ -259,7 +284,7 @@ mod tests {
     #[test]
     fn what_is_no_header_is_refused_and_not_shown() {
         for word in ["hunter2", ": hunter2", "A B: hunter2", "A: hunter2\r\nB: c", "A : hunter2"] {
-            let failure = headers(&[word.into()]).unwrap_err();
+            let failure = headers(&Ui::plain(), &[word.into()]).unwrap_err();
             assert!(!failure.message.contains("hunter2"), "{}", failure.message);
             assert!(failure.message.contains("Name: value"), "{}", failure.message);
         }
@@ -270,7 +295,7 @@ mod tests {
         // The file holds no header. The test checks whether it is read.
         let why = |bytes: u64| {
             let file = Zeros::new("headers", bytes);
-            headers(&[format!("@{}", file.0.display()).into()]).unwrap_err().message
+            headers(&Ui::plain(), &[format!("@{}", file.0.display()).into()]).unwrap_err().message
         };
         assert!(why(65_536).starts_with("line 1 of "), "{}", why(65_536));
         assert!(why(65_537).ends_with("it exceeds the limit of 65536 bytes"), "{}", why(65_537));
@@ -281,12 +306,17 @@ mod tests {
         let path = std::env::temp_dir().join(format!("mcpjoin-headers-{}", std::process::id()));
         std::fs::write(&path, "A: b\n\nC: d\r\n").unwrap();
         let word = format!("@{}", path.display());
-        let read = headers(&[word.clone().into()]);
+        let read = headers(&Ui::plain(), &[word.clone().into()]);
         std::fs::write(&path, "A: b\nhunter2\n").unwrap();
-        let failure = headers(&[word.into()]).unwrap_err();
+        let failure = headers(&Ui::plain(), &[word.into()]).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read.unwrap().len(), 2);
         assert!(failure.message.starts_with("line 2 of "), "{}", failure.message);
-        assert!(headers(&["@/nowhere/at/all".into()]).unwrap_err().message.contains("/nowhere/at/all"));
+        assert!(
+            headers(&Ui::plain(), &["@/nowhere/at/all".into()])
+                .unwrap_err()
+                .message
+                .contains("/nowhere/at/all")
+        );
     }
 }

@@ -4,7 +4,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
@@ -27,6 +28,7 @@ use crate::found;
 use crate::questions::Answering;
 use crate::secret;
 use crate::target::{Http, Quic, Socket, Target, exact, shown, words_shown};
+use crate::tool_names::{self, ToolNames};
 use crate::ui::{Secrets, Ui};
 use crate::visible;
 
@@ -42,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) first: Phase,
     /// The tools that may be listed and called.
     pub(crate) tools: ToolFilter,
+    /// Where the names of the tools are stored that the server lists.
+    names: Option<Arc<ToolNames>>,
     /// What is said or asked before the server is used.
     pub(super) consent: Consent,
     /// The cached era of the server, where no option selects an era.
@@ -50,8 +54,12 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     /// The timeout of a request, where the options or the entry set one.
     pub(crate) timeout: Option<Duration>,
+    /// The time to open the session over HTTP, where the options or the entry set one. The requests share it.
+    opening: Option<Duration>,
     /// For a URL that was typed without a path.
     pub(super) fallback: Option<Box<Fallback>>,
+    /// The server has been asked in vain for the time of `opening`.
+    late: Option<Failure>,
 }
 
 /// What is tried where a URL without a path leads to no MCP server.
@@ -75,12 +83,18 @@ impl Plan {
     /// The plan to follow: for a URL without a path that leads to no MCP server, the plan for the usual path, if one is there.
     pub(super) async fn settled(mut self, ui: &Ui) -> Self {
         let Some(fallback) = self.fallback.take() else { return self };
-        let Fallback { first, second, plan } = *fallback;
-        if !leads_nowhere(&self.endpoint, first).await || leads_nowhere(&plan.endpoint, second).await {
-            return self;
+        let Fallback { first, second, mut plan } = *fallback;
+        match trial(&self, first).await {
+            Trial::LeadsNowhere => {}
+            trial => return Self { late: trial.late(), ..self },
+        }
+        match trial(&plan, second).await {
+            Trial::LeadsNowhere => return self,
+            trial => plan.late = trial.late(),
         }
         ui.note(&format!("{} is not an MCP server: {} is used", self.shown, plan.shown));
-        plan
+        // The shell completes behind the URL as it is typed.
+        Self { names: self.names, ..plan }
     }
 
     /// The same plan with a client that supports tasks.
@@ -95,11 +109,19 @@ impl Plan {
     /// Starts the server, or connects to it, and opens the session: with the cached era first. Where that fails, the client
     /// probes as if no era were cached.
     pub(super) async fn open(self, ui: &Ui) -> Result<Client, Failure> {
-        let Self { endpoint, client, first, mut remembered, .. } = self;
+        let Self { endpoint, client, first, mut remembered, names, tools, opening, late, .. } = self;
+        if let Some(late) = late {
+            return Err(late);
+        }
+        events::show_waits(ui);
+        let remembering = |client| {
+            names.iter().fold(client, |client, names| tool_names::remembering(client, names, &tools))
+        };
+        let client = remembering(client);
         if let Some(legacy) = remembered.as_mut().and_then(|remembered| remembered.legacy.take()) {
-            match legacy.connect(endpoint.link().await?).await {
+            match remembering(legacy).connect(endpoint.link().await?).await {
                 Ok(client) => return Ok(client),
-                Err(error) if !may_be_stale(&error.cause) => {
+                Err(error) if !may_be_stale(&error.cause) || is_late(&error.cause) && opening.is_some() => {
                     return Err(Failure::closed(&error.cause, Phase::Initialize));
                 }
                 Err(_) => {
@@ -115,7 +137,7 @@ impl Plan {
             }
         }
         let connected = client.connect(endpoint.link().await?).await;
-        let client = connected.map_err(|error| Failure::closed(&error.cause, first))?;
+        let client = connected.map_err(|error| Failure::closed(&in_all(error.cause, opening), first))?;
         if let Some(mut remembered) = remembered {
             remembered.era.store(client.peer().profile.initialize);
         }
@@ -123,15 +145,53 @@ impl Plan {
     }
 }
 
-/// Whether something answers at the address that is no MCP server.
-async fn leads_nowhere(endpoint: &Endpoint, client: ClientBuilder) -> bool {
-    let Ok(link) = endpoint.link().await else { return false };
+/// What is at an address.
+enum Trial {
+    /// Something answers that is no MCP server.
+    LeadsNowhere,
+    /// Nothing has answered in time.
+    Late(Failure),
+    /// A server, or a failure that connecting will show.
+    Other,
+}
+
+impl Trial {
+    fn late(self) -> Option<Failure> {
+        if let Self::Late(failure) = self { Some(failure) } else { None }
+    }
+}
+
+async fn trial(plan: &Plan, client: ClientBuilder) -> Trial {
+    let begun = Instant::now();
+    let Ok(link) = plan.endpoint.link().await else { return Trial::Other };
     match client.connect(link).await {
         Ok(client) => {
             client.close().await;
-            false
+            Trial::Other
         }
-        Err(error) => Failure::closed(&error.cause, Phase::Probe).id == "E_NO_ENDPOINT",
+        Err(error) if is_late(&error.cause) && plan.opening.is_some() => {
+            let failure = Failure::closed(&in_all(error.cause, plan.opening), plan.first);
+            Trial::Late(failure.took(begun.elapsed()))
+        }
+        Err(error) if Failure::closed(&error.cause, Phase::Probe).id == "E_NO_ENDPOINT" => {
+            Trial::LeadsNowhere
+        }
+        Err(_) => Trial::Other,
+    }
+}
+
+/// Whether the server has answered nothing in time.
+const fn is_late(cause: &CloseCause) -> bool {
+    matches!(cause, CloseCause::Opening(NegotiationFailure::TimedOut { .. }))
+}
+
+/// The cause, with the whole time of opening in place of that of the last request.
+fn in_all(cause: CloseCause, opening: Option<Duration>) -> CloseCause {
+    match (cause, opening) {
+        (CloseCause::Opening(NegotiationFailure::TimedOut { method, garbage, .. }), Some(after)) => {
+            CloseCause::Opening(NegotiationFailure::TimedOut { method, after, garbage })
+        }
+        (cause, _) => cause,
     }
 }
 
@@ -226,9 +286,11 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             (Kind::Quic(Box::new(network::quic(&secured.address, &connect)?)), None)
         }
     };
-    let limits = match &kind {
-        Kind::Http(_) => limits_over_http(&connect),
-        _ => limits(&connect),
+    let entry = place.as_ref().map(|place| place.file.as_path());
+    let names = if connect.no_cache { None } else { ToolNames::of(target, entry).map(Arc::new) };
+    let (limits, opening) = match &kind {
+        Kind::Http(_) => (limits_over_http(&connect), connect.connect_timeout),
+        _ => (limits(&connect), None),
     };
     let answering = match &connect.questions {
         Some(questions) => Some(Answering::new(ui, questions, &asking(target, &shown))?),
@@ -266,7 +328,22 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         is_our_bridge: matches!(target, Target::Orchestrator(_)),
     };
     let timeout = connect.timeout;
-    Ok(Plan { endpoint, client, shown, place, first, tools, consent, remembered, limits, timeout, fallback })
+    Ok(Plan {
+        endpoint,
+        client,
+        shown,
+        place,
+        first,
+        tools,
+        names,
+        consent,
+        remembered,
+        limits,
+        timeout,
+        opening,
+        fallback,
+        late: None,
+    })
 }
 
 /// The fallback of a URL without a path. Both plans write the same trace.
@@ -380,7 +457,8 @@ fn child(
     let Program { program, args, env: mut set, cwd } = program;
     let cwd = connect.cwd.clone().or(cwd);
     let variables = variables(&connect.env)?;
-    let hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
+    let is_hidden = |(name, value): &&(OsString, OsString)| secret::is_hidden(&name.to_string_lossy(), value);
+    let hidden: Vec<OsString> = variables.iter().filter(is_hidden).map(|(_, value)| value.clone()).collect();
     set.extend(variables);
     ui.hide(Secrets::new(&hidden));
 

@@ -11,6 +11,7 @@ use mcpjoin::client::{Client, ClientBuilder, Restart, RestartError, RestartingCl
 
 use super::{About, Endpoint, Plan, Signals, failed, stopping, with_plan};
 use crate::args::Connect;
+use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
@@ -72,6 +73,7 @@ async fn open(
     prepare: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Result<(RestartingClient, Endpoint, Phase), Failure> {
     let Plan { endpoint, client, first, .. } = plan;
+    events::show_waits(ui);
     let shown = ui.clone();
     let restart = Restart::default().on_event(move |event| match event {
         RunEvent::Started { run } if *run > 1 => shown.note("the server runs again, in a new session"),

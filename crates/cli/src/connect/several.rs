@@ -12,13 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcpjoin::client::Client;
-use mcpjoin::transport::ChildHandle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
 use super::signals::{PRINT_TIMEOUT, Stop};
-use super::{Plan, with_each_plan};
+use super::{Endpoint, Plan, with_each_plan};
 use crate::args::Connect;
 use crate::config::ToolFilter;
 use crate::exit::Exit;
@@ -144,7 +143,7 @@ where
     F: Future<Output = ()> + 'static,
 {
     with_each_plan(ui, targets, connect, async |plans, mut signals| {
-        let children: Vec<_> = plans.iter().flatten().filter_map(|plan| plan.endpoint.child()).collect();
+        let endpoints: Vec<_> = plans.iter().flatten().map(|plan| plan.endpoint.clone()).collect();
         // The future that opens a connection is not `Send`.
         let local = LocalSet::new();
         let mut running = JoinSet::new();
@@ -198,7 +197,7 @@ where
             Ok(ControlFlow::Break(exit)) => (exit, true),
             Err(signal) => (Exit::Signal(signal), true),
         };
-        match signals.until(ended(&local, running, &children, abort)).await {
+        match signals.until(ended(&local, running, &endpoints, abort)).await {
             Err(signal) if !abort => Exit::Signal(signal),
             _ => exit,
         }
@@ -206,14 +205,14 @@ where
 }
 
 /// Waits for the servers that are about to end. `abort`: ends all of them now. A task that is dropped ends what it has started.
-async fn ended(local: &LocalSet, mut running: JoinSet<()>, children: &[ChildHandle], abort: bool) {
+async fn ended(local: &LocalSet, mut running: JoinSet<()>, endpoints: &[Endpoint], abort: bool) {
     if !abort {
         local.run_until(async { while running.join_next().await.is_some() {} }).await;
         return;
     }
     local.run_until(running.shutdown()).await;
-    for child in children {
-        let _ = child.ended().await;
+    for endpoint in endpoints {
+        endpoint.ended().await;
     }
 }
 
@@ -242,9 +241,7 @@ async fn one<T, F>(
         }
         Err(failure) => {
             drop(parts);
-            if let Some(child) = endpoint.child() {
-                child.ended().await;
-            }
+            endpoint.ended().await;
             Err(failure)
         }
     };

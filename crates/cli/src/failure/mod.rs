@@ -145,7 +145,13 @@ impl Failure {
     #[must_use]
     pub(crate) fn with(mut self, server: &str, took: Duration) -> Self {
         self.seen.server = Some(server.to_owned());
-        self.seen.took = Some(took);
+        self.took(took)
+    }
+
+    /// Adds how long it took, where that is not known yet.
+    #[must_use]
+    pub(crate) fn took(mut self, took: Duration) -> Self {
+        self.seen.took.get_or_insert(took);
         self
     }
 

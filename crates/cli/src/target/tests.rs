@@ -32,8 +32,10 @@ fn alone(name: &str) -> Target {
 
 /// The entries `files`, `both` and `our server`, the programs `prog`, `both`, `npx`, `build/prog` and `./my prog`.
 const KNOWN: Known<'static> = Known {
-    entry: &|name| Ok(["files", "both", "our server"].contains(&name)),
-    program: &|word| ["prog", "both", "npx", "build/prog", "./my prog"].iter().any(|known| word == *known),
+    entry: &|name| Ok(["files", "files.v1", "both", "our server"].contains(&name)),
+    program: &|word| {
+        ["prog", "both", "npx", "build/prog", "./my prog", "files.sh"].iter().any(|known| word == *known)
+    },
     file: &|path| path.ends_with("my file.json"),
 };
 
@@ -333,6 +335,13 @@ fn rule_5_a_name_with_a_tool_needs_an_entry() {
         ("files/a/b", "files", "a/b"),
         ("files read", "files", "read"),
         ("files/ read", "files/", "read"),
+        ("files.read path=x", "files", "read path=x"),
+        ("files.a/b.c", "files", "a/b.c"),
+        ("files.v1.read", "files.v1", "read"),
+        ("files.v1 read", "files.v1", "read"),
+        ("files/a.b", "files", "a.b"),
+        ("files. read", "files.", "read"),
+        ("other.read path=x", "other.read", "path=x"),
     ] {
         let invocation = call(line).unwrap();
         let Target::Entry(named) = invocation.target else { panic!("{line} is no command") };
@@ -342,6 +351,8 @@ fn rule_5_a_name_with_a_tool_needs_an_entry() {
     // A path is never a name, and `list` does not accept a name with a tool.
     assert_eq!(call("./files/read x").unwrap().target, child("./files/read"));
     assert_eq!(list("files/read").unwrap().target, child("files/read"));
+    // A program is never a name with a tool.
+    assert_eq!(call("files.sh read").unwrap().target, child("files.sh"));
 }
 
 #[test]

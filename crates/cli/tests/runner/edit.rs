@@ -187,3 +187,55 @@ fn the_timeout_of_gemini_is_used_and_that_of_others_explained() {
         "{shown}"
     );
 }
+
+#[test]
+fn a_value_that_is_typed_is_written_or_named_and_no_option_is_dropped() {
+    let folder = Folder::new("edit-typed");
+    let add = |words: &[&str]| folder.run(&[&["servers", "add", "--yes"], words].concat());
+    let file = folder.path().join("here/.mcp.json");
+    let ran =
+        add(&["a", "-e", "LOG_LEVEL=debug", "-e", "ROOT=/srv", "-e", "API_KEY=x", "--", "cat"]).exits(0);
+    ran.says(&[
+        "+         \"LOG_LEVEL\": \"debug\",\n",
+        "written as typed: the values of LOG_LEVEL, ROOT\n",
+        "values that may be secrets were replaced by variables: set API_KEY, or write the values with --values",
+    ]);
+    let text = fs::read_to_string(&file).unwrap();
+    for part in [r#""LOG_LEVEL": "debug""#, r#""ROOT": "/srv""#, r#""API_KEY": "${API_KEY}""#] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    // A value that looks like a token is a secret under every name.
+    add(&["b", "-e", "X=0123456789abcdef0123", "-e", "Y=https://me:pass@h/", "-e", "Z=$${A}", "--", "cat"])
+        .exits(0);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("0123456789") && !text.contains("pass@"), "{text}");
+    // With -q, too.
+    let ran = folder.run(&["servers", "add", "-q", "-y", "c", "-e", "TOKEN=x", "--", "cat"]).exits(0);
+    ran.says(&["set TOKEN"]);
+    let before = fs::read_to_string(&file).unwrap();
+    for (words, problem) in [
+        (
+            &["d", "-H", "K: V", "--", "cat"][..],
+            "--header is for a server over HTTP, and cat is run as a child",
+        ),
+        (
+            &["d", "-H", "K: V", "tcp://h:1"],
+            "--header is for a server over HTTP, and tcp://h:1 is a server on a socket",
+        ),
+        (
+            &["d", "-e", "K=V", "http://h/mcp"],
+            "-e is for a server run as a child, and http://h/mcp speaks over HTTP",
+        ),
+        (&["d", "--cwd", "/", "http://h/mcp"], "--cwd is for a server run as a child"),
+    ] {
+        add(words).exits(2).says(&[problem]);
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    // The header of a server over HTTP.
+    add(&["e", "-H", "K: V", "http://h/mcp"]).exits(0).says(&["set E_K, or write the values with --values"]);
+    add(&["f", "--values", "-H", "K: V", "-e", "TOKEN=x", "http://h/mcp"]).exits(2);
+    add(&["f", "--values", "-H", "K: V", "http://h/mcp"]).exits(0);
+    assert!(fs::read_to_string(&file).unwrap().contains(r#""K": "V""#));
+    add(&["g", "sse+http://h/sse"]).exits(0);
+    assert!(fs::read_to_string(&file).unwrap().contains(r#""type": "sse""#));
+}

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
 
 use mcpjoin_test_support::tls;
 
@@ -428,6 +429,12 @@ fn a_validation_says_of_what_came_at_once_that_it_came() {
 
 /// A legacy server that sends this response to tool calls, and correct responses before. It ends with the test.
 fn answering_calls(response: &'static str) -> String {
+    answering_calls_in_turn(vec![response])
+}
+
+/// The same with these responses in turn, and with the last one from then on.
+fn answering_calls_in_turn(responses: Vec<&'static str>) -> String {
+    let mut calls = 0;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -448,7 +455,10 @@ fn answering_calls(response: &'static str) -> String {
                 _ => Some(r#""error":{"code":-32601,"message":"no such method"}"#),
             };
             let response = outcome.map_or_else(
-                || response.to_owned(),
+                || {
+                    calls += 1;
+                    responses[calls.min(responses.len()) - 1].to_owned()
+                },
                 |outcome| {
                     let body = format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, asked["id"]);
                     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
@@ -534,4 +544,119 @@ fn an_opening_that_is_too_long_names_the_option_that_lets_it_in() {
     let (url, _received) = answering(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).leak());
     let ran = line(&format!("ping --max-message-size 4KiB {url}")).exits(4);
     ran.says(&["(E_TOO_LARGE)", "initialize", "4096 bytes", "--max-message-size"]);
+}
+
+#[test]
+fn a_silent_server_over_http_takes_the_connect_timeout_once_and_the_message_names_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Connections are accepted by the system, and nobody answers.
+    let whole = Duration::from_secs(2);
+    let cache = scratch("http-silent");
+    for url in [format!("http://{address}/mcp"), format!("http://{address}")] {
+        let begun = Instant::now();
+        let ran = run(["list", "--connect-timeout", "2s", &url]).exits(4);
+        let took = begun.elapsed();
+        ran.says(&["no answer to initialize within 2 s (E_SILENT)", "after    2."]);
+        assert!(took >= whole && took < whole * 3 / 2, "{url}: {took:?}");
+    }
+    // A server that is remembered as one of the older protocol, and is silent now.
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let url = url.replace("/mcp", "/sse");
+    let remembering = |words: &[&str]| {
+        let mut command = command(words);
+        command.env("XDG_CACHE_HOME", &cache);
+        start(command).finish()
+    };
+    remembering(&["ping", "-n", "1", &url]).exits(0);
+    server.ends("TERM", 143);
+    let _silent = TcpListener::bind(url.trim_start_matches("http://").trim_end_matches("/sse")).unwrap();
+    let begun = Instant::now();
+    remembering(&["list", "--connect-timeout", "2s", &url])
+        .exits(4)
+        .says(&["no answer to initialize within 2 s (E_SILENT)"]);
+    assert!(begun.elapsed() < whole * 3 / 2, "{:?}", begun.elapsed());
+    std::fs::remove_dir_all(cache).unwrap();
+}
+
+#[test]
+fn a_server_that_asks_to_wait_is_told_of_once() {
+    let busy =
+        "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let done = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 83\r\n\r\n\
+                {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"it is done\"}]}}";
+    let told = |options: &[&str], responses: Vec<&'static str>| {
+        let url = answering_calls_in_turn(responses);
+        let ran = run([&["call", "--era", "legacy", "--force"], options, &[&*url, "t"]].concat()).exits(0);
+        assert_eq!(ran.stdout, "it is done\n");
+        ran.stderr
+    };
+    let said = "tools/call: 429 Too Many Requests; sent again in 1 s, as the server asks\n";
+    let responses = vec![busy, busy, done];
+    assert_eq!(told(&[], responses.clone()), said);
+    assert_eq!(told(&["-q"], responses.clone()), "");
+    assert_eq!(told(&["-v"], responses).matches("sent again in 1 s").count(), 2);
+    // A short wait is no hang.
+    let soon =
+        "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    assert_eq!(told(&[], vec![soon, done]), "");
+}
+
+/// A legacy server with a session whose list of tools never comes, and what is asked of it. It ends with the test.
+fn never_listing() -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let (asked, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            let _ = lines.read_exact(&mut body);
+            let message: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let verb = head.split(' ').next().unwrap_or_default();
+            let about = message["method"].as_str().unwrap_or(verb).to_owned();
+            let end = "connection: close\r\ncontent-length:";
+            let said = match &*about {
+                "tools/list" => None,
+                "initialize" => {
+                    let result = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+                    let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, message["id"]);
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: s";
+                    Some(format!("{head}\r\n{end} {}\r\n\r\n{body}", body.len()))
+                }
+                about if about.starts_with("notifications/") => {
+                    Some(format!("HTTP/1.1 202 Accepted\r\n{end} 0\r\n\r\n"))
+                }
+                "DELETE" => Some(format!("HTTP/1.1 200 OK\r\n{end} 0\r\n\r\n")),
+                _ => Some(format!("HTTP/1.1 405 No\r\n{end} 0\r\n\r\n")),
+            };
+            match said {
+                Some(said) => drop(stream.write_all(said.as_bytes())),
+                None => kept.push(stream),
+            }
+            if asked.send(about).is_err() {
+                return;
+            }
+        }
+    });
+    (url, received)
+}
+
+#[test]
+fn a_command_that_is_interrupted_ends_its_session() {
+    for words in [&["list"][..], &["call", "-q"], &["tool"], &["doctor"], &["validate", "-q"], &["info"]] {
+        let (url, asked) = never_listing();
+        let mut command = command(words);
+        command.arg(&url).args(["call", "tool"].contains(&words[0]).then_some("t"));
+        let running = start(command);
+        while asked.recv().unwrap() != "tools/list" {}
+        running.signal("INT");
+        running.finish().exits(130);
+        let after: Vec<String> = asked.try_iter().collect();
+        assert!(after.iter().any(|about| about == "DELETE"), "{words:?}: {after:?}");
+    }
 }

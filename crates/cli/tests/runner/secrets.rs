@@ -1,7 +1,9 @@
 //! Tests that secrets given to a server are not printed: they are planted in its arguments and variables, and looked for in
 //! all output.
 
-use super::support::{call_legacy, command, legacy, run, start};
+use std::os::unix::fs::PermissionsExt;
+
+use super::support::{call_legacy, command, legacy, program, run, scratch, start};
 
 /// Arguments of a server that hold a secret.
 const PLANTED: [&str; 10] = [
@@ -83,4 +85,29 @@ fn i166_words_that_cannot_be_used_are_refused_without_their_secrets() {
         let ran = run(words).exits(2);
         assert!(!ran.stderr.contains("s3cret"), "{words:?}: {}", ran.stderr);
     }
+}
+
+#[test]
+fn a_file_with_secrets_that_others_can_read_is_warned_of_once() {
+    let url = "http://127.0.0.1:1";
+    let file = scratch("open-headers");
+    std::fs::write(&file, "Authorization: Bearer s3cret-header\n").unwrap();
+    let at = format!("@{}", file.display());
+    let warning =
+        format!("warning: other users can read {}, which holds secrets (chmod 600)", file.display());
+    for (mode, times) in [(0o644, 1), (0o640, 0), (0o600, 0)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        // A URL without a path is tried at two paths.
+        let ran = run(["list", "-q", "-H", &at, url]).exits(4);
+        let said = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(said.matches(&warning).count(), times, "{mode:o}: {}", ran.stderr);
+    }
+    std::fs::remove_file(file).unwrap();
+    // A pipe has no readers but us.
+    let piped = program(
+        "bash",
+        ["-c", r#"exec "$0" list -q -H @<(echo A: s3cret) "$1""#, env!("CARGO_BIN_EXE_mcpjoin"), url],
+    );
+    let ran = start(piped).finish().exits(4);
+    assert!(!ran.stderr.contains("can read"), "{}", ran.stderr);
 }

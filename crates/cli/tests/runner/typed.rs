@@ -160,6 +160,9 @@ const B17: &[Row] = &[
 const MORE: &[Row] = &[
     // An entry and its tool.
     (&["call", "mem/echo", "message=hi"], Prints("hi")),
+    (&["call", "mem.echo", "message=hi"], Prints("hi")),
+    (&["tool", "mem.echo"], Prints("mcpjoin call mem echo message=")),
+    (&["call", ".mcp.json#mem.echo", "message=hi"], Try("did you mean .mcp.json#mem/echo?")),
     (&["call", "echo", "message=hi"], Try("mcpjoin call echo message=hi -- COMMAND [ARG]...")),
     (&["read", "test://static-text"], Try("mcpjoin read TARGET test://static-text")),
     (&["list", "memm"], Try("did you mean mem?")),
@@ -191,7 +194,7 @@ const MORE: &[Row] = &[
 
 #[test]
 fn first_commands_work_or_are_answered_with_the_command_that_does() {
-    assert_eq!([A3, A4, B17, MORE].map(<[Row]>::len), [25, 7, 19, 22]);
+    assert_eq!([A3, A4, B17, MORE].map(<[Row]>::len), [25, 7, 19, 25]);
     let folder = Folder::new("typed");
     let bin = programs(&folder);
     folder.file("a.txt", "the content of a file");
@@ -327,4 +330,61 @@ fn shells_complete_entries_the_demonstration_server_and_topics() {
     let bin = std::path::Path::new(BINARY).parent().unwrap();
     bash.env("PATH", path(bin));
     assert_eq!(start(bash).finish().exits(0).stdout, "memory\n");
+}
+
+#[test]
+fn shells_complete_the_tools_that_a_server_has_listed_before() {
+    let folder = Folder::new("typed-tools");
+    // A server whose tool `read` stands beside one with a name that a shell would obey.
+    let listed = r#"{"name": "read", "inputSchema": SCHEMA}"#;
+    let hostile = r#"{"name": "$(reboot)", "inputSchema": {"properties": {"$(reboot)": {}}}}"#;
+    let other = r#"{"name": "remove", "inputSchema": {}}"#;
+    let server = FILES.replace(listed, &format!("{listed}, {hostile}, {other}"));
+    let server = folder.file("server.py", server);
+    let entry = |program: &str| {
+        serde_json::json!({"mcpServers": {"files": {"command": program, "args": [&server]}}}).to_string()
+    };
+    folder.file("own.json", entry("python3"));
+    let cache = folder.path().join("cache");
+    let run = |words: &[&str]| {
+        let mut command = folder.command(words);
+        command.env("XDG_CACHE_HOME", &cache);
+        start(command).finish()
+    };
+    let completed = |words: &[&str]| {
+        let mut command = folder.command(&[&["--", "mcpjoin"], words].concat());
+        command.env("XDG_CACHE_HOME", &cache).env("MCPJOIN_COMPLETE", "bash");
+        command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        let ran = start(command).finish().exits(0);
+        assert_eq!(ran.stderr, "");
+        // Behind an empty word the options follow.
+        let found = ran.stdout.lines().take_while(|line| !line.starts_with("--"));
+        found.collect::<Vec<_>>().join("\n")
+    };
+    let tools = "read\nremove";
+    assert_eq!(completed(&["call", "-c", "own.json", "files", ""]), "", "nothing was listed");
+    run(&["list", "--no-cache", "-c", "own.json", "files"]).exits(0);
+    assert_eq!(completed(&["call", "-c", "own.json", "files", ""]), "", "nothing is stored");
+    run(&["list", "-c", "own.json", "files"]).exits(0);
+    // From now on the server cannot be started.
+    folder.file("own.json", entry("/no/such/program"));
+    for (words, candidates) in [
+        (&["call", "-c", "own.json", "files", ""][..], tools),
+        (&["tool", "-c", "own.json", "files", "rea"], "read"),
+        (&["call", "own.json#files", "rem"], "remove"),
+        (&["call", "-c", "own.json", "--server", "files", "rem"], "remove"),
+        (&["call", "-c", "own.json", "files", "read", ""], "paths=\ncount=\nmode="),
+        (&["read", "-c", "own.json", "files", ""], ""),
+        (&["call", "-c", "own.json", "files", "other", ""], ""),
+    ] {
+        assert_eq!(completed(words), candidates, "{words:?}");
+    }
+    // An entry of the same name in another file is another server.
+    folder.file("other.json", entry("python3"));
+    assert_eq!(completed(&["call", "-c", "other.json", "files", ""]), "");
+    run(&["search", "-c", "other.json", "nothing"]).exits(0);
+    assert_eq!(completed(&["call", "-c", "other.json", "files", ""]), tools);
+    // A command in one word, and a call that fails.
+    run(&["call", "python3 ./server.py", "read", "count=0"]).exits(2);
+    assert_eq!(completed(&["call", "python3 ./server.py", "rea"]), "read");
 }

@@ -62,6 +62,8 @@ fn each_request_of_a_legacy_client_has_one_record_with_its_outcome() {
             (r#""result":{"content":[],"isError":false}"#, CallOutcome::Ok),
             (r#""result":{"content":[],"structuredContent":{"isError":true}}"#, CallOutcome::Ok),
             (r#""error":{"code":-32602,"message":"no"}"#, CallOutcome::Error { code: -32602 }),
+            // Some servers say so of a tool that they do not have.
+            (r#""error":{"code":-32601,"message":"no"}"#, CallOutcome::Error { code: -32601 }),
             (
                 r#""error":{"code":-1,"message":"no","data":{"gateway":"tooManyServers"}}"#,
                 CallOutcome::Refused,
@@ -91,6 +93,14 @@ fn each_request_of_a_legacy_client_has_one_record_with_its_outcome() {
         client.value().await;
         let [record] = &*records.take() else { panic!("one record") };
         assert_eq!(record.listed_tools(), ["a", "b"]);
+        // The target has declared no prompts, and a method that it does not have is no error of it.
+        for (id, method) in [(9, "prompts/list"), (10, "x/y")] {
+            client.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#)).await;
+            answer(&mut server, r#""error":{"code":-32601,"message":"method not found"}"#).await;
+            assert_eq!(client.value().await["error"]["code"], -32601);
+            let [record] = &*records.take() else { panic!("one record") };
+            assert_eq!((record.outcome, record.outcome.word()), (CallOutcome::Unsupported, "unsupported"));
+        }
     });
 }
 

@@ -401,6 +401,55 @@ fn closing_does_not_wait_for_a_server_that_does_not_answer() {
     });
 }
 
+#[test]
+fn the_session_is_ended_also_if_the_last_message_hangs() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "tools/call" | "notifications/cancelled" => {
+                    talk.gone().await;
+                    None
+                }
+                "DELETE" => talk.status(204).await,
+                _ => legacy(V2025_11, "s", seen, talk).await,
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let calling = tokio::spawn({
+            let client = client.clone();
+            async move { call(&client, "a").await }
+        });
+        server.wait("tools/call", 1).await;
+        calling.abort();
+        server.wait("notifications/cancelled", 1).await;
+        client.close().await;
+        server.wait("DELETE", 1).await;
+    });
+}
+
+#[test]
+fn a_client_that_is_dropped_ends_its_session_and_the_handle_says_when() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "DELETE" => talk.status(204).await,
+                _ => legacy(V2025_11, "s", seen, talk).await,
+            }
+        })
+        .await;
+        let connect = server.link();
+        let handle = connect.handle();
+        // No link was made yet.
+        handle.ended().await;
+        let client = builder().connect(connect.build().unwrap()).await.unwrap();
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, handle.ended()).await.is_err());
+        drop(client);
+        handle.ended().await;
+        assert_eq!(server.count("DELETE"), 1);
+    });
+}
+
 /// A server whose calls never end, and a signal for the end of each call's connection.
 async fn stuck(era: &'static str) -> (Scripted, Arc<Notify>) {
     let left = Arc::new(Notify::new());

@@ -63,7 +63,7 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
             builder = builder.scope(scope);
         }
         let builder = if client_credentials {
-            with_credentials(builder, private_key.as_deref(), &identity)?
+            with_credentials(ui, builder, private_key.as_deref(), &identity)?
         } else {
             let port = callback_port.map(|port| Callback { port: Some(port), ..Callback::default() });
             let callback = callback_url.clone().or(port).or_else(|| access.oauth().callback.clone());
@@ -127,6 +127,7 @@ fn with_browser(
 
 /// A machine logs in with a secret or a key.
 fn with_credentials(
+    ui: &Ui,
     builder: OAuthBuilder,
     private_key: Option<&Path>,
     identity: &ClientIdentity,
@@ -142,7 +143,7 @@ fn with_credentials(
         }
         return Ok(builder);
     };
-    Ok(builder.private_key(connect::private_key(file, form)?))
+    Ok(builder.private_key(connect::private_key(ui, file, form)?))
 }
 
 /// The identity of the client at the authorization server. Options come before the entry. A secret is read from a file,
@@ -157,7 +158,7 @@ pub(super) fn identity(ui: &Ui, typed: &AuthClient, access: &Access) -> Result<C
     };
     let of_entry = entry.client_secret.clone().filter(|_| typed.client_id.is_none());
     let secret = match &typed.client_secret {
-        Some(word) => Some(secret_of_word(word)?),
+        Some(word) => Some(secret_of_word(ui, word)?),
         None => secret_of_variable()?.or(of_entry),
     };
     if let Some(secret) = &secret {
@@ -170,7 +171,7 @@ pub(super) fn identity(ui: &Ui, typed: &AuthClient, access: &Access) -> Result<C
     })
 }
 
-fn secret_of_word(word: &OsStr) -> Result<String, Failure> {
+fn secret_of_word(ui: &Ui, word: &OsStr) -> Result<String, Failure> {
     let file = word.to_str().and_then(|word| word.strip_prefix('@')).filter(|file| !file.is_empty());
     let file = file.ok_or_else(|| {
         Failure::usage(
@@ -178,7 +179,7 @@ fn secret_of_word(word: &OsStr) -> Result<String, Failure> {
             SECRET_FORM,
         )
     })?;
-    secret_file(Path::new(file), "the secret", SECRET_FORM)
+    secret_file(ui, Path::new(file), "the secret", SECRET_FORM)
 }
 
 fn secret_of_variable() -> Result<Option<String>, Failure> {

@@ -213,10 +213,10 @@ fn registered(id: String, secret: Option<Secret>, issuer: Option<String>) -> Cli
 fn proof(ui: &Ui, client: &ClientAtIssuer) -> Result<Proof, Failure> {
     let form = "secret_file = \"FILE\", secret_env = \"NAME\" or private_key_file = \"FILE\"";
     if let Some(path) = &client.private_key_file {
-        return Ok(Proof::Key(private_key(path, form)?));
+        return Ok(Proof::Key(private_key(ui, path, form)?));
     }
     let secret = match (&client.secret_file, &client.secret_env) {
-        (Some(path), _) => secret_file(path, "the secret", form)?,
+        (Some(path), _) => secret_file(ui, path, "the secret", form)?,
         (None, name) => {
             let name = name.as_deref().unwrap_or_default();
             let value = std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -233,7 +233,7 @@ fn proof(ui: &Ui, client: &ClientAtIssuer) -> Result<Proof, Failure> {
 /// The authorization with the token in a file.
 fn token_of(ui: &Ui, path: &Path) -> Result<HeaderValue, Failure> {
     let form = "token_file = \"FILE\", where FILE contains the token alone";
-    let token = secret_file(path, "the token", form)?;
+    let token = secret_file(ui, path, "the token", form)?;
     let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
         .map_err(|_| Failure::usage(format!("{} contains no token", shown(path.as_os_str())), form))?;
     hide_token(ui, &value);

@@ -14,6 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::policy::{POLL, Stamp, stamp};
 use crate::commands::written;
+use crate::connect::is_readable_by_others;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::found;
@@ -27,8 +28,6 @@ const MAX_KEYS: usize = 16;
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 /// The permission bits that let a group and others write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// Those that let others read.
-const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// The keys of a file, which are replaced when the file changes.
 pub(super) struct KeyFile {
@@ -144,16 +143,6 @@ fn parse(text: &[u8]) -> Result<Keys, String> {
     let mut keys = keys.into_iter().map(StateKey::from_bytes);
     let first = keys.next().ok_or("it has no key (openssl rand -base64 32 makes one)")?;
     Ok((first, keys.collect()))
-}
-
-fn is_readable_by_others(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt as _;
-        path.metadata().is_ok_and(|metadata| metadata.mode() & READABLE_BY_OTHERS != 0)
-    }
-    #[cfg(not(unix))]
-    false
 }
 
 #[cfg(test)]

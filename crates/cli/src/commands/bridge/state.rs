@@ -71,7 +71,7 @@ fn url(ui: &Ui, word: Option<&OsStr>) -> Result<Option<String>, Failure> {
     let not_unicode = |what: &str| Failure::usage(format!("{what} is not Unicode"), FORM);
     let word = word.map(|word| word.to_str().ok_or_else(|| not_unicode("--state"))).transpose()?;
     let url = match word.map(|word| (word, word.strip_prefix('@'))) {
-        Some((_, Some(file))) => secret_file(Path::new(file), "the URL", FORM)?,
+        Some((_, Some(file))) => secret_file(ui, Path::new(file), "the URL", FORM)?,
         Some((url, None)) => url.to_owned(),
         None => match std::env::var_os(STATE_URL).filter(|value| !value.is_empty()) {
             Some(value) => value.into_string().map_err(|_| not_unicode(STATE_URL))?,

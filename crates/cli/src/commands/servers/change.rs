@@ -67,10 +67,12 @@ fn typed(ui: &Ui, args: &Add) -> Result<Typed, Failure> {
         let args = args.into_iter().map(text).collect::<Result<_, _>>()?;
         Ok::<_, Failure>(TypedServer::Command { program: text(program)?, args })
     };
+    let shown_as = invocation.target.label();
     let server = match invocation.target {
         Target::Command { program, args } => command(program, args)?,
         Target::Demo(demo) => command("mcpjoin".into(), demo.arguments())?,
         Target::Entry(named) => command(named.name.into(), Vec::new())?,
+        Target::Http(address) if address.sse => TypedServer::Sse(address.url),
         Target::Http(address) => TypedServer::Url(address.url),
         Target::Socket(address) => TypedServer::Url(address.to_string()),
         Target::Quic(address) => TypedServer::Url(address.to_string()),
@@ -79,10 +81,35 @@ fn typed(ui: &Ui, args: &Add) -> Result<Typed, Failure> {
             command("mcpjoin".into(), args.to_vec())?
         }
     };
+    refuse_useless(args, &server, &shown_as)?;
     let env = args.env.iter().map(|word| variable(word)).collect::<Result<_, _>>()?;
     let headers = args.header.iter().map(|word| header(word)).collect::<Result<_, _>>()?;
     let cwd = args.cwd.as_ref().map(|cwd| text(cwd.clone().into_os_string())).transpose()?;
     Ok(Typed { server, env, headers, cwd })
+}
+
+/// Refuses options that have no effect for this server, whose name is `shown`.
+fn refuse_useless(args: &Add, server: &TypedServer, shown: &str) -> Result<(), Failure> {
+    let is_http = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    let (is, is_http) = match server {
+        TypedServer::Command { .. } => ("is run as a child", false),
+        TypedServer::Url(url) if !is_http(url) => ("is a server on a socket", false),
+        TypedServer::Url(_) | TypedServer::Sse(_) => ("speaks over HTTP", true),
+    };
+    let is_child = matches!(server, TypedServer::Command { .. });
+    let (header, env, cwd) = (!args.header.is_empty(), !args.env.is_empty(), args.cwd.is_some());
+    let useless = [
+        (header && is_child, "--header", "over HTTP", "; -e NAME=VALUE sets a variable"),
+        (header && !is_http, "--header", "over HTTP", ""),
+        (env && is_http, "-e", "run as a child", "; --header 'Name: value' sends a header"),
+        (env && !is_child, "-e", "run as a child", ""),
+        (cwd && !is_child, "--cwd", "run as a child", ""),
+    ];
+    let Some((_, option, kind, instead)) = useless.into_iter().find(|(is_useless, ..)| *is_useless) else {
+        return Ok(());
+    };
+    let problem = format!("{option} is for a server {kind}, and {shown} {is}");
+    Err(Failure::usage(problem, format!("leave out {option}{instead}")))
 }
 
 fn variable(word: &OsStr) -> Result<(String, Option<String>), Failure> {
@@ -125,10 +152,14 @@ fn apply(ui: &Ui, change: &Change, name: &str, yes: bool, done: &str) -> Result<
         let problem = format!("{file} was not written: {error}");
         Failure::usage(problem, "make the file and its folder writable, and try again")
     })?;
+    if !change.plain.is_empty() {
+        ui.note(&format!("written as typed: the values of {}", change.plain.join(", ")));
+    }
     if !change.to_set.is_empty() {
         let names = change.to_set.join(", ");
-        ui.note(&format!(
-            "values were replaced by variables: set {names}, or write the values with --values"
+        // The values are nowhere now.
+        ui.warning(&format!(
+            "values that may be secrets were replaced by variables: set {names}, or write the values with --values"
         ));
     }
     let text = if ui.json {

@@ -21,7 +21,7 @@ use super::super::{called, no_such_entry};
 use super::rendering::{self, Value};
 use crate::args::Configured;
 use crate::failure::Failure;
-use crate::secret::Secrets;
+use crate::secret::{self, Secrets};
 use crate::target::path_shown;
 
 /// The file of an entry where nothing else is said: that which most programs share in a folder.
@@ -40,8 +40,13 @@ pub(crate) struct Typed {
 
 /// How the server is started or reached.
 pub(crate) enum TypedServer {
-    Command { program: String, args: Vec<String> },
+    Command {
+        program: String,
+        args: Vec<String>,
+    },
     Url(String),
+    /// HTTP+SSE of 2024-11-05.
+    Sse(String),
 }
 
 /// A file with one entry more, or less.
@@ -53,6 +58,8 @@ pub(crate) struct Change {
     new: String,
     /// The variables that stand for values, and have to be set.
     pub(crate) to_set: Vec<String>,
+    /// The variables whose values are written, although values are replaced.
+    pub(crate) plain: Vec<String>,
     /// What the dialect cannot express.
     pub(crate) left: Vec<String>,
     /// The values of the file's entries that must not be shown.
@@ -72,8 +79,8 @@ pub(crate) fn file_of(
     Ok(named.or_else(places::of_variable).unwrap_or_else(|| DEFAULT_FILE.into()))
 }
 
-/// A file with a new entry of that name. Without `values`, references stand for the values of variables and headers, and for
-/// secrets among words.
+/// A file with a new entry of that name. Without `values`, references stand for the values of headers, for those of variables that may
+/// be secrets, and for secrets among words.
 ///
 /// # Errors
 /// When the file cannot be used or has such an entry already, or when the entry has no place in its dialect.
@@ -95,7 +102,12 @@ pub(crate) fn added(path: PathBuf, name: &str, typed: Typed, values: bool) -> Re
         let hint = format!("mcpjoin servers remove{file} {}", called(name));
         return Err(source::failure(problem, hint));
     }
-    let (value, left, to_set) = written(name, typed, dialect, values)?;
+    let is_plain = |(name, value): &(String, Option<String>)| {
+        value.as_ref().is_some_and(|value| !secret::may_be_secret(name, value)).then(|| name.clone())
+    };
+    let plain: Vec<String> =
+        if values { Vec::new() } else { typed.env.iter().filter_map(is_plain).collect() };
+    let (value, left, to_set) = written(name, typed, dialect, values, &plain)?;
     let text = old.as_ref().map(Source::text);
     let new = with_entry(text.unwrap_or_default(), dialect, name, &value).map_err(|why| {
         source::failure(format!("{}: {why}", path_shown(&path)), "add the entry with an editor")
@@ -103,7 +115,7 @@ pub(crate) fn added(path: PathBuf, name: &str, typed: Typed, values: bool) -> Re
     let wanted: Vec<String> = names.into_iter().chain([name.to_owned()]).collect();
     check(&path, &new, &wanted)?;
     let old = text.map(str::to_owned);
-    Ok(Change { path, old, new, to_set, left, secrets })
+    Ok(Change { path, old, new, to_set, plain, left, secrets })
 }
 
 /// The file that has the entry, without it: the named one, or the first one of those in which entries are searched.
@@ -137,7 +149,7 @@ pub(crate) fn removed(named: Option<PathBuf>, name: &str) -> Result<Change, Fail
     let wanted: Vec<String> = names(&known).into_iter().filter(|other| other != name).collect();
     check(&path, &new, &wanted)?;
     let (old, secrets) = (Some(known.source.text().to_owned()), secrets(&known));
-    Ok(Change { path, old, new, to_set: Vec::new(), left: Vec::new(), secrets })
+    Ok(Change { path, old, new, to_set: Vec::new(), plain: Vec::new(), left: Vec::new(), secrets })
 }
 
 /// The file, where it exists.
@@ -168,6 +180,7 @@ fn written(
     typed: Typed,
     to: Dialect,
     values: bool,
+    plain: &[String],
 ) -> Result<(Value, Vec<String>, Vec<String>), Failure> {
     let passed = |name: &str| format!("${{{name}}}");
     let env: serde_json::Map<_, _> = typed
@@ -180,6 +193,7 @@ fn written(
     let mut entry = match typed.server {
         TypedServer::Command { program, args } => json!({ "command": program, "args": args }),
         TypedServer::Url(url) => json!({ "url": url }),
+        TypedServer::Sse(url) => json!({ "type": "sse", "url": url }),
     };
     let more = [("env", env.into()), ("headers", headers.into()), ("cwd", json!(typed.cwd))];
     if let Some(members) = entry.as_object_mut() {
@@ -196,9 +210,10 @@ fn written(
         return Err(source::failure("the entry has no name", "mcpjoin help servers add"));
     };
     let (mut left, mut to_set) = (Vec::new(), Vec::new());
-    let value = typed.written(entry, to, &mut left, (!values).then_some(&mut to_set)).map_err(|problem| {
-        source::failure(format!("{}: {}", called(name), problem.text), "mcpjoin help servers add")
-    })?;
+    let value =
+        typed.written(entry, to, &mut left, (!values).then_some(&mut to_set), plain).map_err(|problem| {
+            source::failure(format!("{}: {}", called(name), problem.text), "mcpjoin help servers add")
+        })?;
     // The place is in a text that the user does not see, so it is left out.
     let told =
         left.iter().map(|told| told.rsplit_once(": ").map_or(told.as_str(), |(_, told)| told).to_owned());

@@ -12,8 +12,9 @@ use crate::secret;
 /// The first placeholder, from the last private plane of Unicode: each stands for one reference until that is written.
 const FIRST_PLACEHOLDER: u32 = 0x10_0000;
 
-/// Puts references into the entry of that name, and returns the variables that have to be set. `files`: as in [`pieces`].
-pub(super) fn put(definition: &mut Definition, entry: &str, files: bool) -> Vec<String> {
+/// Puts references into the entry of that name, and returns the variables that have to be set. `files`: as in [`pieces`]; `plain`: the
+/// variables whose values stay.
+pub(super) fn put(definition: &mut Definition, entry: &str, files: bool, plain: &[String]) -> Vec<String> {
     let mut set = Vec::new();
     let words = definition.settings.iter_mut();
     // The address of a server that listens without HTTP holds no secret, and its other texts name files.
@@ -22,6 +23,7 @@ pub(super) fn put(definition: &mut Definition, entry: &str, files: bool) -> Vec<
     in_words(&mut words.collect::<Vec<_>>(), entry, &mut set);
     for Setting { key, name, text } in &mut definition.settings {
         let variable = match key {
+            Key::Env if plain.contains(name) => continue,
             Key::Env if is_name(name) => name.clone(),
             Key::Env | Key::Headers => spelled(entry, name),
             Key::ClientSecret => spelled(entry, "CLIENT_SECRET"),

@@ -5,6 +5,7 @@
 
 mod pace;
 mod read;
+mod session_end;
 mod stress;
 mod target;
 
@@ -26,6 +27,7 @@ use url::Url;
 
 pub(crate) use self::pace::Pace;
 use self::read::Stream;
+use self::session_end::SessionEnd;
 pub(crate) use self::stress::Abort;
 pub(crate) use self::target::{Head, Inspector, Target, anonymous_client, location, pairs, read_body};
 use super::message::{Manner, Question, version_of};
@@ -45,6 +47,8 @@ pub(crate) struct HttpSession {
     exchanges: u32,
     /// The id that the server has given to the session.
     pub(crate) session_id: Option<HeaderValue>,
+    /// Ends the session where the examination does not.
+    session_end: Option<SessionEnd>,
     /// The version that was agreed on, which requests name from then on.
     agreed: Option<Version>,
     /// Where messages are posted in HTTP+SSE.
@@ -112,6 +116,7 @@ impl HttpSession {
             max_message,
             exchanges: 0,
             session_id: None,
+            session_end: None,
             agreed: None,
             endpoint: None,
             bad_endpoint: None,
@@ -156,6 +161,11 @@ impl HttpSession {
             head = head.with(name::PROTOCOL_VERSION, version.as_str());
         }
         head
+    }
+
+    /// The examination ends the session itself from now on.
+    pub(crate) fn ends(&mut self) {
+        self.session_end.take().into_iter().for_each(SessionEnd::cancel);
     }
 
     /// Posts a message, with another head.
@@ -476,6 +486,9 @@ impl Session for HttpSession {
         if self.state.run.channel == Channel::StreamableHttp {
             self.agreed = Some(version);
             self.session_id = self.opening.as_ref().and_then(|reply| reply.session.clone());
+            if self.session_id.is_some() {
+                self.session_end = Some(SessionEnd::new(&self.target, self.head(Verb::DELETE)));
+            }
         }
     }
 }

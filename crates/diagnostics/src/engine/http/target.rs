@@ -15,7 +15,9 @@ use mcpjoin::internal::http::{
     Body, Client, ClientOptions, Error, Proxies, Proxy, Response, is_refused, is_timeout, root, shown,
 };
 use mcpjoin::internal::{Checked, ErasedCredentials};
-use mcpjoin::transport::{AuthorizationRequest, Direction, HttpConnect, HttpSetupError, Inspected};
+use mcpjoin::transport::{
+    AuthorizationRequest, Direction, HttpConnect, HttpHandle, HttpSetupError, Inspected,
+};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::Origin;
 use mcpjoin_rules::{HttpRequest, HttpResponse};
@@ -49,6 +51,8 @@ pub(crate) struct Target {
     /// What fills the `Authorization` header.
     credentials: Option<Arc<dyn ErasedCredentials>>,
     client: Client,
+    /// Waits for the ends of sessions.
+    pub(super) handle: HttpHandle,
     /// Writes the names of headers in title case, over connections of its own.
     title_case: Client,
     pub(crate) is_loopback: bool,
@@ -103,6 +107,7 @@ impl Target {
             proxy: proxy.as_ref().map(ToString::to_string),
             client: client(false),
             title_case: client(true),
+            handle: connect.handle(),
             url,
             headers,
             credentials: connect.credentialed(),

@@ -402,6 +402,7 @@ async fn end(session: &mut HttpSession, ask: bool) {
     if session.session_id.is_none() {
         return;
     }
+    session.ends();
     let reply = session.send_as(Probe::EndSession, Verb::DELETE, Until::Closed, |head| head).await;
     if ask && reply.is_success() {
         session.ask_control(Probe::EndedSession).await;

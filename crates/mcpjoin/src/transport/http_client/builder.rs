@@ -1,4 +1,4 @@
-//! The builder of a client's transport over HTTP, and the handle that shows what was negotiated.
+//! The builder of a client's transport over HTTP, and the handle that shows what was negotiated, and when its links have ended.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{Origin, OriginError};
+use tokio::sync::watch;
 use url::Url;
 
 use super::super::Link;
@@ -57,20 +58,45 @@ pub enum HttpWay {
     HttpSse,
 }
 
-/// Shows what a link over HTTP has negotiated. Cheap to clone.
+/// Shows what a link over HTTP has negotiated, and whether it has ended. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct HttpHandle(Arc<AtomicU8>);
+pub struct HttpHandle(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    way: AtomicU8,
+    /// Each link has a receiver.
+    links: watch::Sender<()>,
+}
+
+/// What is to end before [`HttpHandle::ended`]: a link holds it.
+#[derive(Debug)]
+pub struct HttpOpen(#[expect(dead_code, reason = "the sender knows when it is dropped")] watch::Receiver<()>);
+
+impl HttpOpen {
+    /// What the links of this handle wait for.
+    #[must_use]
+    pub fn of(handle: &HttpHandle) -> Self {
+        Self(handle.0.links.subscribe())
+    }
+}
 
 impl HttpHandle {
     /// The transport in use; `None` before the server has accepted one. The next connection to the same server can use it
     /// without trying the other.
     #[must_use]
     pub fn way(&self) -> Option<HttpWay> {
-        match self.0.load(Ordering::Acquire) {
+        match self.0.way.load(Ordering::Acquire) {
             1 => Some(HttpWay::Streamable),
             2 => Some(HttpWay::HttpSse),
             _ => None,
         }
+    }
+
+    /// Waits until all links of the builder have ended, with the last messages and the DELETE of a session: also those of a
+    /// client that was dropped, which ends in the background. At once if there are none. Cancel-safe.
+    pub async fn ended(&self) {
+        self.0.links.closed().await;
     }
 
     pub(super) fn took(&self, way: HttpWay) {
@@ -78,7 +104,7 @@ impl HttpHandle {
             HttpWay::Streamable => 1,
             HttpWay::HttpSse => 2,
         };
-        self.0.store(way, Ordering::Release);
+        self.0.way.store(way, Ordering::Release);
     }
 }
 

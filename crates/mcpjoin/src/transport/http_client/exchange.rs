@@ -27,7 +27,10 @@ use super::exchange_event::{ExchangeEvent, RefusedInitialize};
 use super::requester::{HttpRequest, RequestError, Requester, media_type};
 use super::response_error;
 use super::response_stream::STREAM_END_TIMEOUT;
-use super::retry::{FIRST_RETRY_DELAY, MAX_RETRY_AFTER, MAX_UNASKED_RETRIES, RetryClass, retry_after_text};
+use super::retry::{
+    FIRST_RETRY_DELAY, MAX_RETRY_AFTER, MAX_UNASKED_RETRIES, MIN_TOLD_DELAY, RetryClass, retry_after_of,
+    retry_after_text,
+};
 use super::session::LegacySession;
 use crate::http::Response;
 use crate::transport::stream::is_cut_off;
@@ -207,7 +210,12 @@ impl Exchange {
                 return Ok(response);
             }
             let about = &self.post.http_request.about;
-            tracing::info!(target: "mcpjoin", "{about}: {status}; sent again in {} ms", pause.as_millis());
+            if retry_after_of(head).is_some() && pause >= MIN_TOLD_DELAY {
+                let seconds = pause.as_secs();
+                tracing::info!(target: "mcpjoin::waits", "{about}: {status}; sent again in {seconds} s, as the server asks");
+            } else {
+                tracing::info!(target: "mcpjoin", "{about}: {status}; sent again in {} ms", pause.as_millis());
+            }
             drop(response);
             if waits == 0 && self.post.role == Role::Probe(Probe::Discover) {
                 self.report(ExchangeEvent::ProbePostponed).await;

@@ -59,7 +59,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Sleep, sleep};
 use url::Url;
 
-pub use builder::Checked;
+pub use builder::{Checked, HttpOpen};
 pub use builder::{HttpConnect, HttpHandle, HttpWay};
 pub use credentials::ErasedCredentials;
 pub use credentials::{
@@ -86,7 +86,7 @@ use super::{Transport, UpstreamSession, cannot_reopen};
 const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 /// Received messages that the connection has not taken yet. Above it the exchanges wait.
 const MAX_UNREAD_MESSAGES: usize = 8;
-/// How long closing may take in all: the last messages, and the end of the session.
+/// How long closing may take in all. The last messages have half of it, so that the session is ended also if they hang.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The transport.
@@ -130,6 +130,8 @@ struct HttpLink {
     ended: Option<TransportEnd>,
     sent: u64,
     closing: Option<Closing>,
+    /// Dropped last.
+    _open: HttpOpen,
 }
 
 /// The transport of the specification in use.
@@ -163,6 +165,7 @@ impl HttpLink {
         let (events, event_receiver) = channel(MAX_UNREAD_MESSAGES);
         Self {
             requester: Arc::new(requester),
+            _open: HttpOpen::of(&handle),
             handle,
             legacy_sse,
             get_stream,
@@ -510,7 +513,7 @@ impl Transport for HttpLink {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<TransportEnd> {
         if self.closing.is_none() {
-            self.closing = Some(Closing::Flushing(Box::pin(sleep(CLOSE_TIMEOUT))));
+            self.closing = Some(Closing::Flushing(Box::pin(sleep(CLOSE_TIMEOUT / 2))));
             self.queued.clear();
             self.waiting.retain(|waiting| waiting.request().is_none());
             self.in_flight.abort_requests_and_streams();
@@ -539,7 +542,7 @@ impl Transport for HttpLink {
                             }
                         });
                     }
-                    self.closing = Some(Closing::EndingSession(until));
+                    self.closing = Some(Closing::EndingSession(Box::pin(sleep(CLOSE_TIMEOUT / 2))));
                 }
                 Some(Closing::EndingSession(mut until)) => {
                     if !finished && until.as_mut().poll(cx).is_pending() {

@@ -20,6 +20,8 @@ pub(super) const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MIN_RETRY_AFTER_DELAY: Duration = Duration::from_millis(100);
 /// The longest delay that a server may ask for (adversarial case 113).
 pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+/// From this delay on, a user may take the wait for a hang: the event has a target of its own.
+pub(super) const MIN_TOLD_DELAY: Duration = Duration::from_secs(1);
 /// The longest delay that errors mention: a day. A longer one is a mistake of the server.
 const MAX_SHOWN_RETRY_AFTER: Duration = Duration::from_secs(86_400);
 
