@@ -60,6 +60,8 @@ CAPTURES = [
     ("search", ["search", "add", "--connect-timeout", "2s", *CONFIGURED], TEXT),
     ("diff", ["diff", "demo:", "demo:full"], PICTURE),
     ("auth", ["auth", "explain", "http://127.0.0.1:1/mcp"], TEXT),
+    ("login", ["auth", "login", "http://127.0.0.1:1/mcp"], TEXT),
+    ("logins", ["auth", "status"], TEXT),
     ("bridge", ["bridge", "--listen", "9402", "demo:"], TEXT),
     ("listening", ["bridge", "--listen", "http://127.0.0.1:0/mcp", "demo:"], TEXT),
     ("joined", ["bridge", "--listen", "http://127.0.0.1:0/mcp", *CONFIGURED], PICTURE),

@@ -118,8 +118,8 @@ fn a_person_logs_in_and_every_verb_uses_it_until_it_is_taken_back() {
     assert_eq!(result["resource"], place.authority.url().as_str());
     assert_eq!((&result["clientId"], &result["refreshable"]), (&"registered".into(), &true.into()));
     assert_eq!(result["scopes"], serde_json::json!(["tools"]));
-    for rung in ["resource-metadata:", "server-metadata:", "issuer:"] {
-        assert!(ran.stderr.contains(rung), "{rung}: {}", ran.stderr);
+    for step in ["resource-metadata:", "server-metadata:", "issuer:"] {
+        assert!(ran.stderr.contains(step), "{step}: {}", ran.stderr);
     }
     assert_eq!(place.folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     for file in std::fs::read_dir(&place.folder).unwrap() {
@@ -308,7 +308,7 @@ fn a_client_that_a_document_describes_is_known_by_its_address_and_not_registered
 }
 
 #[test]
-fn the_doctor_says_which_rung_of_the_ladder_to_a_login_is_broken() {
+fn the_doctor_says_which_step_to_a_login_fails() {
     let place = Place::new("doctor");
     place.authority.state().resource = Some("https://elsewhere.example/mcp".into());
     let ran = place.run("doctor --json URL").exits(1);
@@ -379,7 +379,7 @@ fn an_entry_says_how_it_is_logged_in_to() {
 }
 
 #[test]
-fn the_ladder_is_explained_up_to_the_rung_that_is_broken() {
+fn the_steps_to_a_login_are_explained_up_to_the_one_that_fails() {
     let place = Place::new("explain");
     let ran = place.run("auth explain URL").exits(0);
     for part in ["401", "a client can log in", "RFC 9728", "RFC 8414", "mcpjoin auth login"] {
@@ -396,14 +396,14 @@ fn the_ladder_is_explained_up_to_the_rung_that_is_broken() {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
     }
     let found = place.run("auth explain --json URL").exits(1).json();
-    assert_eq!((&found["canLogIn"], &found["broken"]["rung"]), (&false.into(), &"resource".into()));
+    assert_eq!((&found["canLogIn"], &found["failed"]["step"]), (&false.into(), &"resource".into()));
     let ran = place.run("auth login --no-browser URL").exits(3);
     ran.says(&["(E_AUTH_DISCOVERY)", "elsewhere.example", "mcpjoin auth explain http"]);
 
     place.authority.state().resource = None;
     place.authority.state().metadata.insert("code_challenge_methods_supported", serde_json::Value::Null);
     let found = place.run("auth explain --json URL").exits(1).json();
-    assert_eq!(found["broken"]["rung"], "pkce");
+    assert_eq!(found["failed"]["step"], "pkce");
 }
 
 #[test]

@@ -338,5 +338,5 @@ fn where_nothing_shows_oauth_a_key_is_advised_first() {
     }
     let document = run(["auth", "explain", "--json", &url]).exits(1).json();
     assert_eq!(document["canLogIn"], false, "{document}");
-    assert_eq!(document["broken"]["rung"], "server-metadata", "{document}");
+    assert_eq!(document["failed"]["step"], "server-metadata", "{document}");
 }

@@ -145,7 +145,7 @@ fn page(access: &Access, report: &DiscoveryReport, links: bool) -> String {
         lines.retain(|line| !line.is_empty());
         lines.iter_mut().for_each(|line| *line = visible::line(line).into_owned());
         if let StepResult::Failed(why) = &step.result {
-            lines.push(format!("{BAD}broken{BAD:#} {}", visible::line(why)));
+            lines.push(format!("{BAD}failed{BAD:#} {}", visible::line(why)));
         }
         for (place, line) in lines.iter().enumerate() {
             let name = if place == 0 { step.subject.as_str() } else { "" };
@@ -228,12 +228,12 @@ fn document(server: &str, report: &DiscoveryReport) -> Value {
     let of_rule = |rule: &Rule| json!({ "text": rule.text, "source": rule.source });
     let steps = report.steps.iter().map(|step| {
         let (verdict, why) = match &step.result {
-            StepResult::Passed => ("held", None),
+            StepResult::Passed => ("passed", None),
             StepResult::Skipped(why) => ("skipped", Some(why)),
-            StepResult::Failed(why) => ("broken", Some(why)),
+            StepResult::Failed(why) => ("failed", Some(why)),
         };
         present(json!({
-            "rung": step.subject.as_str(),
+            "step": step.subject.as_str(),
             "verdict": verdict,
             "found": step.found,
             "rule": of_rule(&step.rule),
@@ -251,7 +251,7 @@ fn document(server: &str, report: &DiscoveryReport) -> Value {
     };
     let of_no_oauth = report.steps.iter().find(|step| step.subject == StepSubject::ServerMetadata);
     let advice_of_no_oauth = Some(NO_OAUTH_ADVICE.to_owned());
-    let broken = match (&report.outcome, broken_registration(report)) {
+    let failed = match (&report.outcome, broken_registration(report)) {
         _ if !is_broken(report) => None,
         (Ok(_), _) if shows_no_oauth(report) => {
             of_no_oauth.map(|step| (step.subject, NO_OAUTH, &step.rule, &advice_of_no_oauth))
@@ -259,9 +259,9 @@ fn document(server: &str, report: &DiscoveryReport) -> Value {
         (Err(error), _) => Some((error.subject, error.message.as_str(), &error.rule, &error.advice)),
         (Ok(_), broken) => broken.map(|(step, why)| (step.subject, why, &step.rule, &step.advice)),
     };
-    let broken = broken.map(|(subject, message, rule, advice)| {
+    let failed = failed.map(|(subject, message, rule, advice)| {
         present(json!({
-            "rung": subject.as_str(),
+            "step": subject.as_str(),
             "message": message,
             "rule": of_rule(rule),
             "advice": advice,
@@ -276,6 +276,6 @@ fn document(server: &str, report: &DiscoveryReport) -> Value {
         "issuer": discovered.map(|discovered| &discovered.issuer),
         "registration": discovered.map(ways),
         "scopes": discovered.and_then(|discovered| discovered.scopes(&[], false)),
-        "broken": broken,
+        "failed": failed,
     }))
 }

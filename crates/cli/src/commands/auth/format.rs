@@ -21,7 +21,7 @@ pub(super) fn step(step: &Step) -> String {
     let outcome = match &step.result {
         StepResult::Passed => step.found.clone(),
         StepResult::Skipped(why) => format!("skipped: {why}"),
-        StepResult::Failed(why) => format!("broken: {why}"),
+        StepResult::Failed(why) => format!("failed: {why}"),
     };
     visible::line(&format!("{}: {asked}{outcome}", step.subject.as_str())).into_owned()
 }
