@@ -1,5 +1,5 @@
 //! The files of the cache folder: a line with a salt, then a line for each server, which begins with a salted hash of what the
-//! server is. So a file tells nobody which servers were used.
+//! server is. So a file does not reveal which servers were used.
 //!
 //! Used by `era_cache` and `tool_names`. A file may be missing, damaged or read-only.
 

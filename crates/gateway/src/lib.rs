@@ -215,7 +215,7 @@ impl Gateway {
         self.pools.launcher.slots.sessions()
     }
 
-    async fn serve_client(&self, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
+    async fn serve_to_end(&self, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
         let settings = &self.pools.launcher.settings;
         let errors = ErrorTexts::new(settings, remote);
         let mut opening = Opening::new(link, &settings.limits);
@@ -243,7 +243,7 @@ impl Gateway {
 
 impl ServeClient for Gateway {
     fn serve_client(self, link: Link, handle: ClientHandle, remote: bool) -> Serving {
-        Box::pin(async move { Self::serve_client(&self, link, &handle, remote).await })
+        Box::pin(async move { self.serve_to_end(link, &handle, remote).await })
     }
 
     fn header_marks(&self) -> &HeaderMarks {

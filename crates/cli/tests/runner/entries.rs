@@ -1,13 +1,13 @@
 //! Tests of what an entry can contain beside a command or an HTTP URL: other addresses and variable files. Also tests the
 //! messages for words after an entry's name and for an unknown name.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 
 use serde_json::json;
 
 use super::config::Folder;
 use super::sockets::Demo;
-use super::support::{command, start};
+use super::support::{command, read_request, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
@@ -231,11 +231,7 @@ fn r79_a_connection_that_fails_a_broken_message_and_silence_are_told_apart_and_n
         let mut silent = Vec::new();
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let mut head = String::new();
-            let mut lines = BufReader::new(stream.try_clone().unwrap());
-            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let _ = lines.read_exact(&mut vec![0; length.unwrap_or(0)]);
+            let (head, _) = read_request(&stream);
             let answer = match head.split(' ').nth(1) {
                 Some("/broken") => "HTTP/1.1 503 Later\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
                 Some("/malformed") => {

@@ -2,12 +2,12 @@
 //! text, text and JSON output, and pipes and terminals. The one exception is the content of a result, which is the user's
 //! data, where standard output is not a terminal.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::TcpListener;
 use std::process::Stdio;
 
 use super::config::Folder;
-use super::support::start;
+use super::support::{read_request, start};
 use super::terminal::seen;
 
 /// Clipboard, screen, colour; then C1, bidirectional override, tag, zero width, return and backspace. The letters around
@@ -256,15 +256,7 @@ fn hostile_http() -> String {
         let text: String = PLANT.chars().filter(|character| *character >= ' ').collect();
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let mut head = String::new();
-            let mut lines = BufReader::new(stream.try_clone().unwrap());
-            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
-            let length = head
-                .to_lowercase()
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap_or(0)];
-            let _ = lines.read_exact(&mut body);
+            let (head, body) = read_request(&stream);
             let id = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default()["id"].clone();
             let error = serde_json::json!({"code": -32000, "message": PLANT, "data": {PLANT: PLANT}});
             let rpc = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();

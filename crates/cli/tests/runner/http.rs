@@ -1,6 +1,6 @@
 //! Tests of servers over HTTP: `http://...`, `sse+http://...`, and configuration entries with a `url`.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mcpjoin_test_support::tls;
 
 use super::sockets::Demo;
-use super::support::{command, line, run, scratch, start};
+use super::support::{command, line, read_request, run, scratch, start};
 
 #[test]
 fn r73_a_server_over_http_is_asked_like_any_other() {
@@ -133,12 +133,7 @@ fn answering(response: &'static str) -> (String, Receiver<String>) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let mut head = String::new();
-            let mut lines = BufReader::new(stream.try_clone().unwrap());
-            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap_or(0)];
-            let _ = lines.read_exact(&mut body);
+            let (head, _) = read_request(&stream);
             let _ = stream.write_all(response.as_bytes());
             if heads.send(head).is_err() {
                 return;
@@ -341,12 +336,7 @@ fn cutting() -> String {
         let mut call = 0;
         for stream_of in listener.incoming() {
             let Ok(mut to) = stream_of else { return };
-            let mut head = String::new();
-            let mut lines = BufReader::new(to.try_clone().unwrap());
-            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap_or(0)];
-            let _ = lines.read_exact(&mut body);
+            let (head, body) = read_request(&to);
             let asked: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
             let id = asked["id"].as_u64().unwrap_or_default();
             let said = match asked["method"].as_str() {
@@ -440,12 +430,7 @@ fn answering_calls_in_turn(responses: Vec<&'static str>) -> String {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let mut head = String::new();
-            let mut lines = BufReader::new(stream.try_clone().unwrap());
-            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap_or(0)];
-            let _ = lines.read_exact(&mut body);
+            let (_, body) = read_request(&stream);
             let asked: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
             let outcome = match asked["method"].as_str().unwrap_or_default() {
                 "tools/call" => None,
@@ -550,7 +535,7 @@ fn an_opening_that_is_too_long_names_the_option_that_lets_it_in() {
 fn a_silent_server_over_http_takes_the_connect_timeout_once_and_the_message_names_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Connections are accepted by the system, and nobody answers.
+    // The system accepts connections, and no program answers.
     let whole = Duration::from_secs(2);
     let cache = scratch("http-silent");
     for url in [format!("http://{address}/mcp"), format!("http://{address}")] {
@@ -610,12 +595,7 @@ fn never_listing() -> (String, Receiver<String>) {
     std::thread::spawn(move || {
         let mut kept = Vec::new();
         for mut stream in listener.incoming().map_while(Result::ok) {
-            let mut head = String::new();
-            let mut lines = BufReader::new(stream.try_clone().unwrap());
-            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap_or(0)];
-            let _ = lines.read_exact(&mut body);
+            let (head, body) = read_request(&stream);
             let message: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
             let verb = head.split(' ').next().unwrap_or_default();
             let about = message["method"].as_str().unwrap_or(verb).to_owned();

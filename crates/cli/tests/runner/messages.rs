@@ -46,7 +46,7 @@ fn api(stream: TcpStream) -> std::io::Result<()> {
     answer(stream, &format!("{head}: {}\r\n\r\n{body}", body.len()))
 }
 
-/// A proxy or a firewall that admits nobody.
+/// A proxy or a firewall that refuses every request.
 fn forbidden(stream: TcpStream) -> std::io::Result<()> {
     answer(stream, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 }

@@ -4,12 +4,12 @@
 //! The result of a call is the user's data and stays unchanged, but only on standard output: see the last test. Everything
 //! else that is printed about the call hides the secrets.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
 use super::config::Folder;
-use super::support::{Ran, start};
+use super::support::{Ran, read_request, start};
 
 /// The prefix of every secret.
 const MARK: &str = "s3cret";
@@ -74,12 +74,7 @@ fn echoing() -> String {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let mut head = String::new();
-            let mut lines = BufReader::new(stream.try_clone().unwrap());
-            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap_or(0)];
-            let _ = lines.read_exact(&mut body);
+            let (head, body) = read_request(&stream);
             let said: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
             let (status, kind, body) = if head.starts_with("POST /refused") {
                 let why =

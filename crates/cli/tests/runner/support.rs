@@ -1,6 +1,8 @@
 //! Runs the binary, and checks for processes that it left behind. All tests of this folder use it.
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -248,4 +250,16 @@ pub(crate) fn call_legacy(options: &[&str], body: &str) -> Ran {
     words.extend(options);
     words.extend(["x", "--", "sh", "-c", &script]);
     run(words)
+}
+
+/// Reads one HTTP request: its head and its body, as far as they come.
+pub(super) fn read_request(stream: &TcpStream) -> (String, Vec<u8>) {
+    let mut head = String::new();
+    let mut lines = BufReader::new(stream);
+    while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+    let lower = head.to_ascii_lowercase();
+    let length = lower.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    let _ = lines.read_exact(&mut body);
+    (head, body)
 }

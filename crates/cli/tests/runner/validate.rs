@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::ports::Closed;
-use super::support::{Ran, command, legacy, line, run, start};
+use super::support::{Ran, command, legacy, line, read_request, run, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
@@ -396,18 +396,14 @@ fn what_crosses_over_http_is_written_down_without_the_headers() {
 
 /// A server that requires a token. With `documents`, its metadata exist at the address that it names. It ends with the test.
 fn guarded(documents: bool) -> String {
-    use std::io::{BufRead as _, Write as _};
+    use std::io::Write as _;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     let url = format!("{origin}/mcp");
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let mut head = String::new();
-            let mut lines = std::io::BufReader::new(stream.try_clone().unwrap());
-            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let _ = std::io::Read::read_exact(&mut lines, &mut vec![0; length.unwrap_or(0)]);
+            let (head, _) = read_request(&stream);
             let named = "/.well-known/oauth-protected-resource/mcp";
             let (status, body) = match head.split(' ').nth(1).unwrap_or_default() {
                 "/mcp" => ("401 Unauthorized", String::new()),

@@ -322,7 +322,7 @@ impl JoinedGateway {
 
 impl ServeClient for JoinedGateway {
     fn serve_client(self, link: Link, handle: ClientHandle, remote: bool) -> Serving {
-        Box::pin(async move { self.0.serve_client(link, &handle, remote).await })
+        Box::pin(async move { self.0.serve_to_end(link, &handle, remote).await })
     }
 
     fn header_marks(&self) -> &HeaderMarks {
@@ -332,7 +332,7 @@ impl ServeClient for JoinedGateway {
 
 impl Joined {
     /// `remote`: the client came over a listener or over HTTP, so it may be anyone.
-    async fn serve_client(self: &Arc<Self>, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
+    async fn serve_to_end(self: &Arc<Self>, link: Link, handle: &ClientHandle, remote: bool) -> GatewayEnd {
         let mut opening = Opening::new(link, &self.limits);
         let first = tokio::select! {
             biased;

@@ -119,7 +119,7 @@ impl de::Error for ReadError {
     }
 }
 
-/// What serde expected. It names types of Rust, which say nothing to whoever has sent the value.
+/// What serde expected. It names types of Rust, which mean nothing to the sender of the value.
 fn in_terms_of_json(expected: &dyn de::Expected) -> Cow<'static, str> {
     let expected = expected.to_string();
     let kind = expected.strip_prefix("a nonzero ").unwrap_or(&expected);

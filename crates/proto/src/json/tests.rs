@@ -136,7 +136,7 @@ fn an_error_says_where_and_what_was_expected() {
     assert_eq!(error.to_string(), "tools[1].name: invalid type: integer `7`, expected a string");
     let error = read::<List>(r#"{"tools":[{}]}"#).unwrap_err();
     assert_eq!(error, "tools[0]: `name` is missing");
-    // Types of Rust say nothing to whoever has sent the value.
+    // Types of Rust mean nothing to the sender of the value.
     assert_eq!(read::<List>("[[]]").unwrap_err(), "invalid type: an array, expected an object");
     assert_eq!(
         read::<core::num::NonZeroU32>("0").unwrap_err(),

@@ -159,7 +159,7 @@ const MAX_PATH_CHARS: usize = 100;
 /// How many paths of joined servers that response names.
 const MAX_PATHS_SHOWN: usize = 10;
 
-/// The end of that response, for whoever builds the service.
+/// The end of that response, for the author of the service.
 const MOUNTED: &str =
     "Behind a router that removes the beginning of the path, build the service with `HttpOptions::any_path`.";
 
