@@ -52,7 +52,7 @@ impl Peers {
             Some(binary) => {
                 binary.canonicalize().with_context(|| format!("there is no {}", binary.display()))?
             }
-            None => build_mcpjoin(root)?,
+            None => build_mcpjoin(root, dist::PROFILE)?,
         };
         let packages: &[&str] =
             if sdks { &["--workspace"] } else { &["--bin", "load", "--bin", "floor", "--bin", "floor-http"] };
@@ -303,11 +303,12 @@ pub(crate) fn command(program: String, words: &[&str]) -> Vec<String> {
 
 /// Builds our binary as people are given it, and the programs of `bench/`; returns the binary and the programs' folder.
 pub(super) fn build(root: &Path) -> Result<(PathBuf, PathBuf)> {
-    Ok((build_mcpjoin(root)?, build_programs(root, &["--workspace"])?))
+    Ok((build_mcpjoin(root, dist::PROFILE)?, build_programs(root, &["--workspace"])?))
 }
 
-fn build_mcpjoin(root: &Path) -> Result<PathBuf> {
-    built(root, &["build", "--profile", dist::PROFILE, "--package", "mcpjoin-cli", "--bin", "mcpjoin"])
+/// Builds our binary with a profile of the root manifest.
+pub(super) fn build_mcpjoin(root: &Path, profile: &str) -> Result<PathBuf> {
+    built(root, &["build", "--profile", profile, "--package", "mcpjoin-cli", "--bin", "mcpjoin"])
 }
 
 fn build_programs(root: &Path, packages: &[&str]) -> Result<PathBuf> {

@@ -1,6 +1,8 @@
-//! Another checkout of this repository, whose programs are measured beside ours. Called by `cargo xtask bench --before CHECKOUT`.
+//! Other builds of our programs, measured beside them in the same turns. Called by `cargo xtask bench` for two options.
 //!
-//! It answers whether a change has made something slower. The load generator, the floor and the peers are this checkout's.
+//! `--before CHECKOUT` answers whether a change has made something slower: the programs of that checkout stand beside this one's.
+//! `--plain` puts the binary that `cargo install` gives beside the one that is shipped. The load generator, the floor and the
+//! peers are this checkout's.
 
 use std::path::{Path, PathBuf};
 
@@ -11,29 +13,38 @@ use super::peers::{self, Candidate, Peers};
 /// The programs of `bench/` that are built on the library.
 const OURS: [&str; 2] = ["ours-client", "ours-server"];
 
-/// The programs of another checkout.
-pub(super) struct Before {
-    /// Each program of ours, and the other checkout's program that stands in its place.
+/// Another build of our programs.
+pub(super) struct OtherBuild {
+    /// What the tables call it.
+    name: &'static str,
+    /// Each program of ours, and the other build's program that stands in its place.
     programs: Vec<(PathBuf, PathBuf)>,
 }
 
-impl Before {
-    /// Builds the programs of a checkout.
-    pub(super) fn build(checkout: &Path, peers: &Peers) -> Result<Self> {
+impl OtherBuild {
+    /// Builds the binary of this checkout with the profile `release`.
+    pub(super) fn plain(root: &Path, peers: &Peers) -> Result<Self> {
+        let plain = peers::build_mcpjoin(root, "release")?;
+        Ok(Self { name: "plain build", programs: vec![(peers.mcpjoin().to_owned(), plain)] })
+    }
+
+    /// Builds the programs of another checkout.
+    pub(super) fn before(checkout: &Path, peers: &Peers) -> Result<Self> {
         let checkout =
             checkout.canonicalize().with_context(|| format!("no checkout at {}", checkout.display()))?;
         let (mcpjoin, folder) = peers::build(&checkout)?;
         let own = OURS.map(|name| (peers.path(name), folder.join(name)));
-        Ok(Self { programs: own.into_iter().chain([(peers.mcpjoin().to_owned(), mcpjoin)]).collect() })
+        let programs = own.into_iter().chain([(peers.mcpjoin().to_owned(), mcpjoin)]).collect();
+        Ok(Self { name: "before", programs })
     }
 
-    /// Adds to each candidate that runs a program of ours the same candidate with the other checkout's program.
+    /// Adds to each candidate that runs a program of ours the same candidate with the other build's program.
     pub(super) fn add_to(&self, candidates: &mut Vec<Candidate>) {
         *candidates = std::mem::take(candidates)
             .into_iter()
             .flat_map(|candidate| {
-                let before = self.twin(&candidate);
-                std::iter::once(candidate).chain(before)
+                let other = self.twin(&candidate);
+                std::iter::once(candidate).chain(other)
             })
             .collect();
     }
@@ -42,16 +53,16 @@ impl Before {
         let mut twin = candidate.clone();
         let mut changed = false;
         for word in &mut twin.command {
-            for (ours, before) in &self.programs {
-                let (ours, before) = (ours.to_string_lossy(), before.to_string_lossy());
+            for (ours, other) in &self.programs {
+                let (ours, other) = (ours.to_string_lossy(), other.to_string_lossy());
                 if *word == ours {
-                    *word = before.into_owned();
+                    *word = other.into_owned();
                     changed = true;
                     break;
                 }
             }
         }
-        twin.name = format!("{}, before", candidate.name).into();
+        twin.name = format!("{}, {}", candidate.name, self.name).into();
         changed.then_some(twin)
     }
 }
@@ -59,11 +70,12 @@ impl Before {
 #[cfg(test)]
 mod tests {
     use super::super::peers::candidate;
-    use super::Before;
+    use super::OtherBuild;
 
     #[test]
     fn what_runs_our_programs_is_measured_twice() {
-        let before = Before { programs: vec![("/a/mcpjoin".into(), "/b/mcpjoin".into())] };
+        let programs = vec![("/a/mcpjoin".into(), "/b/mcpjoin".into())];
+        let before = OtherBuild { name: "before", programs };
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let mut candidates = vec![
             candidate("floor", words(&["/a/floor"])),
