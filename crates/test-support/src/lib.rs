@@ -5,12 +5,14 @@
 #![allow(missing_docs, missing_debug_implementations, reason = "read beside the tests that use it")]
 
 pub mod events;
+mod folder;
 pub mod lossy;
 pub mod ports;
 pub mod scripted;
 pub mod scripted_http;
 pub mod tls;
 
+pub use folder::Folder;
 pub use interop::Redis;
 
 use std::pin::Pin;
@@ -47,6 +49,16 @@ pub fn bare(link: Link) -> RawLink {
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
+}
+
+/// Runs a test on a runtime with two threads, with twice the time limit: it is for tests over real and bad networks. Work that
+/// is left does not delay its end.
+pub fn run_on_threads<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let outcome =
+        runtime.block_on(async { tokio::time::timeout(2 * DEADLINE, test).await.expect("the test hangs") });
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Checks that an operation takes less than `bound` in at least one run: the machine may be busy in some runs, but a fault

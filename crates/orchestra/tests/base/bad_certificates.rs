@@ -99,7 +99,7 @@ fn refused(client: &ClientTls, server: ServerTls) -> (QuicError, QuicError) {
 
 /// The bridge fails with the same error, at once and permanently.
 fn the_bridge_gives_up(shown: &Shown, trusted: &Authority, server: ServerTls, says: &str) {
-    let folder = Folder::new(&format!("bad-{:?}", std::thread::current().id()));
+    let folder = Folder::new();
     fs::create_dir_all(folder.path()).unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.file(name);
@@ -268,7 +268,7 @@ fn files(folder: &Folder, name: &str) -> [PathBuf; 4] {
 /// A listener and a client of one directory connect once. Then the authority is removed and created again, while one
 /// side still has the old certificates in memory.
 fn authority_is_removed(old_client: bool) -> (QuicError, QuicError) {
-    let folder = Folder::new(if old_client { "removed-client" } else { "removed-server" });
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     let of_folder = certificates.clone();
     let old_server = certificates.server(SERVER_NAME, true, ALPN).unwrap();

@@ -88,7 +88,7 @@ fn days(params: &mut CertificateParams, from: i64, to: i64) {
 
 #[test]
 fn an_empty_folder_gets_an_authority_and_a_certificate_in_orchestras_profile() {
-    let folder = Folder::new("profile");
+    let folder = Folder::new();
     client(&folder);
     assert_eq!(
         names(&folder),
@@ -120,7 +120,7 @@ fn an_empty_folder_gets_an_authority_and_a_certificate_in_orchestras_profile() {
 
 #[test]
 fn openssl_reads_the_profile_as_orchestra_writes_it() {
-    let folder = Folder::new("openssl");
+    let folder = Folder::new();
     client(&folder);
     let text = |name: &str| {
         let shown =
@@ -154,7 +154,7 @@ fn openssl_reads_the_profile_as_orchestra_writes_it() {
 
 #[test]
 fn what_is_there_and_good_is_used_as_it_is() {
-    let folder = Folder::new("used");
+    let folder = Folder::new();
     let certificates = client(&folder);
     let before = everything(&folder);
     certificates.client(CLIENT_NAME, ALPN).unwrap();
@@ -168,7 +168,7 @@ fn what_is_there_and_good_is_used_as_it_is() {
 
 #[test]
 fn an_authority_of_another_make_is_used_and_never_replaced() {
-    let folder = Folder::new("other-make");
+    let folder = Folder::new();
     authority(&folder, -10, 300);
     let before = (fs::read(folder.file("ca.crt")).unwrap(), fs::read(folder.file("ca.key")).unwrap());
     let certificates = client(&folder);
@@ -187,7 +187,7 @@ fn what_begins_at_once_makes_one_authority() {
         certificates.server(SERVER_NAME, true, ALPN).unwrap();
         return;
     }
-    let folder = Folder::new("at-once");
+    let folder = Folder::new();
     let children: Vec<_> = (0..6)
         .map(|_| {
             let mut command = Command::new(std::env::current_exe().unwrap());
@@ -211,7 +211,7 @@ fn what_begins_at_once_makes_one_authority() {
 
 #[test]
 fn threads_that_begin_at_once_make_one_authority() {
-    let folder = Folder::new("threads");
+    let folder = Folder::new();
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| client(&folder));
@@ -225,7 +225,7 @@ type Files<'a> = &'a [(&'a str, &'a str)];
 
 #[test]
 fn a_crash_in_the_middle_leaves_what_the_next_one_finishes() {
-    let whole = Folder::new("crash-whole");
+    let whole = Folder::new();
     client(&whole);
     let [crt, key] = ["ca.crt", "ca.key"].map(|name| fs::read_to_string(whole.file(name)).unwrap());
     // The files after each step, and whether the authority of the crashed process is used in the end.
@@ -238,7 +238,7 @@ fn a_crash_in_the_middle_leaves_what_the_next_one_finishes() {
         ("both", &[(".ca.key.new", &key), (".ca.crt.new", &crt), ("ca.key", &key), ("ca.crt", &crt)], true),
     ];
     for (what, files, the_same) in steps {
-        let folder = Folder::new("crash");
+        let folder = Folder::new();
         fs::create_dir_all(folder.path()).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         for (name, text) in files {
@@ -254,7 +254,7 @@ fn a_crash_in_the_middle_leaves_what_the_next_one_finishes() {
 #[test]
 fn half_an_authority_is_an_error_and_stays_as_it_is() {
     for (gone, there) in [("ca.crt", "ca.key"), ("ca.key", "ca.crt")] {
-        let folder = Folder::new("half");
+        let folder = Folder::new();
         client(&folder);
         for name in [gone, "transport.stdio-client.crt", "transport.stdio-client.key"] {
             fs::remove_file(folder.file(name)).unwrap();
@@ -269,7 +269,7 @@ fn half_an_authority_is_an_error_and_stays_as_it_is() {
 
 #[test]
 fn a_certificate_is_used_where_there_is_no_key_to_sign_another() {
-    let folder = Folder::new("no-signing");
+    let folder = Folder::new();
     client(&folder);
     fs::remove_file(folder.file("ca.key")).unwrap();
     client(&folder);
@@ -289,7 +289,7 @@ fn leaf(folder: &Folder, ca: &(CertificateParams, KeyPair), from: i64, to: i64) 
 #[test]
 fn h163_a_certificate_that_runs_out_is_made_anew_with_its_key_and_names() {
     for (from, to) in [(-400, -1), (-300, 20), (1, 300)] {
-        let folder = Folder::new("renewed");
+        let folder = Folder::new();
         let ca = authority(&folder, -500, 300);
         leaf(&folder, &ca, from, to);
         let key = fs::read(folder.file("transport.stdio-client.key")).unwrap();
@@ -303,7 +303,7 @@ fn h163_a_certificate_that_runs_out_is_made_anew_with_its_key_and_names() {
 
 #[test]
 fn a_certificate_of_another_authority_is_made_anew() {
-    let (folder, other) = (Folder::new("changed"), Folder::new("changed-other"));
+    let (folder, other) = (Folder::new(), Folder::new());
     client(&folder);
     client(&other);
     for name in ["ca.crt", "ca.key"] {
@@ -317,7 +317,7 @@ fn a_certificate_of_another_authority_is_made_anew() {
 #[test]
 fn the_authoritys_certificate_is_made_anew_with_its_name_and_key() {
     for to in [-1, 20] {
-        let folder = Folder::new("prolonged");
+        let folder = Folder::new();
         let ca = authority(&folder, -345, to);
         leaf(&folder, &ca, -100, 200);
         let (old, key) = (facts(&folder.file("ca.crt")), fs::read(folder.file("ca.key")).unwrap());
@@ -337,13 +337,13 @@ fn the_authoritys_certificate_is_made_anew_with_its_name_and_key() {
 
 #[test]
 fn an_authority_that_cannot_be_prolonged_says_when_it_has_expired() {
-    let folder = Folder::new("expired-ca");
+    let folder = Folder::new();
     authority(&folder, -400, -35);
     fs::remove_file(folder.file("ca.key")).unwrap();
     let error = Certificates::in_directory(folder.path()).client(CLIENT_NAME, ALPN).unwrap_err();
     assert!(matches!(error.kind, CertificateErrorKind::Expired(..)), "{error}");
     assert!(error.to_string().contains("ca.crt: it expired on 20"), "{error}");
-    let folder = Folder::new("early-ca");
+    let folder = Folder::new();
     authority(&folder, 2, 300);
     let error = Certificates::in_directory(folder.path()).client(CLIENT_NAME, ALPN).unwrap_err();
     assert!(matches!(error.kind, CertificateErrorKind::NotYet(..)), "{error}");
@@ -353,7 +353,7 @@ fn an_authority_that_cannot_be_prolonged_says_when_it_has_expired() {
 fn h164_a_key_that_others_can_read_is_refused() {
     for name in ["transport.stdio-client.key", "ca.key"] {
         for mode in [0o644, 0o640, 0o604, 0o620] {
-            let folder = Folder::new("open");
+            let folder = Folder::new();
             client(&folder);
             let before = fs::read(folder.file(name)).unwrap();
             fs::set_permissions(folder.file(name), fs::Permissions::from_mode(mode)).unwrap();
@@ -369,7 +369,7 @@ fn h164_a_key_that_others_can_read_is_refused() {
             assert!(!certificates.report(CLIENT_NAME).is_good());
         }
     }
-    let folder = Folder::new("open-folder");
+    let folder = Folder::new();
     client(&folder);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let error = Certificates::in_directory(folder.path()).client(CLIENT_NAME, ALPN).unwrap_err();
@@ -378,7 +378,7 @@ fn h164_a_key_that_others_can_read_is_refused() {
 
 #[test]
 fn what_is_given_by_hand_is_used_as_it_is() {
-    let (folder, own) = (Folder::new("by-hand"), Folder::new("by-hand-own"));
+    let (folder, own) = (Folder::new(), Folder::new());
     client(&folder);
     let [ca, crt, key] =
         ["ca.crt", "transport.stdio-client.crt", "transport.stdio-client.key"].map(|name| folder.file(name));
@@ -405,7 +405,7 @@ fn what_is_given_by_hand_is_used_as_it_is() {
         let error = certificates.client(CLIENT_NAME, ALPN).unwrap_err();
         assert!(error.to_string().contains(text), "{error}");
     }
-    let expired = Folder::new("by-hand-expired");
+    let expired = Folder::new();
     let signing = authority(&expired, -500, 300);
     leaf(&expired, &signing, -400, -1);
     let given =
@@ -424,7 +424,7 @@ fn a_folder_is_named_as_orchestra_names_it() {
     assert_eq!(named("~other/x"), Path::new("~other/x"));
     assert_eq!(named("/a/b"), Path::new("/a/b"));
     for name in ["", "ca", "../x", "a/b", ".x", "a b"] {
-        let folder = Folder::new("named");
+        let folder = Folder::new();
         assert!(Certificates::in_directory(folder.path()).client(name, ALPN).is_err(), "{name}");
     }
 }

@@ -52,7 +52,7 @@ fn tls(certificates: &Certificates) -> ClientTls {
 
 #[test]
 fn frames_cross_in_both_directions_on_as_many_streams_as_are_opened() {
-    let folder = Folder::new("echo");
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
         let listener = echo(&certificates, "127.0.0.1:0", QuicOptions::default()).await;
@@ -78,7 +78,7 @@ fn frames_cross_in_both_directions_on_as_many_streams_as_are_opened() {
 
 #[test]
 fn the_peer_hears_how_a_connection_is_closed() {
-    let folder = Folder::new("close");
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
         let listener = echo(&certificates, "127.0.0.1:0", QuicOptions::default()).await;
@@ -108,7 +108,7 @@ fn the_peer_hears_how_a_connection_is_closed() {
 
 #[test]
 fn the_peer_of_a_process_that_ends_hears_of_it_once_the_connection_is_settled() {
-    let folder = Folder::new("settled");
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
         let listener = echo(&certificates, "127.0.0.1:0", QuicOptions::default()).await;
@@ -132,7 +132,7 @@ fn the_peer_of_a_process_that_ends_hears_of_it_once_the_connection_is_settled() 
 
 #[test]
 fn names_and_addresses_of_both_kinds_are_reached() {
-    let folder = Folder::new("localhost");
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
         for (host, named) in [("127.0.0.1", "localhost"), ("[::1]", "[::1]")] {
@@ -149,7 +149,7 @@ fn names_and_addresses_of_both_kinds_are_reached() {
 
 #[test]
 fn h159_where_nobody_listens_is_said_at_once_with_every_address() {
-    let folder = Folder::new("nobody");
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
         let closed = Closed::udp();
@@ -168,7 +168,7 @@ fn h159_where_nobody_listens_is_said_at_once_with_every_address() {
 
 #[test]
 fn a_peer_that_is_silent_is_given_up_in_time() {
-    let folder = Folder::new("silent");
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -182,7 +182,7 @@ fn a_peer_that_is_silent_is_given_up_in_time() {
 
 #[test]
 fn h161_another_protocol_is_refused_and_both_sides_say_so() {
-    let folder = Folder::new("alpn");
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
         let listener = echo(&certificates, "127.0.0.1:0", QuicOptions::default()).await;
@@ -200,7 +200,7 @@ fn h161_another_protocol_is_refused_and_both_sides_say_so() {
 
 #[test]
 fn a_peer_that_is_gone_is_noticed_when_nothing_has_come_for_the_idle_time() {
-    let folder = Folder::new("idle");
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
         let listener = echo(&certificates, "127.0.0.1:0", QuicOptions::default()).await;
@@ -220,7 +220,7 @@ fn a_peer_that_is_gone_is_noticed_when_nothing_has_come_for_the_idle_time() {
 
 #[test]
 fn an_address_that_is_none_is_refused() {
-    let folder = Folder::new("address");
+    let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
         for address in ["", "localhost", "localhost:x", "::1:1", ":1"] {

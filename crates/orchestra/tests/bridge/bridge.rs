@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::BridgeOptions;
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::plugin_response::Response;
@@ -20,7 +21,7 @@ fn r25_r26_it_is_opened_and_answers_ping_while_the_orchestrator_is_away() {
     let (folder, closed) = (Folder::new(), Closed::udp());
     let address = closed.to_string();
     run(async {
-        let orchestrator = handle(&address, &folder.certificates()).await;
+        let orchestrator = handle(&address, &Certificates::in_directory(folder.path())).await;
         let bridge = bridge_with(orchestrator, quiet());
         let mut wire = Wire::opened(&bridge, "2025-11-25").await;
         assert_eq!(wire.ask("ping", &json!({})).await["result"], json!({}));
@@ -385,8 +386,8 @@ fn the_numbers_are_those_of_the_interface_page() {
 fn an_orchestrator_that_does_not_accept_us_ends_the_bridge_at_once() {
     let (ours, theirs) = (Folder::new(), Folder::new());
     run(async {
-        let scripted = crate::support::Scripted::new(&theirs.certificates(), usual).await;
-        let orchestrator = handle(scripted.address, &ours.certificates()).await;
+        let scripted = crate::support::Scripted::new(&Certificates::in_directory(theirs.path()), usual).await;
+        let orchestrator = handle(scripted.address, &Certificates::in_directory(ours.path())).await;
         let wire = Wire::new(&bridge_with(orchestrator, quiet()));
         let end = wire.serving.await.unwrap();
         assert!(end.starts_with("Err(Refused"), "{end}");

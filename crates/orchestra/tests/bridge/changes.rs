@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::{BridgeOptions, OrchestratorOptions};
 use mcpjoin_orchestra::wire::PluginRequest;
 use mcpjoin_orchestra::wire::plugin_request::Request;
@@ -88,8 +89,11 @@ async fn told(wire: &mut Wire) -> usize {
 fn plugins_that_come_up_after_the_orchestrator_are_told_of_within_a_second_after_each_connection() {
     let folder = Folder::new();
     run(async {
-        let mut stand_in = StandIn::start(&folder.certificates()).await;
-        let bridge = bridge_with(handle(stand_in.address(), &folder.certificates()).await, settling());
+        let mut stand_in = StandIn::start(&Certificates::in_directory(folder.path())).await;
+        let bridge = bridge_with(
+            handle(stand_in.address(), &Certificates::in_directory(folder.path())).await,
+            settling(),
+        );
         let mut wire = Wire::opened(&bridge, "2025-11-25").await;
         assert_eq!(wire.ask("tools/list", &json!({})).await["result"]["tools"], json!([]));
         let begun = Instant::now();
@@ -112,11 +116,12 @@ fn plugins_that_come_up_after_the_orchestrator_are_told_of_within_a_second_after
 fn who_has_asked_before_there_was_an_orchestrator_is_told_when_its_tools_are_there() {
     let folder = Folder::new();
     run(async {
-        let mut stand_in = StandIn::start(&folder.certificates()).await;
+        let mut stand_in = StandIn::start(&Certificates::in_directory(folder.path())).await;
         stand_in.kill().await;
         let mut options = OrchestratorOptions::default();
         options.wait = Duration::from_millis(100);
-        let orchestrator = handle_with(stand_in.address(), &folder.certificates(), options).await;
+        let orchestrator =
+            handle_with(stand_in.address(), &Certificates::in_directory(folder.path()), options).await;
         let mut wire = Wire::opened(&bridge_with(orchestrator, settling()), "2025-11-25").await;
         assert_eq!(wire.ask("tools/list", &json!({})).await["error"]["code"], -32603);
         stand_in.start_again().await;
@@ -166,9 +171,12 @@ fn an_orchestrator_that_has_settled_is_looked_at_no_more_than_that() {
 fn with_polling_off_it_is_looked_after_a_reconnection_and_not_otherwise() {
     let folder = Folder::new();
     run(async {
-        let mut stand_in = StandIn::start(&folder.certificates()).await;
+        let mut stand_in = StandIn::start(&Certificates::in_directory(folder.path())).await;
         stand_in.up(&["echo"]);
-        let bridge = bridge_with(handle(stand_in.address(), &folder.certificates()).await, quiet());
+        let bridge = bridge_with(
+            handle(stand_in.address(), &Certificates::in_directory(folder.path())).await,
+            quiet(),
+        );
         let mut wire = Wire::opened(&bridge, "2025-11-25").await;
         wire.ask("tools/list", &json!({})).await;
         let mut arrivals = stand_in.arrivals();

@@ -6,6 +6,7 @@ use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::{CallToolResult, Tool};
 use mcpjoin::server::Server;
+use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::{Orchestrator, serve_compat};
 use mcpjoin_orchestra::host::{self, Host, HostLimits, Offer};
 use mcpjoin_orchestra::value::Numbers;
@@ -69,8 +70,8 @@ fn compat(orchestrator: &Orchestrator) -> Wire {
 fn the_examples_of_the_document_are_answered_exactly() {
     let folder = Folder::new();
     run(async {
-        let scripted = Scripted::new(&folder.certificates(), documented).await;
-        let mut wire = compat(&handle(scripted.address, &folder.certificates()).await);
+        let scripted = Scripted::new(&Certificates::in_directory(folder.path()), documented).await;
+        let mut wire = compat(&handle(scripted.address, &Certificates::in_directory(folder.path())).await);
         for (asked, answer) in ASKED.into_iter().zip(answers()) {
             wire.send_line(asked).await;
             assert_eq!(wire.next().await, answer);
@@ -87,8 +88,8 @@ fn the_examples_of_the_document_are_answered_exactly() {
 fn everything_else_that_the_document_says_is_answered_so_too() {
     let folder = Folder::new();
     run(async {
-        let scripted = Scripted::new(&folder.certificates(), documented).await;
-        let mut wire = compat(&handle(scripted.address, &folder.certificates()).await);
+        let scripted = Scripted::new(&Certificates::in_directory(folder.path()), documented).await;
+        let mut wire = compat(&handle(scripted.address, &Certificates::in_directory(folder.path())).await);
         assert_eq!(wire.ask("ping", &json!({})).await["result"], json!({}));
         wire.send_line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         wire.send_line(r#"{"jsonrpc":"2.0","method":"notifications/anything"}"#).await;
@@ -136,7 +137,7 @@ fn project_server() -> Server {
 #[test]
 fn the_examples_are_the_same_through_the_bridge_and_our_own_host() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (ours, theirs) = Link::memory();
         project_server().connect(theirs);

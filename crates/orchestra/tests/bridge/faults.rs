@@ -1,5 +1,6 @@
 //! An orchestrator with invalid responses: each is an error that names the problem, and the connection stays open.
 
+use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::OrchestratorErrorKind;
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::{self, PluginRequest, PluginResponse};
@@ -31,7 +32,7 @@ fn by_tool(request: &PluginRequest) -> Act {
 #[test]
 fn what_is_no_answer_is_an_error_that_says_what_came_and_the_connection_goes_on() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, by_tool).await;
         let orchestrator = handle(scripted.address, &certificates).await;
@@ -58,7 +59,7 @@ fn what_is_no_answer_is_an_error_that_says_what_came_and_the_connection_goes_on(
 #[test]
 fn the_error_envelope_is_an_error_with_its_code_whatever_was_asked() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted =
             Scripted::new(&certificates, |_| Act::Say(refusal("routing_error", "the plugin is gone"))).await;
@@ -85,7 +86,7 @@ fn the_error_envelope_is_an_error_with_its_code_whatever_was_asked() {
 fn nothing_is_taken_from_memory_for_a_length_that_is_a_lie() {
     // 16 MiB are announced, one byte arrives, then nothing: the timeout ends it, and no memory is allocated.
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, |_| Act::Bytes(vec![1, 0, 0, 0, 7])).await;
         let orchestrator = handle(scripted.address, &certificates).await;

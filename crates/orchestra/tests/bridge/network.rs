@@ -9,6 +9,7 @@ use futures_util::{StreamExt as _, stream};
 use mcpjoin::proto::types::CallToolParams;
 use mcpjoin::server::{Server, tool};
 use mcpjoin::{Client, Link};
+use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::OrchestratorOptions;
 use mcpjoin_orchestra::host::{self, Host, HostLimits, Offer};
 use mcpjoin_orchestra::wire::PluginRequest;
@@ -49,7 +50,7 @@ async fn counting() -> (Host, Calls) {
 #[test]
 fn h162_a_thousand_calls_through_the_bridge_are_right_over_a_bad_network() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (host, calls) = counting().await;
         let tls = {
@@ -126,13 +127,14 @@ fn each_fault_of_an_orchestrator_ends_its_call_in_time_with_the_right_error_and_
                 if is_for_it { armed.take().unwrap_or(Fault::None) } else { Fault::None }
             }
         };
-        let faulty = FaultyOrchestrator::start(folder.certificates(), host, script).await;
+        let faulty = FaultyOrchestrator::start(Certificates::in_directory(folder.path()), host, script).await;
         let mut options = OrchestratorOptions::default();
         // Only the calls of the client reach the orchestrator, so that each meets its own fault: the bridge sends no
         // health checks, and lists no tools after a reconnection, because no modern client listens for changes.
         options.health_check_after = Duration::from_secs(3600);
         let opened = async |options| {
-            let orchestrator = handle_with(&faulty.address, &folder.certificates(), options).await;
+            let orchestrator =
+                handle_with(&faulty.address, &Certificates::in_directory(folder.path()), options).await;
             Wire::new(&bridge_with(orchestrator, quiet()))
         };
         let square = |n: i32| json!({ "name": "square", "arguments": { "n": n } });

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::{Orchestrator, OrchestratorErrorKind, OrchestratorOptions, SetupError};
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::{self, PluginRequest, PluginResponse};
@@ -16,7 +17,7 @@ use crate::support::{Act, Folder, Scripted, call_of, done, handle, handle_with, 
 fn it_can_be_used_before_the_orchestrator_is_there() {
     let (folder, port) = (Folder::new(), Port::claim_udp().unwrap());
     let address = format!("127.0.0.1:{}", port.number());
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let orchestrator = handle(&address, &certificates).await;
         let late = async {
@@ -33,7 +34,7 @@ fn it_can_be_used_before_the_orchestrator_is_there() {
 async fn orchestrator_without_patience(address: &str, folder: &Folder) -> String {
     let mut options = OrchestratorOptions::default();
     options.wait = Duration::from_millis(100);
-    let impatient = handle_with(address, &folder.certificates(), options).await;
+    let impatient = handle_with(address, &Certificates::in_directory(folder.path()), options).await;
     impatient.list_tools().await.unwrap_err().to_string()
 }
 
@@ -42,7 +43,7 @@ fn without_an_orchestrator_a_call_fails_within_five_seconds_and_says_where_and_w
     let (folder, closed) = (Folder::new(), Closed::udp());
     let address = closed.to_string();
     run(async {
-        let orchestrator = handle(&address, &folder.certificates()).await;
+        let orchestrator = handle(&address, &Certificates::in_directory(folder.path())).await;
         let begun = Instant::now();
         let error = orchestrator.tool_call(call_of("x")).await.unwrap_err();
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
@@ -55,7 +56,7 @@ fn without_an_orchestrator_a_call_fails_within_five_seconds_and_says_where_and_w
 #[test]
 fn at_most_a_hundred_exchanges_are_under_way_and_all_are_answered() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (go, told) = watch::channel(false);
         let scripted = Scripted::new(&certificates, move |request| match request.request {
@@ -87,7 +88,7 @@ fn at_most_a_hundred_exchanges_are_under_way_and_all_are_answered() {
 #[test]
 fn what_waits_for_its_turn_is_bounded() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, usual).await;
         let mut options = OrchestratorOptions::default();
@@ -118,7 +119,7 @@ fn what_waits_for_its_turn_is_bounded() {
 #[test]
 fn every_call_has_a_deadline_and_its_stream_is_reset_then() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, |_| Act::Hold).await;
         let mut options = OrchestratorOptions::default();
@@ -137,7 +138,7 @@ fn every_call_has_a_deadline_and_its_stream_is_reset_then() {
 #[test]
 fn a_call_that_is_dropped_resets_its_stream_and_no_other() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, usual).await;
         let mut arrivals = scripted.arrivals();
@@ -160,7 +161,11 @@ fn an_address_that_is_none_is_a_setup_error_at_once() {
     let folder = Folder::new();
     run(async {
         for address in ["", "localhost", "localhost:", "localhost:70000", "::1:9100", ":9100"] {
-            let error = Orchestrator::quic(address, folder.certificates(), OrchestratorOptions::default());
+            let error = Orchestrator::quic(
+                address,
+                Certificates::in_directory(folder.path()),
+                OrchestratorOptions::default(),
+            );
             let error = error.await.unwrap_err();
             assert!(matches!(&error, SetupError::Address(named) if named == address), "{error}");
             assert!(Orchestrator::tcp(address, OrchestratorOptions::default()).is_err());
@@ -172,7 +177,7 @@ fn an_address_that_is_none_is_a_setup_error_at_once() {
 #[test]
 fn certificates_that_cannot_be_used_are_a_setup_error_at_once() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         drop(handle("127.0.0.1:1", &certificates).await);
         let ca = folder.path().join("ca.crt");
@@ -188,8 +193,8 @@ fn certificates_that_cannot_be_used_are_a_setup_error_at_once() {
 fn an_orchestrator_of_another_authority_is_refused_for_good_and_told_so() {
     let (ours, theirs) = (Folder::new(), Folder::new());
     run(async {
-        let scripted = Scripted::new(&theirs.certificates(), usual).await;
-        let orchestrator = handle(scripted.address, &ours.certificates()).await;
+        let scripted = Scripted::new(&Certificates::in_directory(theirs.path()), usual).await;
+        let orchestrator = handle(scripted.address, &Certificates::in_directory(ours.path())).await;
         // A call that waits for the connection gets the same error as a later one.
         let early = orchestrator.tool_call(call_of("x")).await.unwrap_err();
         let error = orchestrator.connected(0).await.unwrap_err();
@@ -242,7 +247,7 @@ fn the_plain_form_has_a_connection_for_each_exchange() {
 #[test]
 fn a_request_beyond_a_frame_is_not_sent() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, usual).await;
         let orchestrator = handle(scripted.address, &certificates).await;
@@ -258,7 +263,7 @@ fn a_request_beyond_a_frame_is_not_sent() {
 #[test]
 fn it_is_closed_in_good_order_and_fails_every_call_then() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, usual).await;
         let mut arrivals = scripted.arrivals();

@@ -58,7 +58,7 @@ async fn lost(call: JoinHandle<OrchestratorError>, why: &str) -> Duration {
 fn after_a_restart_the_next_call_is_right() {
     let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
+        let (mut stand_in, orchestrator, most) = connected(&Certificates::in_directory(folder.path())).await;
         stand_in.stop().await;
         stand_in.start_again().await;
         stand_in.up(&["echo"]);
@@ -74,7 +74,7 @@ fn after_a_restart_the_next_call_is_right() {
 #[test]
 fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         // How long the call has been in progress, and for how long the orchestrator is gone.
         let cases = [(0, 0), (0, 700), (1_300, 0), (1_300, 2_500)].map(|(under_way, away)| {
@@ -105,7 +105,7 @@ fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
 fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
     let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
+        let (mut stand_in, orchestrator, most) = connected(&Certificates::in_directory(folder.path())).await;
         let call = in_flight(&stand_in, &orchestrator).await;
         stand_in.kill().await;
         let took = lost(call, "nothing listens there any more").await;
@@ -120,7 +120,7 @@ fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
 fn a_call_in_flight_ends_at_once_when_the_orchestrator_is_told_to_stop() {
     let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, _) = connected(&folder.certificates()).await;
+        let (mut stand_in, orchestrator, _) = connected(&Certificates::in_directory(folder.path())).await;
         let call = in_flight(&stand_in, &orchestrator).await;
         tokio::join!(lost(call, "it has closed the connection (code 0)"), stand_in.stop());
     });
@@ -130,7 +130,7 @@ fn a_call_in_flight_ends_at_once_when_the_orchestrator_is_told_to_stop() {
 #[test]
 fn a_far_end_that_answers_is_asked_once_in_each_time_of_silence_and_keeps_its_connection() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
         let scripted = Scripted::new(&certificates, move |request| {
@@ -176,7 +176,7 @@ fn closing(once: Arc<AtomicBool>) -> impl Fn(&mcpjoin_orchestra::wire::PluginReq
 #[test]
 fn a_read_is_made_again_when_the_connection_is_lost_under_it() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, closing(Arc::default())).await;
         let orchestrator = handle(scripted.address, &certificates).await;
@@ -188,7 +188,7 @@ fn a_read_is_made_again_when_the_connection_is_lost_under_it() {
 #[test]
 fn a_call_of_a_tool_is_not_and_says_that_it_may_have_run() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, closing(Arc::default())).await;
         let orchestrator = handle(scripted.address, &certificates).await;
@@ -203,7 +203,7 @@ fn a_call_of_a_tool_is_not_and_says_that_it_may_have_run() {
 #[test]
 fn a_read_is_not_made_again_for_ever() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, |_| Act::Close).await;
         let orchestrator = handle(scripted.address, &certificates).await;
@@ -231,11 +231,12 @@ fn who_is_gone_is_noticed_within_15_s_also_when_the_limit_begins_anew_with_the_k
 fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_made_again() {
     let folder = Folder::new();
     run(async {
-        let scripted = Scripted::new(&folder.certificates(), usual).await;
+        let scripted = Scripted::new(&Certificates::in_directory(folder.path()), usual).await;
         let relay = Lossy::to(scripted.address, Rates::NONE).await;
         let mut options = quick();
         (options.idle, options.keep_alive) = (Duration::from_secs(4), Duration::from_millis(400));
-        let orchestrator = handle_with(relay.address, &folder.certificates(), options).await;
+        let orchestrator =
+            handle_with(relay.address, &Certificates::in_directory(folder.path()), options).await;
         assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
         // Twice the silence limit passes without a request.
         let another = timeout(Duration::from_secs(8), orchestrator.connected(1)).await;
@@ -264,7 +265,7 @@ fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_m
 fn a_killed_orchestrator_that_is_back_is_reached_within_two_seconds() {
     let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
+        let (mut stand_in, orchestrator, most) = connected(&Certificates::in_directory(folder.path())).await;
         stand_in.kill().await;
         stand_in.start_again().await;
         stand_in.up(&["echo"]);
@@ -279,7 +280,7 @@ fn a_killed_orchestrator_that_is_back_is_reached_within_two_seconds() {
 #[test]
 fn a_tool_is_not_called_over_a_connection_that_has_been_silent_before_it_gives_a_sign_of_life() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let mut stand_in = StandIn::start(&certificates).await;
         let mut options = quick();
@@ -297,7 +298,7 @@ fn a_tool_is_not_called_over_a_connection_that_has_been_silent_before_it_gives_a
 #[test]
 fn a_slow_tool_is_not_taken_for_a_dead_peer() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (go, told) = tokio::sync::watch::channel(false);
         let scripted = Scripted::new(&certificates, move |request| match request.request {
@@ -324,7 +325,7 @@ fn a_slow_tool_is_not_taken_for_a_dead_peer() {
 #[test]
 fn a_call_in_flight_survives_a_network_that_is_away_for_a_moment() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let moments = [600, 900, 1_200, 1_500, 1_800, 2_100, 2_400, 2_700, 3_000].map(|moment| {
             let certificates = &certificates;
@@ -363,7 +364,7 @@ fn a_call_in_flight_survives_a_network_that_is_away_for_a_moment() {
 fn no_call_runs_twice_while_the_orchestrator_is_killed_and_back_under_load() {
     let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, _) = connected(&folder.certificates()).await;
+        let (mut stand_in, orchestrator, _) = connected(&Certificates::in_directory(folder.path())).await;
         let mut arrivals = stand_in.arrivals();
         let calls = (0..200).map(|number| {
             let orchestrator = orchestrator.clone();

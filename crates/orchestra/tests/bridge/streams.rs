@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::{
     BridgeOptions, Orchestrator, OrchestratorErrorKind, OrchestratorOptions, StreamItem,
 };
@@ -246,7 +247,7 @@ fn an_answer_without_end_ends_at_the_limit_of_a_message() {
 #[test]
 fn the_time_limit_of_a_call_is_one_for_the_whole_stream() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (_never, told) = watch::channel(false);
         let script =
@@ -300,7 +301,7 @@ fn over_plain_tcp_a_stream_has_a_connection_of_its_own_and_so_has_its_end() {
 #[test]
 fn without_being_told_of_any_no_tool_is_streamed() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
+    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let scripted = Scripted::new(&certificates, usual).await;
         let bridge = bridge_with(handle(scripted.address, &certificates).await, quiet());

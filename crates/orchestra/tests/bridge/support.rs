@@ -2,8 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,51 +19,13 @@ use mcpjoin_orchestra::wire::{
 };
 use mcpjoin_orchestra::{ALPN, SERVER_NAME};
 use mcpjoin_quic::endpoint::{Connection, Listener, QuicOptions, RecvStream, SendStream};
+pub(crate) use mcpjoin_test_support::{Folder, run_on_threads as run};
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
-
-/// Time limit of each test, so that a hang is a failure.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Runs a test on its own runtime, within the time limit.
-pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let outcome =
-        runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") });
-    runtime.shutdown_background();
-    outcome
-}
-
-/// A test directory for certificates, removed at the end.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static FOLDERS: AtomicU32 = AtomicU32::new(0);
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("mcpjoin-bridge-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub(crate) fn certificates(&self) -> Certificates {
-        Certificates::in_directory(&self.0)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// What the orchestrator does with a request.
 pub(crate) enum Act {
@@ -518,7 +479,7 @@ impl Stage {
         options: BridgeOptions,
     ) -> Self {
         let folder = Folder::new();
-        let certificates = folder.certificates();
+        let certificates = Certificates::in_directory(folder.path());
         let scripted = Scripted::new(&certificates, script).await;
         let orchestrator = handle(scripted.address, &certificates).await;
         Self { _folder: folder, scripted, bridge: bridge_with(orchestrator, options) }

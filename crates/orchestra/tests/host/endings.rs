@@ -8,6 +8,7 @@ use mcpjoin::Link;
 use mcpjoin::client::{Restart, RestartingClient};
 use mcpjoin::connection::Connection;
 use mcpjoin::server::{Context, NoArguments, Server, tool};
+use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::host::{Host, HostLimits, Offer};
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::plugin_response::Response;
@@ -152,7 +153,7 @@ fn more_connections_than_may_be_are_refused_and_those_that_are_there_go_on() {
         let mut limits = HostLimits::default();
         limits.connections = 1;
         let stage = Stage::with([offer("one", &server).await], limits).await;
-        let tls = stage.folder.certificates();
+        let tls = Certificates::in_directory(stage.folder.path());
         let tls = tls.client(mcpjoin_orchestra::CLIENT_NAME, mcpjoin_orchestra::ALPN).unwrap();
         let options = mcpjoin_quic::endpoint::QuicOptions::default();
         mcpjoin_quic::endpoint::connect(&stage.address, &tls, &options).await.unwrap_err();
@@ -175,7 +176,7 @@ fn more_connections_than_may_be_are_refused_and_those_that_are_there_go_on() {
 /// The first datagram of a client that never gets a response.
 async fn first_datagram(stage: &Stage) -> Vec<u8> {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let tls = stage.folder.certificates();
+    let tls = Certificates::in_directory(stage.folder.path());
     let tls = tls.client(mcpjoin_orchestra::CLIENT_NAME, mcpjoin_orchestra::ALPN).unwrap();
     let (address, options) =
         (socket.local_addr().unwrap().to_string(), mcpjoin_quic::endpoint::QuicOptions::default());

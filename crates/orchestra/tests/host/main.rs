@@ -12,11 +12,6 @@ mod frames;
 mod network;
 mod results;
 
-use mcpjoin_test_support::lossy;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
-
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::proto::Raw;
 use mcpjoin::server::Server;
@@ -29,45 +24,10 @@ use mcpjoin_orchestra::wire::plugin_response::Response;
 use mcpjoin_orchestra::wire::{self, PluginRequest, PluginResponse, ToolRequest, ToolResponse};
 use mcpjoin_orchestra::{ALPN, CLIENT_NAME, SERVER_NAME};
 use mcpjoin_quic::endpoint::{self as quic, Connection, Listener, QuicOptions};
+use mcpjoin_test_support::{Folder, lossy, run_on_threads as run};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-
-/// Time limit of each test, so that a hang is a failure.
-const DEADLINE: Duration = Duration::from_secs(120);
-
-/// Runs a test on its own runtime, within the time limit.
-fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let outcome =
-        runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") });
-    runtime.shutdown_background();
-    outcome
-}
-
-/// A test directory for certificates, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static FOLDERS: AtomicU32 = AtomicU32::new(0);
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mcpjoin-orchestra-host-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        Self(path)
-    }
-
-    fn certificates(&self) -> Certificates {
-        Certificates::in_directory(&self.0)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn client() -> ClientBuilder {
     Client::builder("orchestra-host-test", "1")
@@ -96,7 +56,7 @@ impl Stage {
 
     async fn with(offers: impl IntoIterator<Item = Offer>, limits: HostLimits) -> Self {
         let folder = Folder::new();
-        let certificates = folder.certificates();
+        let certificates = Certificates::in_directory(folder.path());
         let tls = move || certificates.server(SERVER_NAME, true, ALPN);
         let listener = Listener::bind("127.0.0.1:0", tls, host::quic_options()).await.unwrap();
         let address = listener.address().to_string();
@@ -131,7 +91,7 @@ impl Stage {
 }
 
 async fn connect(folder: &Folder, address: &str) -> Connection {
-    let tls = folder.certificates().client(CLIENT_NAME, ALPN).unwrap();
+    let tls = Certificates::in_directory(folder.path()).client(CLIENT_NAME, ALPN).unwrap();
     quic::connect(address, &tls, &QuicOptions::default()).await.unwrap()
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use mcpjoin::server::{Server, ServerBuilder, tool};
+use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::host::{Host, HostLimits};
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::plugin_response::Response;
@@ -80,8 +81,12 @@ fn every_fault_of_a_faulty_orchestrator_is_one_that_its_client_sees() {
         let host = Host::new([offer("one", &server.build().unwrap()).await], HostLimits::default());
         for fault in Fault::ALL {
             let folder = Folder::new();
-            let faulty =
-                FaultyOrchestrator::start(folder.certificates(), host.clone(), move |_, _| fault).await;
+            let faulty = FaultyOrchestrator::start(
+                Certificates::in_directory(folder.path()),
+                host.clone(),
+                move |_, _| fault,
+            )
+            .await;
             let connection = connect(&folder, &faulty.address).await;
             let request = PluginRequest {
                 request_id: "x".to_owned(),
@@ -114,7 +119,9 @@ fn every_fault_of_a_faulty_orchestrator_is_one_that_its_client_sees() {
         }
         // Without a fault it responds.
         let folder = Folder::new();
-        let good = FaultyOrchestrator::start(folder.certificates(), host, |_, _| Fault::None).await;
+        let good =
+            FaultyOrchestrator::start(Certificates::in_directory(folder.path()), host, |_, _| Fault::None)
+                .await;
         let connection = connect(&folder, &good.address).await;
         assert!(matches!(ask(&connection, Request::Health(HealthRequest {})).await, Response::Health(_)));
         assert_eq!(good.requests(), 1);

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use mcpjoin::Client;
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::EraChoice;
+use mcpjoin_test_support::DEADLINE;
 use serde_json::json;
 
-use crate::{DEADLINE, Gate, Up, arguments, builder, limits, text};
+use crate::{Gate, Up, arguments, builder, limits, text};
 
 const LARGE: usize = 50 * 1024 * 1024;
 /// Maximum delay of a small call by a large one.

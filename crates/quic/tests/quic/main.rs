@@ -12,12 +12,9 @@ mod large;
 mod limits;
 mod trust;
 
-use mcpjoin_test_support::lossy;
-use mcpjoin_test_support::ports;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
 use mcpjoin::proto::session::{EraChoice, Limits};
@@ -29,22 +26,11 @@ use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, blockin
 use mcpjoin::{Client, Server};
 use mcpjoin_quic::endpoint::{ClientAuth, Identity, Trust};
 use mcpjoin_quic::{QuicConnect, QuicListen};
+use mcpjoin_test_support::{lossy, ports, run_on_threads as run};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-/// Time limit of each test, so that a hang is a failure.
-const DEADLINE: Duration = Duration::from_secs(60);
-
 const BOTH: [Era; 2] = [Era::Modern, Era::Legacy];
-
-/// Runs a test on its own runtime, within the time limit.
-fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let outcome =
-        runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") });
-    runtime.shutdown_background();
-    outcome
-}
 
 /// Synchronizes the tests with the server's tools.
 #[derive(Clone)]
