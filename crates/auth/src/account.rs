@@ -10,16 +10,17 @@ use http::HeaderValue;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::dpop;
+use super::dpop::{self, Dpop};
 use super::explain::OnStep;
 use super::fetch::{Fetcher, shown_text};
+use super::grants::PrivateKey;
 use super::login::Obtain;
 use super::registration::{ClientIdentity, Registration, Way};
 use super::single_flight::SingleFlight;
 use super::steps::Step;
 use super::store::{ErasedStore, StoreError};
 use super::stored_login::StoredLogin;
-use super::token::{ClientAssertion, Possession, TokenEndpoint, Tokens};
+use super::token::{TokenEndpoint, Tokens};
 use super::user_agent::ErasedUserAgent;
 
 /// How long before its expiry a token is refreshed: it must not expire while a request is in flight.
@@ -39,7 +40,7 @@ pub(super) struct Account {
     pub(super) store: Box<dyn ErasedStore>,
     pub(super) user_agent: Option<Box<dyn ErasedUserAgent>>,
     pub(super) obtain: Option<Arc<dyn Obtain>>,
-    pub(super) assertion: Option<Arc<dyn ClientAssertion>>,
+    pub(super) assertion: Option<PrivateKey>,
     /// Tokens are bound to a key where the authorization server supports it.
     pub(super) dpop: bool,
     pub(super) on_step: Option<OnStep>,
@@ -54,7 +55,7 @@ pub(super) struct State {
     loaded: bool,
     kept: Option<Arc<StoredLogin>>,
     /// The proof of the key that the tokens are bound to.
-    possession: Option<Arc<dyn Possession>>,
+    possession: Option<Arc<Dpop>>,
     /// The login in memory is newer than the one in the store.
     unsaved: bool,
     /// How often the login has changed: what was read from the store before a change is stale.
@@ -154,7 +155,7 @@ impl Account {
     pub(super) async fn keep(
         &self,
         kept: StoredLogin,
-        possession: Option<Arc<dyn Possession>>,
+        possession: Option<Arc<Dpop>>,
     ) -> Result<(), StoreError> {
         let text = kept.text();
         let changes = {
@@ -187,7 +188,7 @@ impl Account {
         Ok(removed)
     }
 
-    pub(super) fn possession(&self) -> Option<Arc<dyn Possession>> {
+    pub(super) fn possession(&self) -> Option<Arc<Dpop>> {
         self.state().possession.clone()
     }
 
@@ -196,15 +197,15 @@ impl Account {
         &'a self,
         kept: &'a StoredLogin,
         url: &'a str,
-        possession: Option<&'a Arc<dyn Possession>>,
+        possession: Option<&'a Dpop>,
     ) -> TokenEndpoint<'a> {
         TokenEndpoint {
             fetcher: &self.fetcher,
             url,
             issuer: kept.issuer(),
             client: &kept.registration,
-            assertion: self.assertion.as_deref(),
-            possession: possession.map(|possession| &**possession),
+            assertion: self.assertion.as_ref(),
+            possession,
         }
     }
 
@@ -240,7 +241,7 @@ impl Account {
 }
 
 /// The proof of the key that the tokens are bound to, whether or not a new login would have one.
-fn possession_of(kept: &StoredLogin) -> Option<Arc<dyn Possession>> {
+fn possession_of(kept: &StoredLogin) -> Option<Arc<Dpop>> {
     match dpop::possession(Some(kept.key.as_ref()?)) {
         Ok(possession) => Some(possession),
         Err(error) => {

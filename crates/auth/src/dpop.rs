@@ -19,7 +19,7 @@ use super::error::AuthError;
 use super::jws::{Header, KeyError, SigningKey, encode};
 use super::oauth::OAuthBuilder;
 use super::secret::Secret;
-use super::token::{Possession, TokenError};
+use super::token::TokenError;
 
 /// How many endpoints have a stored nonce: a server and its token endpoint are two.
 const MAX_ENDPOINTS: usize = 8;
@@ -41,13 +41,13 @@ impl OAuthBuilder {
 }
 
 /// Uses the stored key, or generates one.
-pub(super) fn possession(kept: Option<&Secret>) -> Result<Arc<dyn Possession>, AuthError> {
+pub(super) fn possession(kept: Option<&Secret>) -> Result<Arc<Dpop>, AuthError> {
     let made = kept.map_or_else(Dpop::new, |pem| Dpop::kept(pem.clone()));
     let dpop = made.map_err(|error| TokenError::Unasked(error.to_string()))?;
     Ok(Arc::new(dpop))
 }
 
-/// A key, and the nonces that servers require in the next proof.
+/// The key that tokens are bound to, and the nonces that servers require in the next proof.
 pub(super) struct Dpop {
     key: SigningKey,
     /// The same key, as it is stored.
@@ -108,14 +108,14 @@ impl Dpop {
         value.set_sensitive(true);
         Some(value)
     }
-}
 
-impl Possession for Dpop {
-    fn proof(&self, method: &str, url: &str, access_token: Option<&str>) -> Option<HeaderValue> {
+    /// A proof for one request, with the hash of its token if it has one.
+    pub(super) fn proof(&self, method: &str, url: &str, access_token: Option<&str>) -> Option<HeaderValue> {
         self.proof_at(SystemTime::now(), method, url, access_token)
     }
 
-    fn nonce(&self, url: &str, nonce: &str) {
+    /// Stores the nonce that a server requires from now on.
+    pub(super) fn nonce(&self, url: &str, nonce: &str) {
         // 1*NQCHAR (RFC 9449, 8.1).
         let is_plain = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E);
         let is_nonce =
@@ -129,7 +129,8 @@ impl Possession for Dpop {
         nonces.push((endpoint, nonce.to_owned()));
     }
 
-    fn key(&self) -> Secret {
+    /// The private key, which is stored with its tokens.
+    pub(super) fn key(&self) -> Secret {
         self.pem.clone()
     }
 }
@@ -151,7 +152,7 @@ mod tests {
     use mcpjoin_proto::Raw;
 
     use super::super::jws::{Jws, PublicKey};
-    use super::{Dpop, MAX_DPOP_NONCE_BYTES, MAX_ENDPOINTS, Possession as _, Secret};
+    use super::{Dpop, MAX_DPOP_NONCE_BYTES, MAX_ENDPOINTS, Secret};
 
     const SERVER: &str = "https://server.example/mcp";
     const TOKENS: &str = "https://server.example/token";

@@ -23,7 +23,7 @@ use super::login::{Obtain, Obtaining};
 use super::oauth::OAuthBuilder;
 use super::registration::{Registration, TokenAuth, Way};
 use super::secret::Secret;
-use super::token::{self, ClientAssertion, TokenEndpoint, TokenError, Tokens};
+use super::token::{self, TokenEndpoint, TokenError, Tokens};
 use super::token_exchange;
 
 /// The grant of [RFC 7523, 2.1](https://www.rfc-editor.org/rfc/rfc7523#section-2.1).
@@ -78,7 +78,7 @@ impl OAuthBuilder {
     /// Authenticates the client by a key instead of a secret: `private_key_jwt`
     /// ([RFC 7523, 2.2](https://www.rfc-editor.org/rfc/rfc7523#section-2.2)).
     pub fn private_key(mut self, key: PrivateKey) -> Self {
-        self.assertion = Some(Arc::new(key));
+        self.assertion = Some(key);
         self
     }
 }
@@ -125,6 +125,11 @@ impl PrivateKey {
         self.key.public().jwk()
     }
 
+    /// A new assertion of the client for an audience: the issuer.
+    pub(super) fn assertion(&self, client_id: &str, audience: &str) -> Result<Secret, AuthError> {
+        self.sign(client_id, audience, SystemTime::now()).map_err(unasked)
+    }
+
     fn sign(&self, client_id: &str, audience: &str, now: SystemTime) -> Result<Secret, String> {
         let now = now.duration_since(UNIX_EPOCH).map_err(|_| "the clock is before 1970".to_owned())?;
         let mut id = [0; 16];
@@ -141,12 +146,6 @@ impl PrivateKey {
         let claims = Raw::parse(claims).map_err(|error| error.to_string())?;
         let header = Header { kind: Some("JWT"), key_id: self.id.as_deref(), with_jwk: false };
         self.key.sign(header, &claims).map(Secret::new).map_err(|error| error.to_string())
-    }
-}
-
-impl ClientAssertion for PrivateKey {
-    fn assertion(&self, client_id: &str, audience: &str) -> Result<Secret, AuthError> {
-        self.sign(client_id, audience, SystemTime::now()).map_err(unasked)
     }
 }
 

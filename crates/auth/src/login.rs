@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::account::{Account, JUST_NOW, authorization};
 use super::authorize::{Asked, AuthorizationRequest};
 use super::discovery::{Challenged, Discovered, Discovery, Wanted, discover};
-use super::dpop;
+use super::dpop::{self, Dpop};
 use super::error::AuthError;
 use super::fetch::{cut, shown_text};
 use super::form::Form;
@@ -26,7 +26,7 @@ use super::rules;
 use super::steps::{Step, StepSubject};
 use super::store::StoreError;
 use super::stored_login::StoredLogin;
-use super::token::{self, Possession, TokenEndpoint, Tokens};
+use super::token::{self, TokenEndpoint, Tokens};
 use super::user_agent::Authorizing;
 
 /// Obtains a token without a user: any grant but the authorization code.
@@ -91,7 +91,7 @@ struct Ask<'a> {
     stored: Option<&'a Registration>,
     scopes: Option<&'a [String]>,
     token_endpoint: &'a str,
-    possession: Option<&'a dyn Possession>,
+    possession: Option<&'a Dpop>,
 }
 
 impl Account {
@@ -203,7 +203,7 @@ impl Account {
         &self,
         discovered: &Discovered,
         stored: Option<&StoredLogin>,
-    ) -> Result<Option<Arc<dyn Possession>>, AuthError> {
+    ) -> Result<Option<Arc<Dpop>>, AuthError> {
         let offers = discovered.server.dpop_signing_alg_values_supported.is_some();
         let resource = discovered.protected_resource.as_ref();
         let required = resource.is_some_and(|metadata| metadata.dpop_bound_access_tokens_required);
@@ -220,7 +220,7 @@ impl Account {
     async fn keep_login(
         self: &Arc<Self>,
         kept: StoredLogin,
-        possession: Option<Arc<dyn Possession>>,
+        possession: Option<Arc<Dpop>>,
     ) -> Result<(), StoreError> {
         let this = Arc::clone(self);
         let work = tokio::spawn(async move {
@@ -386,7 +386,7 @@ impl Account {
             url: ask.token_endpoint,
             issuer: &ask.discovered.issuer,
             client: registration,
-            assertion: self.assertion.as_deref(),
+            assertion: self.assertion.as_ref(),
             possession: ask.possession,
         }
     }

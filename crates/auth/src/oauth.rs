@@ -16,10 +16,12 @@ use url::Url;
 
 use super::account::{Account, State};
 use super::discovery::Challenged;
+use super::dpop::Dpop;
 use super::error::AuthError;
 use super::explain::OnStep;
 use super::fetch::{FetchOptions, Fetched, Fetcher};
 use super::form::Form;
+use super::grants::PrivateKey;
 use super::login::{Obtain, Occasion};
 use super::registration::{ClientIdentity, TokenAuth};
 use super::secret::Secret;
@@ -27,7 +29,7 @@ use super::single_flight::SingleFlight;
 use super::steps::Step;
 use super::store::{ErasedStore, MemoryStore, TokenStore};
 use super::stored_login::StoredLogin;
-use super::token::{ClientAssertion, Possession, TokenError, TokenKind, refusal};
+use super::token::{TokenError, TokenKind, refusal};
 use super::user_agent::{ErasedUserAgent, UserAgent};
 use mcpjoin::transport::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
@@ -85,7 +87,7 @@ pub struct OAuthBuilder {
     /// A grant other than the authorization code.
     pub(super) obtain: Option<Arc<dyn Obtain>>,
     /// Authenticates the client with its key.
-    pub(super) assertion: Option<Arc<dyn ClientAssertion>>,
+    pub(super) assertion: Option<PrivateKey>,
     /// Tokens are bound to a key where the authorization server supports it.
     pub(super) dpop: bool,
 }
@@ -181,7 +183,7 @@ impl OAuth {
         let possession = account.possession();
         let stored = account.forget().await?;
         let revoked = match kept.as_deref() {
-            Some(kept) => revoke(account, kept, possession.as_ref()).await,
+            Some(kept) => revoke(account, kept, possession.as_deref()).await,
             None => None,
         };
         Ok(Logout { stored, revoked })
@@ -208,7 +210,7 @@ fn is_unsupported(fetched: &Fetched) -> bool {
 async fn revoke(
     account: &Account,
     kept: &StoredLogin,
-    possession: Option<&Arc<dyn Possession>>,
+    possession: Option<&Dpop>,
 ) -> Option<Result<(), String>> {
     let (url, tokens) = (kept.revocation_endpoint.as_deref()?, kept.tokens.as_ref()?);
     let endpoint = account.endpoint(kept, url, possession);

@@ -48,7 +48,7 @@ impl Account {
             .with("refresh_token", refresh.clone())
             .with("resource", kept.resource.as_str());
         let possession = self.possession();
-        let asked = self.endpoint(kept, &kept.token_endpoint, possession.as_ref()).ask(form).await;
+        let asked = self.endpoint(kept, &kept.token_endpoint, possession.as_deref()).ask(form).await;
         match asked {
             Ok(new) => {
                 // What the response does not name stays as it was (RFC 6749, 6).

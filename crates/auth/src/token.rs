@@ -17,9 +17,11 @@ use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
+use super::dpop::Dpop;
 use super::error::AuthError;
 use super::fetch::{FetchError, FetchErrorKind, Fetched, Fetcher, cut, shown_text};
 use super::form::{Form, encode};
+use super::grants::PrivateKey;
 use super::registration::{Registration, TokenAuth};
 use super::secret::Secret;
 
@@ -146,25 +148,6 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// Authenticates the client by a signature: `private_key_jwt`
-/// ([RFC 7523, 3](https://www.rfc-editor.org/rfc/rfc7523#section-3)).
-pub(super) trait ClientAssertion: Send + Sync {
-    /// A new assertion for an audience: the issuer.
-    fn assertion(&self, client_id: &str, audience: &str) -> Result<Secret, AuthError>;
-}
-
-/// Proves possession of the key that tokens are bound to: [RFC 9449](https://www.rfc-editor.org/rfc/rfc9449).
-pub(super) trait Possession: Send + Sync {
-    /// A proof for one request, with the hash of its token if it has one.
-    fn proof(&self, method: &str, url: &str, access_token: Option<&str>) -> Option<HeaderValue>;
-
-    /// Stores the nonce that a server requires from now on.
-    fn nonce(&self, url: &str, nonce: &str);
-
-    /// The private key, which is stored with its tokens.
-    fn key(&self) -> Secret;
-}
-
 /// A token endpoint, and the client that uses it.
 #[derive(Clone, Copy)]
 pub(super) struct TokenEndpoint<'a> {
@@ -172,10 +155,11 @@ pub(super) struct TokenEndpoint<'a> {
     pub(super) url: &'a str,
     pub(super) issuer: &'a str,
     pub(super) client: &'a Registration,
-    /// Authenticates the client with its key instead of a secret.
-    pub(super) assertion: Option<&'a dyn ClientAssertion>,
+    /// Authenticates the client by its signature instead of a secret: `private_key_jwt`
+    /// ([RFC 7523, 3](https://www.rfc-editor.org/rfc/rfc7523#section-3)).
+    pub(super) assertion: Option<&'a PrivateKey>,
     /// The key to bind tokens to.
-    pub(super) possession: Option<&'a dyn Possession>,
+    pub(super) possession: Option<&'a Dpop>,
 }
 
 impl TokenEndpoint<'_> {

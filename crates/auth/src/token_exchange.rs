@@ -29,7 +29,7 @@ use super::registration::{Registration, TokenAuth, Way};
 use super::secret::Secret;
 use super::single_flight::SingleFlight;
 use super::subject_tokens::{SubjectToken, SubjectTokens};
-use super::token::{self, ClientAssertion, TokenEndpoint, TokenError, TokenKind};
+use super::token::{self, TokenEndpoint, TokenError, TokenKind};
 use mcpjoin::transport::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
     HttpSetupError,
@@ -326,7 +326,7 @@ impl Inner {
             url: &url,
             issuer: &client.issuer,
             client: &client,
-            assertion: self.key.as_ref().map(|key| key as &dyn ClientAssertion),
+            assertion: self.key.as_ref(),
             possession: None,
         };
         let SubjectToken { token, digest, until } = subject;

@@ -186,7 +186,7 @@ impl Joined {
     async fn obtain(
         &self,
         grant: &dyn Obtain,
-        assertion: Option<&dyn ClientAssertion>,
+        assertion: Option<&PrivateKey>,
     ) -> Result<Tokens, AuthError> {
         let endpoint = TokenEndpoint {
             fetcher: &self.fetcher,
