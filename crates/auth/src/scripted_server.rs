@@ -1,4 +1,4 @@
-//! Scripted HTTP/1.1 servers for tests: a function makes each response, and every request is recorded.
+//! Scripted HTTP/1.1 servers for the tests of this crate, on the one of all crates: a function makes each response.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -6,27 +6,19 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+pub(super) use mcpjoin_test_support::scripted_http::run;
+use mcpjoin_test_support::scripted_http::{Scripted, Seen as Request};
+use tokio::net::TcpListener;
 
 use super::fetch::{FetchOptions, Fetcher, Lookup};
-
-/// The timeout of a test: a hang is a failure.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
-}
 
 /// A recorded request.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// Method and target, as `GET /x?y`.
     pub(super) line: String,
+    /// The headers, in lower case.
     pub(super) head: String,
     pub(super) body: String,
 }
@@ -58,19 +50,21 @@ pub(super) fn answer(status: &str, headers: &str, body: impl AsRef<str>) -> Answ
     ))
 }
 
-type Script = Arc<dyn Fn(&Seen, &str) -> Answer + Send + Sync>;
+impl From<&Request> for Seen {
+    fn from(request: &Request) -> Self {
+        let headers = request.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+        Self {
+            line: format!("{} {}", request.method, request.target),
+            head: headers.collect::<String>().to_ascii_lowercase(),
+            body: request.body.clone(),
+        }
+    }
+}
 
 /// A server at `http://127.0.0.1:PORT`.
 pub(super) struct ScriptedServer {
     pub(super) origin: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for ScriptedServer {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    server: Scripted,
 }
 
 impl ScriptedServer {
@@ -78,16 +72,21 @@ impl ScriptedServer {
     pub(super) async fn new(script: impl Fn(&Seen, &str) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
-        let script: Script = Arc::new(script);
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (all, own) = (Arc::clone(&seen), origin.clone());
-        let task = tokio::spawn(async move {
-            let mut talks = tokio::task::JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                talks.spawn(talk(stream, Arc::clone(&script), Arc::clone(&all), own.clone()));
+        let own = origin.clone();
+        let server = Scripted::on(listener, move |request, mut talk| {
+            let answer = script(&Seen::from(&request), &own);
+            async move {
+                let (Answer::Text(text) | Answer::Endless(text) | Answer::Silent(text)) = &answer;
+                talk.raw(text).await;
+                match answer {
+                    Answer::Text(_) => {}
+                    Answer::Endless(_) => talk.endless().await,
+                    Answer::Silent(_) => talk.gone().await,
+                }
+                None
             }
         });
-        Self { origin, seen, task }
+        Self { origin, server }
     }
 
     pub(super) fn url(&self) -> String {
@@ -95,7 +94,7 @@ impl ScriptedServer {
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+        self.server.seen().iter().map(Seen::from).collect()
     }
 
     /// Method and target of all requests.
@@ -106,40 +105,6 @@ impl ScriptedServer {
     pub(super) fn fetcher(&self) -> Fetcher {
         Fetcher::new(&self.url(), FetchOptions::default()).unwrap()
     }
-}
-
-async fn talk(mut stream: TcpStream, script: Script, all: Arc<Mutex<Vec<Seen>>>, own: String) -> Option<()> {
-    let mut unread = Vec::new();
-    let end = loop {
-        if let Some(end) = unread.windows(4).position(|four| four == b"\r\n\r\n") {
-            break end + 4;
-        }
-        stream.read_buf(&mut unread).await.ok().filter(|read| *read > 0)?;
-    };
-    let head = String::from_utf8(unread[..end].to_vec()).unwrap().to_ascii_lowercase();
-    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
-    while unread.len() < end + length.unwrap_or(0) {
-        stream.read_buf(&mut unread).await.ok().filter(|read| *read > 0)?;
-    }
-    let line = String::from_utf8(unread.split(|byte| *byte == b'\r').next()?.to_vec()).unwrap();
-    let line = line.trim_end_matches(" HTTP/1.1").to_owned();
-    let seen = Seen { line, head, body: String::from_utf8(unread[end..].to_vec()).unwrap() };
-    let answer = script(&seen, &own);
-    all.lock().unwrap().push(seen);
-    match answer {
-        Answer::Text(text) => stream.write_all(text.as_bytes()).await.ok()?,
-        Answer::Silent(text) => {
-            stream.write_all(text.as_bytes()).await.ok()?;
-            // Until the client closes the connection.
-            while stream.read_buf(&mut unread).await.ok()? > 0 {}
-        }
-        Answer::Endless(text) => {
-            stream.write_all(text.as_bytes()).await.ok()?;
-            let piece = vec![b'x'; 64 * 1024];
-            while stream.write_all(&piece).await.is_ok() {}
-        }
-    }
-    stream.shutdown().await.ok()
 }
 
 /// The addresses of a name, for each lookup.

@@ -234,6 +234,12 @@ impl Talk {
         while self.fill().await.is_some() {}
     }
 
+    /// Writes the letter x until the client has closed the connection.
+    pub async fn endless(mut self) {
+        let piece = [b'x'; 64 * 1024];
+        while self.stream.write_all(&piece).await.is_ok() {}
+    }
+
     /// Writes bytes unchanged.
     pub async fn raw(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref()).await;
