@@ -21,7 +21,7 @@ use super::form::Form;
 use super::jws::{self, Header, SigningKey};
 use super::login::{Obtain, Obtaining};
 use super::oauth::OAuthBuilder;
-use super::registration::{Registration, TokenAuth, Way};
+use super::registration::{Registration, TokenAuth};
 use super::secret::Secret;
 use super::token::{self, TokenEndpoint, TokenError, Tokens};
 use super::token_exchange;
@@ -261,22 +261,16 @@ impl IdentityProvider {
         let form = token_exchange::form(ID_JAG, [issuer], self.kind.token_type(), identity.clone());
         for_resource(form, resource, scopes)
     }
-}
 
-impl IdentityProvider {
     /// Sends the request to the identity provider. The user has named it, so its address is not restricted.
     async fn ask(&self, at: &Obtaining<'_>, form: Form) -> Result<Secret, AuthError> {
         let fetcher = at.endpoint.fetcher.of(&self.token_endpoint);
         let fetcher = fetcher.map_err(|error| unasked(format!("the identity provider: {error}")))?;
         let client = Registration {
-            issuer: self.token_endpoint.clone(),
-            client_id: self.client_id.clone(),
             client_secret: self.client_secret.clone(),
-            secret_expires: None,
             // As in the example of the extension (section 4).
             token_auth: if self.client_secret.is_some() { TokenAuth::Post } else { TokenAuth::None },
-            way: Way::PreRegistered,
-            redirect_uris: Vec::new(),
+            ..Registration::given(self.token_endpoint.clone(), self.client_id.clone())
         };
         let endpoint = TokenEndpoint {
             fetcher: &fetcher,

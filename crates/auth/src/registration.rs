@@ -154,6 +154,19 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
+    /// A client that was registered beforehand, without a secret.
+    pub(crate) const fn given(issuer: String, client_id: String) -> Self {
+        Self {
+            issuer,
+            client_id,
+            client_secret: None,
+            secret_expires: None,
+            token_auth: TokenAuth::None,
+            way: Way::PreRegistered,
+            redirect_uris: Vec::new(),
+        }
+    }
+
     /// Whether a stored registration can be used: for that issuer, byte for byte, with a valid secret, and, for a login, with that
     /// redirect URI.
     pub(crate) fn is_usable(&self, issuer: &str, redirect_uri: Option<&str>, now: SystemTime) -> bool {
@@ -278,13 +291,11 @@ pub(crate) async fn register(
 ) -> Result<Registration, RegistrationError> {
     let way = choose(discovered, identity)?;
     let known = |id: &str, secret: Option<&Secret>, token_auth| Registration {
-        issuer: discovered.issuer.clone(),
-        client_id: id.to_owned(),
         client_secret: secret.cloned(),
-        secret_expires: None,
         token_auth,
         way,
         redirect_uris: redirect_uri.into_iter().map(str::to_owned).collect(),
+        ..Registration::given(discovered.issuer.clone(), id.to_owned())
     };
     let name = match (way, identity) {
         (Way::PreRegistered, ClientIdentity::Registered { id, secret, .. }) => {

@@ -25,7 +25,7 @@ use super::form::Form;
 use super::grants::PrivateKey;
 use super::oauth::{OAuthSetupError, check_scopes};
 use super::per_principal::PerPrincipal;
-use super::registration::{Registration, TokenAuth, Way};
+use super::registration::{Registration, TokenAuth};
 use super::secret::Secret;
 use super::single_flight::SingleFlight;
 use super::subject_tokens::{SubjectToken, SubjectTokens};
@@ -164,15 +164,7 @@ impl TokenExchange {
         TokenExchangeBuilder {
             server: server.into(),
             place: Place::Issuer(String::new()),
-            client: Registration {
-                issuer: String::new(),
-                client_id: client_id.into(),
-                client_secret: None,
-                secret_expires: None,
-                token_auth: TokenAuth::None,
-                way: Way::PreRegistered,
-                redirect_uris: Vec::new(),
-            },
+            client: Registration::given(String::new(), client_id.into()),
             key: None,
             audiences: Vec::new(),
             resources: Vec::new(),

@@ -164,13 +164,9 @@ impl Joined {
         let server = ScriptedServer::new(move |_, _| script()).await;
         let (origin, fetcher) = (server.origin.clone(), server.fetcher());
         let client = Registration {
-            issuer: origin.clone(),
-            client_id: "there".into(),
             client_secret: Some("hunter2".into()),
-            secret_expires: None,
             token_auth: TokenAuth::Basic,
-            way: Way::PreRegistered,
-            redirect_uris: Vec::new(),
+            ..Registration::given(origin.clone(), "there".into())
         };
         let discovered = Discovered {
             resource: server.url(),
@@ -183,11 +179,7 @@ impl Joined {
         Self { server, fetcher, discovered, client }
     }
 
-    async fn obtain(
-        &self,
-        grant: &dyn Obtain,
-        assertion: Option<&PrivateKey>,
-    ) -> Result<Tokens, AuthError> {
+    async fn obtain(&self, grant: &dyn Obtain, assertion: Option<&PrivateKey>) -> Result<Tokens, AuthError> {
         let endpoint = TokenEndpoint {
             fetcher: &self.fetcher,
             url: self.discovered.server.token_endpoint.as_deref().unwrap(),

@@ -147,15 +147,7 @@ fn login(url: &str, issuer: &str) -> StoredLogin {
     StoredLogin {
         server: url.into(),
         resource: url.into(),
-        registration: Registration {
-            issuer: issuer.into(),
-            client_id: "c".into(),
-            client_secret: None,
-            secret_expires: None,
-            token_auth: TokenAuth::None,
-            way: Way::Dynamic,
-            redirect_uris: Vec::new(),
-        },
+        registration: Registration { way: Way::Dynamic, ..Registration::given(issuer.into(), "c".into()) },
         token_endpoint: format!("{issuer}/t"),
         revocation_endpoint: None,
         requested: Vec::new(),
