@@ -327,7 +327,7 @@ impl Fetcher {
     /// When the URL or a certificate cannot be used.
     #[doc(hidden)]
     pub fn new(home: &str, options: FetchOptions) -> Result<Self, HttpSetupError> {
-        let home = url_of(home).map_err(|problem| HttpSetupError::Url(problem.to_string()))?;
+        let home = url_of(home).map_err(HttpSetupError::Url)?;
         let tls = tls_config(&options.extra_ca)?;
         let lookup = options.lookup.clone().unwrap_or_else(|| Arc::new(SystemLookup));
         let filter = Arc::new(AddressFilter::new(&home, lookup));
@@ -367,8 +367,8 @@ impl Fetcher {
     /// When there is no response, or none within the limits.
     #[doc(hidden)]
     pub async fn get(&self, url: &str, headers: HeaderMap) -> Result<Fetched, FetchError> {
-        self.fetch_logged(url, FetchRequest { method: Method::GET, headers, body: None, reads_body: true })
-            .await
+        let request = FetchRequest { method: Method::GET, headers, body: None, reads_body: true };
+        self.fetch_logged(url, request).await
     }
 
     /// A POST. Follows no redirect, because what is sent may be secret.
@@ -381,11 +381,8 @@ impl Fetcher {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Fetched, FetchError> {
-        self.fetch_logged(
-            url,
-            FetchRequest { method: Method::POST, headers, body: Some(body), reads_body: true },
-        )
-        .await
+        let request = FetchRequest { method: Method::POST, headers, body: Some(body), reads_body: true };
+        self.fetch_logged(url, request).await
     }
 
     /// A POST whose response body is not read: it may be a stream that does not end.
@@ -398,11 +395,8 @@ impl Fetcher {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Fetched, FetchError> {
-        self.fetch_logged(
-            url,
-            FetchRequest { method: Method::POST, headers, body: Some(body), reads_body: false },
-        )
-        .await
+        let request = FetchRequest { method: Method::POST, headers, body: Some(body), reads_body: false };
+        self.fetch_logged(url, request).await
     }
 
     /// Sends a request within its timeout, and logs it.
@@ -479,7 +473,7 @@ impl Fetcher {
     /// The URL, if it may be fetched.
     async fn checked_url(&self, method: &Method, url: &str) -> Result<Url, FetchError> {
         let refused = |kind, what| failed(method, url, kind, what);
-        let parsed = url_of(url).map_err(|problem| refused(FetchErrorKind::Url, problem.to_string()))?;
+        let parsed = url_of(url).map_err(|problem| refused(FetchErrorKind::Url, problem))?;
         let is_plain = parsed.scheme() == "http";
         if is_plain && !Origin::of(parsed.as_str()).is_ok_and(|origin| origin.is_loopback()) {
             let what = "it is http, which is allowed only on this machine: nothing was sent".to_owned();
@@ -540,24 +534,13 @@ pub(super) fn shown_text(url: &str) -> String {
     format!("{}{more}", cut(base))
 }
 
-/// Parses a URL that both parsers read in the same way.
-fn url_of(text: &str) -> Result<Url, Unusable> {
-    let origin = Origin::of(text).map_err(Unusable::Origin)?;
-    let mut url = Url::parse(text).map_err(|_| Unusable::Ambiguous)?;
+/// Parses a URL whose origin both parsers of URLs read in the same way. The error is for people.
+fn url_of(text: &str) -> Result<Url, String> {
+    let origin = Origin::of(text).map_err(|error| format!("invalid URL: {error}"))?;
+    let url = Url::parse(text).ok().filter(|url| Origin::of(url.as_str()).as_ref() == Ok(&origin));
+    let mut url = url.ok_or("invalid URL: it can be parsed in two ways")?;
     url.set_fragment(None);
-    // Both parsers of URLs must agree on the origin.
-    if Origin::of(url.as_str()).as_ref() != Ok(&origin) {
-        return Err(Unusable::Ambiguous);
-    }
     Ok(url)
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Unusable {
-    #[error("invalid URL: {0}")]
-    Origin(OriginError),
-    #[error("invalid URL: it can be parsed in two ways")]
-    Ambiguous,
 }
 
 fn is_redirect(status: StatusCode) -> bool {
