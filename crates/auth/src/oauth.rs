@@ -24,6 +24,7 @@ use super::form::Form;
 use super::grants::PrivateKey;
 use super::login::{Obtain, Occasion};
 use super::registration::{ClientIdentity, TokenAuth};
+use super::resource::is_scope;
 use super::secret::Secret;
 use super::single_flight::SingleFlight;
 use super::steps::Step;
@@ -433,7 +434,6 @@ impl OAuthBuilder {
 
 /// Checks that each of them is a scope.
 pub(super) fn check_scopes(scopes: &[String]) -> Result<(), OAuthSetupError> {
-    let is_scope = |scope: &str| scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
     match scopes.iter().find(|scope| !is_scope(scope)) {
         Some(wrong) => Err(OAuthSetupError::Scope(super::fetch::cut(wrong))),
         None => Ok(()),

@@ -35,6 +35,7 @@ pub use verifier::{Principal, Rejected, TokenVerifier, Verified};
 use crate::subject_tokens::SubjectTokens;
 use challenge::{Challenge, bearer};
 use mcpjoin::transport::{Admission, Admitted, Admitting, Denied};
+pub(crate) use scopes::is_scope;
 use scopes::{Hierarchy, ScopesFor, includes};
 use verified_tokens::VerifiedTokens;
 use verifier::ErasedVerifier;

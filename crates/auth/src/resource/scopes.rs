@@ -104,7 +104,7 @@ pub(super) fn includes(scopes: &[Box<str>], scope: &str) -> bool {
 }
 
 /// Whether it has the form of a scope (RFC 6749, 3.3): no space, no quote, no backslash.
-pub(super) fn is_scope(text: &str) -> bool {
+pub(crate) fn is_scope(text: &str) -> bool {
     let plain = |byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     !text.is_empty() && text.bytes().all(plain)
 }
