@@ -96,18 +96,4 @@ impl AuthError {
         };
         Some((kind, unreached(AUTHORIZATION_SERVER, &what)))
     }
-
-    /// Whether a login may solve it.
-    #[must_use]
-    pub const fn login_helps(&self) -> bool {
-        matches!(
-            self,
-            Self::LoginNeeded(_)
-                | Self::Refused { .. }
-                | Self::Response(_)
-                | Self::UserAgent(_)
-                | Self::Rejected { .. }
-                | Self::Scopes { .. }
-        )
-    }
 }
