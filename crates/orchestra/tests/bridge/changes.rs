@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::{BridgeOptions, OrchestratorOptions};
 use mcpjoin_orchestra::wire::PluginRequest;
 use mcpjoin_orchestra::wire::plugin_request::Request;
@@ -10,9 +9,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::stand_in::StandIn;
-use crate::support::{
-    Act, Folder, Stage, Wire, bridge_with, handle, handle_with, healthy, modern, quiet, run, tools,
-};
+use crate::support::{Act, Stage, Wire, bridge_with, healthy, modern, quiet, run, tools};
 
 type Names = Vec<&'static str>;
 
@@ -87,13 +84,9 @@ async fn told(wire: &mut Wire) -> usize {
 
 #[test]
 fn plugins_that_come_up_after_the_orchestrator_are_told_of_within_a_second_after_each_connection() {
-    let folder = Folder::new();
     run(async {
-        let mut stand_in = StandIn::start(&Certificates::in_directory(folder.path())).await;
-        let bridge = bridge_with(
-            handle(stand_in.address(), &Certificates::in_directory(folder.path())).await,
-            settling(),
-        );
+        let mut stand_in = StandIn::start().await;
+        let bridge = bridge_with(stand_in.client(OrchestratorOptions::default()).await, settling());
         let mut wire = Wire::opened(&bridge, "2025-11-25").await;
         assert_eq!(wire.ask("tools/list", &json!({})).await["result"]["tools"], json!([]));
         let begun = Instant::now();
@@ -114,15 +107,13 @@ fn plugins_that_come_up_after_the_orchestrator_are_told_of_within_a_second_after
 
 #[test]
 fn who_has_asked_before_there_was_an_orchestrator_is_told_when_its_tools_are_there() {
-    let folder = Folder::new();
     run(async {
-        let mut stand_in = StandIn::start(&Certificates::in_directory(folder.path())).await;
+        let mut stand_in = StandIn::start().await;
         stand_in.kill().await;
         let mut options = OrchestratorOptions::default();
         options.wait = Duration::from_millis(100);
-        let orchestrator =
-            handle_with(stand_in.address(), &Certificates::in_directory(folder.path()), options).await;
-        let mut wire = Wire::opened(&bridge_with(orchestrator, settling()), "2025-11-25").await;
+        let bridge = bridge_with(stand_in.client(options).await, settling());
+        let mut wire = Wire::opened(&bridge, "2025-11-25").await;
         assert_eq!(wire.ask("tools/list", &json!({})).await["error"]["code"], -32603);
         stand_in.start_again().await;
         stand_in.up(&["echo"]);
@@ -169,14 +160,10 @@ fn an_orchestrator_that_has_settled_is_looked_at_no_more_than_that() {
 
 #[test]
 fn with_polling_off_it_is_looked_after_a_reconnection_and_not_otherwise() {
-    let folder = Folder::new();
     run(async {
-        let mut stand_in = StandIn::start(&Certificates::in_directory(folder.path())).await;
+        let mut stand_in = StandIn::start().await;
         stand_in.up(&["echo"]);
-        let bridge = bridge_with(
-            handle(stand_in.address(), &Certificates::in_directory(folder.path())).await,
-            quiet(),
-        );
+        let bridge = bridge_with(stand_in.client(OrchestratorOptions::default()).await, quiet());
         let mut wire = Wire::opened(&bridge, "2025-11-25").await;
         wire.ask("tools/list", &json!({})).await;
         let mut arrivals = stand_in.arrivals();

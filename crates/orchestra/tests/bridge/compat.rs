@@ -18,7 +18,7 @@ use mcpjoin_quic::endpoint::Listener;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Act, Folder, Scripted, Wire, bridge_with, done, handle, healthy, of_json, quiet, refusal, run,
+    Act, Folder, Wire, bridge_with, done, handle, healthy, of_json, quiet, refusal, run, scripted,
 };
 
 /// The examples of the document, line by line.
@@ -68,10 +68,9 @@ fn compat(orchestrator: &Orchestrator) -> Wire {
 
 #[test]
 fn the_examples_of_the_document_are_answered_exactly() {
-    let folder = Folder::new();
     run(async {
-        let scripted = Scripted::new(&Certificates::in_directory(folder.path()), documented).await;
-        let mut wire = compat(&handle(scripted.address, &Certificates::in_directory(folder.path())).await);
+        let (scripted, orchestrator) = scripted(documented).await;
+        let mut wire = compat(&orchestrator);
         for (asked, answer) in ASKED.into_iter().zip(answers()) {
             wire.send_line(asked).await;
             assert_eq!(wire.next().await, answer);
@@ -86,10 +85,9 @@ fn the_examples_of_the_document_are_answered_exactly() {
 
 #[test]
 fn everything_else_that_the_document_says_is_answered_so_too() {
-    let folder = Folder::new();
     run(async {
-        let scripted = Scripted::new(&Certificates::in_directory(folder.path()), documented).await;
-        let mut wire = compat(&handle(scripted.address, &Certificates::in_directory(folder.path())).await);
+        let (_scripted, orchestrator) = scripted(documented).await;
+        let mut wire = compat(&orchestrator);
         assert_eq!(wire.ask("ping", &json!({})).await["result"], json!({}));
         wire.send_line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         wire.send_line(r#"{"jsonrpc":"2.0","method":"notifications/anything"}"#).await;

@@ -1,12 +1,11 @@
 //! An orchestrator with invalid responses: each is an error that names the problem, and the connection stays open.
 
-use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::OrchestratorErrorKind;
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::{self, PluginRequest, PluginResponse};
 use mcpjoin_quic::endpoint::QuicOptions;
 
-use crate::support::{Act, Folder, Scripted, call_of, handle, healthy, refusal, run, tools};
+use crate::support::{Act, call_of, healthy, refusal, run, scripted, tools};
 
 /// The frame of a response to a request whose id is not known yet.
 fn frame(response: Option<wire::plugin_response::Response>) -> Vec<u8> {
@@ -31,11 +30,8 @@ fn by_tool(request: &PluginRequest) -> Act {
 
 #[test]
 fn what_is_no_answer_is_an_error_that_says_what_came_and_the_connection_goes_on() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, by_tool).await;
-        let orchestrator = handle(scripted.address, &certificates).await;
+        let (scripted, orchestrator) = scripted(by_tool).await;
         let cases = [
             ("nothing", "the stream ended without a response: the peer could not read the request"),
             ("half a length", "2 of 4 bytes"),
@@ -58,12 +54,9 @@ fn what_is_no_answer_is_an_error_that_says_what_came_and_the_connection_goes_on(
 
 #[test]
 fn the_error_envelope_is_an_error_with_its_code_whatever_was_asked() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted =
-            Scripted::new(&certificates, |_| Act::Say(refusal("routing_error", "the plugin is gone"))).await;
-        let orchestrator = handle(scripted.address, &certificates).await;
+        let (_scripted, orchestrator) =
+            scripted(|_| Act::Say(refusal("routing_error", "the plugin is gone"))).await;
         let errors = [
             orchestrator.health().await.unwrap_err(),
             orchestrator.list_tools().await.unwrap_err(),
@@ -85,11 +78,8 @@ fn the_error_envelope_is_an_error_with_its_code_whatever_was_asked() {
 #[test]
 fn nothing_is_taken_from_memory_for_a_length_that_is_a_lie() {
     // 16 MiB are announced, one byte arrives, then nothing: the timeout ends it, and no memory is allocated.
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, |_| Act::Bytes(vec![1, 0, 0, 0, 7])).await;
-        let orchestrator = handle(scripted.address, &certificates).await;
+        let (_scripted, orchestrator) = scripted(|_| Act::Bytes(vec![1, 0, 0, 0, 7])).await;
         let error = orchestrator.list_tools().await.unwrap_err().to_string();
         assert!(error.contains("5 of 16777220 bytes"), "{error}");
     });

@@ -11,7 +11,10 @@ use tokio::sync::watch;
 
 use crate::ports::Closed;
 use crate::ports::Port;
-use crate::support::{Act, Folder, Scripted, call_of, done, handle, handle_with, healthy, run, tools, usual};
+use crate::support::{
+    Act, Folder, Scripted, call_of, done, handle, handle_with, healthy, run, scripted, scripted_with, tools,
+    usual,
+};
 
 #[test]
 fn it_can_be_used_before_the_orchestrator_is_there() {
@@ -55,17 +58,14 @@ fn without_an_orchestrator_a_call_fails_within_five_seconds_and_says_where_and_w
 
 #[test]
 fn at_most_a_hundred_exchanges_are_under_way_and_all_are_answered() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (go, told) = watch::channel(false);
-        let scripted = Scripted::new(&certificates, move |request| match request.request {
+        let (scripted, orchestrator) = scripted(move |request| match request.request {
             Some(Request::ToolCall(_)) => Act::When(told.clone(), done(&serde_json::json!({ "text": "x" }))),
             _ => healthy(),
         })
         .await;
         let mut arrivals = scripted.arrivals();
-        let orchestrator = handle(scripted.address, &certificates).await;
         let calls = (0..250).map(|_| orchestrator.tool_call(call_of("x")));
         let calls = futures_util::future::join_all(calls);
         let release = async {
@@ -87,13 +87,10 @@ fn at_most_a_hundred_exchanges_are_under_way_and_all_are_answered() {
 
 #[test]
 fn what_waits_for_its_turn_is_bounded() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, usual).await;
         let mut options = OrchestratorOptions::default();
         (options.streams, options.waiting) = (2, 1);
-        let orchestrator = handle_with(scripted.address, &certificates, options).await;
+        let (scripted, orchestrator) = scripted_with(usual, options).await;
         let mut arrivals = scripted.arrivals();
         let first = tokio::spawn({
             let orchestrator = orchestrator.clone();
@@ -118,13 +115,10 @@ fn what_waits_for_its_turn_is_bounded() {
 
 #[test]
 fn every_call_has_a_deadline_and_its_stream_is_reset_then() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, |_| Act::Hold).await;
         let mut options = OrchestratorOptions::default();
         (options.tool_call, options.read) = (Duration::from_millis(300), Duration::from_millis(200));
-        let orchestrator = handle_with(scripted.address, &certificates, options).await;
+        let (scripted, orchestrator) = scripted_with(|_| Act::Hold, options).await;
         let error = orchestrator.tool_call(call_of("x")).await.unwrap_err();
         assert!(matches!(error.kind, OrchestratorErrorKind::TimedOut { maybe_done: true, .. }), "{error}");
         assert!(error.to_string().contains("300 ms"), "{error}");
@@ -137,12 +131,9 @@ fn every_call_has_a_deadline_and_its_stream_is_reset_then() {
 
 #[test]
 fn a_call_that_is_dropped_resets_its_stream_and_no_other() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, usual).await;
+        let (scripted, orchestrator) = scripted(usual).await;
         let mut arrivals = scripted.arrivals();
-        let orchestrator = handle(scripted.address, &certificates).await;
         let dropped = async {
             tokio::select! {
                 answer = orchestrator.tool_call(call_of("slow")) => panic!("{answer:?}"),
@@ -246,11 +237,8 @@ fn the_plain_form_has_a_connection_for_each_exchange() {
 
 #[test]
 fn a_request_beyond_a_frame_is_not_sent() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, usual).await;
-        let orchestrator = handle(scripted.address, &certificates).await;
+        let (scripted, orchestrator) = scripted(usual).await;
         let mut request = call_of("echo");
         request.trace_parent = "x".repeat(wire::MAX_FRAME);
         let error = orchestrator.tool_call(request).await.unwrap_err();
@@ -262,12 +250,9 @@ fn a_request_beyond_a_frame_is_not_sent() {
 
 #[test]
 fn it_is_closed_in_good_order_and_fails_every_call_then() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, usual).await;
+        let (scripted, orchestrator) = scripted(usual).await;
         let mut arrivals = scripted.arrivals();
-        let orchestrator = handle(scripted.address, &certificates).await;
         let under_way = tokio::spawn({
             let orchestrator = orchestrator.clone();
             async move { orchestrator.tool_call(call_of("slow")).await.unwrap_err() }

@@ -17,7 +17,10 @@ use tokio::time::timeout;
 
 use crate::lossy::{Lossy, Rates};
 use crate::stand_in::StandIn;
-use crate::support::{Act, Folder, Scripted, call_of, done, handle, handle_with, healthy, run, tools, usual};
+use crate::support::{
+    Act, Folder, Scripted, call_of, done, handle, handle_with, healthy, run, scripted, scripted_with, tools,
+    usual,
+};
 
 /// Maximum time of the call after a restart: 2 s, or more if the machine is so busy that the first call took long.
 fn most(first: Instant) -> Duration {
@@ -26,11 +29,11 @@ fn most(first: Instant) -> Duration {
 
 /// A stand-in with running tools, a client of it with the default options, and the maximum time for what should take
 /// 2 s.
-async fn connected(certificates: &Certificates) -> (StandIn, Orchestrator, Duration) {
-    let stand_in = StandIn::start(certificates).await;
+async fn connected() -> (StandIn, Orchestrator, Duration) {
+    let stand_in = StandIn::start().await;
     stand_in.up(&["slow", "echo", "fail"]);
     let first = Instant::now();
-    let orchestrator = handle(stand_in.address(), certificates).await;
+    let orchestrator = stand_in.client(OrchestratorOptions::default()).await;
     assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
     (stand_in, orchestrator, most(first))
 }
@@ -56,9 +59,8 @@ async fn lost(call: JoinHandle<OrchestratorError>, why: &str) -> Duration {
 
 #[test]
 fn after_a_restart_the_next_call_is_right() {
-    let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, most) = connected(&Certificates::in_directory(folder.path())).await;
+        let (mut stand_in, orchestrator, most) = connected().await;
         stand_in.stop().await;
         stand_in.start_again().await;
         stand_in.up(&["echo"]);
@@ -73,29 +75,21 @@ fn after_a_restart_the_next_call_is_right() {
 /// No other call is made that would probe the orchestrator.
 #[test]
 fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
         // How long the call has been in progress, and for how long the orchestrator is gone.
-        let cases = [(0, 0), (0, 700), (1_300, 0), (1_300, 2_500)].map(|(under_way, away)| {
-            let certificates = &certificates;
-            async move {
-                let (mut stand_in, orchestrator, most) = connected(certificates).await;
-                let mut call = in_flight(&stand_in, &orchestrator).await;
-                assert!(
-                    timeout(Duration::from_millis(under_way), &mut call).await.is_err(),
-                    "it is under way"
-                );
-                stand_in.kill().await;
-                let _ = timeout(Duration::from_millis(away), pending::<()>()).await;
-                stand_in.start_again().await;
-                let why = if away < 1_000 { "" } else { "nothing listens there any more" };
-                let took = lost(call, why).await;
-                println!("killed after {under_way} ms, back after {away} ms: told {took:?} later");
-                assert!(took < 2 * most, "{took:?} and not {most:?}");
-                assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
-                assert_eq!(stand_in.calls().len(), 1, "nothing was called twice");
-            }
+        let cases = [(0, 0), (0, 700), (1_300, 0), (1_300, 2_500)].map(|(under_way, away)| async move {
+            let (mut stand_in, orchestrator, most) = connected().await;
+            let mut call = in_flight(&stand_in, &orchestrator).await;
+            assert!(timeout(Duration::from_millis(under_way), &mut call).await.is_err(), "it is under way");
+            stand_in.kill().await;
+            let _ = timeout(Duration::from_millis(away), pending::<()>()).await;
+            stand_in.start_again().await;
+            let why = if away < 1_000 { "" } else { "nothing listens there any more" };
+            let took = lost(call, why).await;
+            println!("killed after {under_way} ms, back after {away} ms: told {took:?} later");
+            assert!(took < 2 * most, "{took:?} and not {most:?}");
+            assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
+            assert_eq!(stand_in.calls().len(), 1, "nothing was called twice");
         });
         join_all(cases).await;
     });
@@ -103,9 +97,8 @@ fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
 
 #[test]
 fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
-    let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, most) = connected(&Certificates::in_directory(folder.path())).await;
+        let (mut stand_in, orchestrator, most) = connected().await;
         let call = in_flight(&stand_in, &orchestrator).await;
         stand_in.kill().await;
         let took = lost(call, "nothing listens there any more").await;
@@ -118,9 +111,8 @@ fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
 
 #[test]
 fn a_call_in_flight_ends_at_once_when_the_orchestrator_is_told_to_stop() {
-    let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, _) = connected(&Certificates::in_directory(folder.path())).await;
+        let (mut stand_in, orchestrator, _) = connected().await;
         let call = in_flight(&stand_in, &orchestrator).await;
         tokio::join!(lost(call, "it has closed the connection (code 0)"), stand_in.stop());
     });
@@ -129,20 +121,20 @@ fn a_call_in_flight_ends_at_once_when_the_orchestrator_is_told_to_stop() {
 /// Independent of the number and duration of the calls in progress.
 #[test]
 fn a_far_end_that_answers_is_asked_once_in_each_time_of_silence_and_keeps_its_connection() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
-        let scripted = Scripted::new(&certificates, move |request| {
-            if matches!(request.request, Some(Request::Health(_))) {
-                asked.send(()).unwrap();
-            }
-            usual(request)
-        })
-        .await;
         let options = quick();
         let silence = options.silence;
-        let orchestrator = handle_with(scripted.address, &certificates, options).await;
+        let (scripted, orchestrator) = scripted_with(
+            move |request| {
+                if matches!(request.request, Some(Request::Health(_))) {
+                    asked.send(()).unwrap();
+                }
+                usual(request)
+            },
+            options,
+        )
+        .await;
         let mut arrivals = scripted.arrivals();
         let calls = (0..50).map(|_| {
             let orchestrator = orchestrator.clone();
@@ -175,11 +167,8 @@ fn closing(once: Arc<AtomicBool>) -> impl Fn(&mcpjoin_orchestra::wire::PluginReq
 
 #[test]
 fn a_read_is_made_again_when_the_connection_is_lost_under_it() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, closing(Arc::default())).await;
-        let orchestrator = handle(scripted.address, &certificates).await;
+        let (scripted, orchestrator) = scripted(closing(Arc::default())).await;
         assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
         assert_eq!(scripted.requests().len(), 2);
     });
@@ -187,11 +176,8 @@ fn a_read_is_made_again_when_the_connection_is_lost_under_it() {
 
 #[test]
 fn a_call_of_a_tool_is_not_and_says_that_it_may_have_run() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, closing(Arc::default())).await;
-        let orchestrator = handle(scripted.address, &certificates).await;
+        let (scripted, orchestrator) = scripted(closing(Arc::default())).await;
         let error = orchestrator.tool_call(call_of("echo")).await.unwrap_err();
         assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: true, .. }), "{error}");
         assert!(error.to_string().contains("the request may have been executed"), "{error}");
@@ -202,11 +188,8 @@ fn a_call_of_a_tool_is_not_and_says_that_it_may_have_run() {
 
 #[test]
 fn a_read_is_not_made_again_for_ever() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, |_| Act::Close).await;
-        let orchestrator = handle(scripted.address, &certificates).await;
+        let (scripted, orchestrator) = scripted(|_| Act::Close).await;
         let error = orchestrator.list_tools().await.unwrap_err();
         assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: false, .. }), "{error}");
         assert!(scripted.requests().len() <= 3, "{}", scripted.requests().len());
@@ -263,9 +246,8 @@ fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_m
 
 #[test]
 fn a_killed_orchestrator_that_is_back_is_reached_within_two_seconds() {
-    let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, most) = connected(&Certificates::in_directory(folder.path())).await;
+        let (mut stand_in, orchestrator, most) = connected().await;
         stand_in.kill().await;
         stand_in.start_again().await;
         stand_in.up(&["echo"]);
@@ -279,13 +261,11 @@ fn a_killed_orchestrator_that_is_back_is_reached_within_two_seconds() {
 
 #[test]
 fn a_tool_is_not_called_over_a_connection_that_has_been_silent_before_it_gives_a_sign_of_life() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let mut stand_in = StandIn::start(&certificates).await;
+        let mut stand_in = StandIn::start().await;
         let mut options = quick();
         options.health_check_after = Duration::ZERO;
-        let orchestrator = handle_with(stand_in.address(), &certificates, options).await;
+        let orchestrator = stand_in.client(options).await;
         assert_eq!(orchestrator.list_tools().await.unwrap(), []);
         stand_in.kill().await;
         stand_in.start_again().await;
@@ -297,18 +277,18 @@ fn a_tool_is_not_called_over_a_connection_that_has_been_silent_before_it_gives_a
 
 #[test]
 fn a_slow_tool_is_not_taken_for_a_dead_peer() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (go, told) = tokio::sync::watch::channel(false);
-        let scripted = Scripted::new(&certificates, move |request| match request.request {
-            Some(Request::ToolCall(_)) => Act::When(told.clone(), tools(&[])),
-            _ => usual(request),
-        })
-        .await;
         let mut options = quick();
         options.silence = Duration::from_millis(50);
-        let orchestrator = handle_with(scripted.address, &certificates, options).await;
+        let (scripted, orchestrator) = scripted_with(
+            move |request| match request.request {
+                Some(Request::ToolCall(_)) => Act::When(told.clone(), tools(&[])),
+                _ => usual(request),
+            },
+            options,
+        )
+        .await;
         let mut call = std::pin::pin!(orchestrator.tool_call(call_of("x")));
         let early = timeout(Duration::from_millis(800), &mut call).await;
         assert!(early.is_err(), "it waits many times as long as a peer may be silent: {early:?}");
@@ -362,9 +342,8 @@ fn a_call_in_flight_survives_a_network_that_is_away_for_a_moment() {
 
 #[test]
 fn no_call_runs_twice_while_the_orchestrator_is_killed_and_back_under_load() {
-    let folder = Folder::new();
     run(async {
-        let (mut stand_in, orchestrator, _) = connected(&Certificates::in_directory(folder.path())).await;
+        let (mut stand_in, orchestrator, _) = connected().await;
         let mut arrivals = stand_in.arrivals();
         let calls = (0..200).map(|number| {
             let orchestrator = orchestrator.clone();

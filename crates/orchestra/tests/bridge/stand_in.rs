@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 
 use mcpjoin_orchestra::certs::Certificates;
+use mcpjoin_orchestra::client::{Orchestrator, OrchestratorOptions};
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::{PluginRequest, ToolRequest};
 use tokio::sync::{mpsc, watch};
 
 use crate::lossy::Lossy;
 use crate::ports::Port;
-use crate::support::{Act, Scripted, refusal, tools, usual};
+use crate::support::{Act, Folder, Scripted, handle_with, refusal, tools, usual};
 
 type Names = Vec<&'static str>;
 
@@ -19,7 +20,7 @@ type Names = Vec<&'static str>;
 ///
 /// It responds as [`usual`] does, as far as the plugin of a tool is running.
 pub(crate) struct StandIn {
-    certificates: Certificates,
+    folder: Folder,
     port: Port,
     up: watch::Sender<Names>,
     running: Option<(Scripted, Lossy)>,
@@ -28,15 +29,24 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     /// Starts without plugins.
-    pub(crate) async fn start(certificates: &Certificates) -> Self {
+    pub(crate) async fn start() -> Self {
         let port = Port::claim_udp().unwrap();
         let (up, _) = watch::channel(Names::new());
-        let mut it = Self { certificates: certificates.clone(), port, up, running: None, killed: Vec::new() };
+        let mut it = Self { folder: Folder::new(), port, up, running: None, killed: Vec::new() };
         it.start_again().await;
         it
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    fn certificates(&self) -> Certificates {
+        Certificates::in_directory(self.folder.path())
+    }
+
+    /// A client of it.
+    pub(crate) async fn client(&self, options: OrchestratorOptions) -> Orchestrator {
+        handle_with(self.address(), &self.certificates(), options).await
+    }
+
+    fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port.number()))
     }
 
@@ -55,7 +65,7 @@ impl StandIn {
 
     /// Restarts it after it was killed, without plugins.
     pub(crate) async fn start_again(&mut self) {
-        let scripted = Scripted::new(&self.certificates, script(self.up.subscribe())).await;
+        let scripted = Scripted::new(&self.certificates(), script(self.up.subscribe())).await;
         let relay = Lossy::at(self.address(), scripted.address).await;
         self.running = Some((scripted, relay));
     }

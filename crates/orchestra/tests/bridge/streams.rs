@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use mcpjoin_orchestra::certs::Certificates;
 use mcpjoin_orchestra::client::{
     BridgeOptions, Orchestrator, OrchestratorErrorKind, OrchestratorOptions, StreamItem,
 };
@@ -13,10 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::support::{
-    Act, Folder, Scripted, Stage, Wire, bridge_with, done, handle, handle_with, of_json, quiet, refusal, run,
-    usual,
-};
+use crate::support::{Act, Stage, Wire, done, of_json, quiet, refusal, run, scripted_with, usual};
 
 const BYTES: &str = "application/octet-stream";
 const JSON: &str = "application/json";
@@ -246,16 +242,13 @@ fn an_answer_without_end_ends_at_the_limit_of_a_message() {
 
 #[test]
 fn the_time_limit_of_a_call_is_one_for_the_whole_stream() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
         let (_never, told) = watch::channel(false);
         let script =
             answering(move |_| Act::FramesWhen(vec![chunk("first", BYTES, 0)], told.clone(), Vec::new()));
-        let scripted = Scripted::new(&certificates, script).await;
         let mut options = OrchestratorOptions::default();
         options.tool_call = Duration::from_secs(3);
-        let orchestrator = handle_with(scripted.address, &certificates, options).await;
+        let (scripted, orchestrator) = scripted_with(script, options).await;
         let start = StreamStart { tool_name: "say".into(), ..StreamStart::default() };
         let mut stream = orchestrator.tool_stream(start).await.unwrap().unwrap();
         assert!(matches!(stream.next().await.unwrap(), StreamItem::Chunk(_)));
@@ -300,13 +293,10 @@ fn over_plain_tcp_a_stream_has_a_connection_of_its_own_and_so_has_its_end() {
 /// Without a progress token there is no progress.
 #[test]
 fn without_being_told_of_any_no_tool_is_streamed() {
-    let folder = Folder::new();
-    let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let scripted = Scripted::new(&certificates, usual).await;
-        let bridge = bridge_with(handle(scripted.address, &certificates).await, quiet());
-        let mut wire = Wire::opened(&bridge, "2025-11-25").await;
+        let stage = Stage::new(usual).await;
+        let mut wire = stage.opened().await;
         wire.call("echo", &json!({})).await;
-        assert!(scripted.requests().iter().all(|request| matches!(request, Request::ToolCall(_))));
+        assert!(stage.scripted.requests().iter().all(|request| matches!(request, Request::ToolCall(_))));
     });
 }

@@ -55,6 +55,8 @@ pub(crate) struct Scripted {
     seen: Arc<Seen>,
     task: JoinHandle<()>,
     stop: watch::Sender<bool>,
+    /// Holds its certificates, where it has its own.
+    folder: Option<Folder>,
 }
 
 #[derive(Default)]
@@ -100,7 +102,7 @@ impl Scripted {
         let script: Arc<Script> = Arc::new(script);
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(accept(listener, script, seen.clone(), stopped));
-        Self { address, seen, task, stop }
+        Self { address, seen, task, stop, folder: None }
     }
 
     /// All requests except health.
@@ -269,6 +271,25 @@ fn in_any_order(mut response: Response) -> Response {
 }
 
 /// A client with the default options.
+/// A scripted orchestrator with certificates of its own, and a client of it.
+pub(crate) async fn scripted(
+    script: impl Fn(&PluginRequest) -> Act + Send + Sync + 'static,
+) -> (Scripted, Orchestrator) {
+    scripted_with(script, OrchestratorOptions::default()).await
+}
+
+pub(crate) async fn scripted_with(
+    script: impl Fn(&PluginRequest) -> Act + Send + Sync + 'static,
+    options: OrchestratorOptions,
+) -> (Scripted, Orchestrator) {
+    let folder = Folder::new();
+    let certificates = Certificates::in_directory(folder.path());
+    let mut scripted = Scripted::new(&certificates, script).await;
+    scripted.folder = Some(folder);
+    let orchestrator = handle_with(scripted.address, &certificates, options).await;
+    (scripted, orchestrator)
+}
+
 pub(crate) async fn handle(address: impl ToString, certificates: &Certificates) -> Orchestrator {
     handle_with(address, certificates, OrchestratorOptions::default()).await
 }
@@ -462,9 +483,8 @@ pub(crate) fn bridge_with(orchestrator: Orchestrator, options: BridgeOptions) ->
     Bridge::new(orchestrator, options).unwrap()
 }
 
-/// A scripted orchestrator, a bridge to it that does not poll, and their resources.
+/// A scripted orchestrator, and a bridge to it that does not poll.
 pub(crate) struct Stage {
-    _folder: Folder,
     pub(crate) scripted: Scripted,
     pub(crate) bridge: Bridge,
 }
@@ -478,11 +498,8 @@ impl Stage {
         script: impl Fn(&PluginRequest) -> Act + Send + Sync + 'static,
         options: BridgeOptions,
     ) -> Self {
-        let folder = Folder::new();
-        let certificates = Certificates::in_directory(folder.path());
-        let scripted = Scripted::new(&certificates, script).await;
-        let orchestrator = handle(scripted.address, &certificates).await;
-        Self { _folder: folder, scripted, bridge: bridge_with(orchestrator, options) }
+        let (scripted, orchestrator) = scripted(script).await;
+        Self { scripted, bridge: bridge_with(orchestrator, options) }
     }
 
     pub(crate) async fn opened(&self) -> Wire {
