@@ -80,9 +80,10 @@ struct Case {
     trace: Trace,
 }
 
-fn cases() -> Vec<Case> {
+/// The cases of files. `add` adds a line of a case to its trace; it gets the place of the line as well.
+fn read(files: &[(&str, &'static str)], add: impl Fn(&mut Trace, &str, &str)) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
-    for (file, text) in FILES {
+    for (file, text) in files {
         let mut rule = "";
         for (number, line) in text.lines().enumerate() {
             let place = format!("{file}:{}", number + 1);
@@ -108,6 +109,11 @@ fn cases() -> Vec<Case> {
             }
         }
     }
+    cases
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = read(&FILES, add);
     // Only the rules of this chapter apply to the runs under stress.
     for case in cases.iter_mut().filter(|case| case.place.starts_with("resilience.txt")) {
         case.trace.stress = std::mem::take(&mut case.trace.runs);
@@ -124,6 +130,12 @@ fn version(name: &str, place: &str) -> Version {
     let version = Version::parse(name);
     assert!(version.era().is_some(), "{place}: {name}");
     version
+}
+
+#[track_caller]
+fn probe(name: &str, place: &str) -> Probe {
+    let known = Probe::ALL.into_iter().find(|probe| probe.as_str() == name);
+    known.unwrap_or_else(|| panic!("{place}: no probe {name}"))
 }
 
 /// A run from the words of its first line: a version, and optionally the transport.
@@ -159,9 +171,8 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
     };
     match word {
         "POST" | "GET" | "DELETE" => {
-            let (probe, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-            let probe = Probe::ALL.iter().find(|known| known.as_str() == probe);
-            let probe = *probe.unwrap_or_else(|| panic!("{place}: no probe {event}"));
+            let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+            let probe = probe(name, place);
             let url = rest.strip_prefix("at ").unwrap_or("http://localhost/mcp").into();
             let (headers, rest) = headers(rest);
             note(What::Requested(probe, HttpRequest { method: word.into(), url, headers }));
@@ -232,9 +243,7 @@ fn add(trace: &mut Trace, event: &str, place: &str) {
     if let Some(line) = event.strip_prefix("< ") {
         run.note(now, What::Received(Line::new(bytes(line))));
     } else if let Some((name, line)) = event.split_once(" > ") {
-        let probe = Probe::ALL.iter().find(|probe| probe.as_str() == name);
-        let probe = *probe.unwrap_or_else(|| panic!("{place}: no probe {name}"));
-        run.note(now, What::Sent(probe, Line::new(bytes(line))));
+        run.note(now, What::Sent(probe(name, place), Line::new(bytes(line))));
     } else if let Some(seconds) = event.strip_prefix("after ") {
         let seconds = seconds.strip_suffix('s').unwrap().parse().unwrap();
         // Time is recorded with events, so this adds one without another effect.

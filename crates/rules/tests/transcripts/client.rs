@@ -27,7 +27,7 @@ use mcpjoin_rules::{
     check_client, client_rules,
 };
 
-use super::{Case, Wanted, are_in_order, each_finds_its_fault, each_has_both, headers, opened};
+use super::{Case, are_in_order, each_finds_its_fault, each_has_both, headers, opened, probe, read};
 
 const FILES: [(&str, &str); 6] = [
     ("client-base.txt", include_str!("client-base.txt")),
@@ -42,34 +42,7 @@ const OFFERED: &str =
     r#"{"tools":{},"prompts":{},"resources":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}}"#;
 
 fn cases() -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
-    for (file, text) in FILES {
-        let mut rule = "";
-        for (number, line) in text.lines().enumerate() {
-            let place = format!("{file}:{}", number + 1);
-            if line.is_empty() || line.starts_with("# ") {
-                continue;
-            }
-            if let Some(name) = line.strip_prefix("## ") {
-                rule = name;
-            } else if let Some(event) = line.strip_prefix("  ") {
-                add(&mut cases.last_mut().unwrap().trace, event, &place);
-            } else {
-                let (words, wanted) = match line.strip_prefix("passes nothing ") {
-                    Some(words) => (words, Wanted::Nothing),
-                    None => match line.split_once(' ').unwrap() {
-                        ("passes", words) => (words, Wanted::Passes),
-                        ("fails", words) => (words, Wanted::Fails),
-                        _ => panic!("{place}: {line}"),
-                    },
-                };
-                let mut trace = Trace::default();
-                trace.runs.push(opened("first", words, &place));
-                cases.push(Case { place, rule, wanted, trace });
-            }
-        }
-    }
-    cases
+    read(&FILES, add)
 }
 
 fn bytes(line: &str) -> Vec<u8> {
@@ -79,12 +52,6 @@ fn bytes(line: &str) -> Vec<u8> {
 
 fn now(run: &Run) -> Duration {
     run.events.last().map_or(Duration::ZERO, |event| event.at)
-}
-
-fn probe(name: &str, place: &str) -> Probe {
-    let name = if name.is_empty() { "answer" } else { name };
-    let known = Probe::ALL.iter().find(|probe| probe.as_str() == name);
-    *known.unwrap_or_else(|| panic!("{place}: no probe {name}"))
 }
 
 fn add(trace: &mut Trace, event: &str, place: &str) {
@@ -193,7 +160,9 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
             let status = if status == "json" { 200 } else { status.parse().unwrap() };
             run.note_in(number, at, What::Responded(HttpResponse { status, headers }));
             if let Some((name, line)) = rest.split_once("> ") {
-                run.note_in(number, at, What::Sent(probe(name.trim(), place), Line::new(bytes(line))));
+                let name = name.trim_end();
+                let name = if name.is_empty() { "answer" } else { name };
+                run.note_in(number, at, What::Sent(probe(name, place), Line::new(bytes(line))));
             }
         }
     }
