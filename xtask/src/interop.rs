@@ -74,7 +74,8 @@ pub(crate) fn install(root: &Path) -> Result<()> {
 
 /// Installs the packages from npm and PyPI.
 fn fetch(folder: &Path) -> Result<()> {
-    let wanted = pins(folder)?;
+    let wanted =
+        pins(folder, &["package.json", "package-lock.json", "requirements.txt", "requirements-1.txt"])?;
     let stamp = folder.join(".installed");
     let there = |program: &&str| program.starts_with(BUILT) || folder.join(program).exists();
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
@@ -91,19 +92,7 @@ fn fetch(folder: &Path) -> Result<()> {
             missing.join(" and ")
         );
     }
-    // The stamp is removed before the first change, so that an interrupted installation does not count as complete.
-    match std::fs::remove_file(&stamp) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot remove {}", stamp.display()));
-        }
-        _ => {}
-    }
-    steps::succeed(
-        Command::new("npm")
-            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
-            .current_dir(folder)
-            .stdin(Stdio::null()),
-    )?;
+    install_npm(folder, &stamp)?;
     // The package would set the permission in an install script, and scripts are disabled here.
     #[cfg(unix)]
     std::fs::set_permissions(folder.join(SARIF), std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -142,10 +131,27 @@ fn build(root: &Path) -> Result<()> {
     steps::succeed(command.args(manifest).args(["--target-dir", "interop/rmcp/target"]))
 }
 
-/// The packages to install: the text of the pins.
-fn pins(folder: &Path) -> Result<String> {
+/// Installs the packages of `package-lock.json` without running their scripts. The stamp is removed before the first change, so
+/// that an interrupted installation does not count as complete.
+pub(crate) fn install_npm(folder: &Path, stamp: &Path) -> Result<()> {
+    match std::fs::remove_file(stamp) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot remove {}", stamp.display()));
+        }
+        _ => {}
+    }
+    steps::succeed(
+        Command::new("npm")
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
+            .current_dir(folder)
+            .stdin(Stdio::null()),
+    )
+}
+
+/// The packages to install: the text of the files that pin them.
+pub(crate) fn pins(folder: &Path, names: &[&str]) -> Result<String> {
     let mut text = String::new();
-    for name in ["package.json", "package-lock.json", "requirements.txt", "requirements-1.txt"] {
+    for name in names {
         let path = folder.join(name);
         text += &std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::steps;
+use crate::{interop, steps};
 
 /// The Node that runs the suite. npm's package `node` installs the same binary with a script; here the lock file pins
 /// the binary, and no script runs.
@@ -143,12 +143,7 @@ impl Suite {
         let cache = root.join("target/conformance/compiled");
         let suite = Self { folder, cache };
         let folder = &suite.folder;
-        let mut wanted = String::new();
-        for name in ["package.json", "package-lock.json"] {
-            let path = folder.join(name);
-            wanted +=
-                &fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        }
+        let wanted = interop::pins(folder, &["package.json", "package-lock.json"])?;
         let there = || [NODE, SUITE].iter().all(|file| folder.join(file).is_file());
         let stamp = folder.join(".installed");
         if there() && fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
@@ -157,20 +152,7 @@ impl Suite {
         if !cfg!(target_os = "linux") {
             bail!("the suite's Node is pinned for Linux on x86-64 and on 64-bit ARM, and for nothing else");
         }
-        // The stamp is removed before the first change, so that an interrupted installation does not count as complete.
-        match fs::remove_file(&stamp) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot remove {}", stamp.display()));
-            }
-            _ => {}
-        }
-        steps::succeed(
-            Command::new("npm")
-                .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
-                .current_dir(folder)
-                .stdin(Stdio::null()),
-        )
-        .context(
+        interop::install_npm(folder, &stamp).context(
             "cannot install the suite, which needs npm (on Debian or Ubuntu: apt-get install nodejs npm)",
         )?;
         if !there() {
