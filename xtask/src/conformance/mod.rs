@@ -26,6 +26,7 @@ use nginx::Nginx;
 use process::Running;
 use suite::{Leg, Scenarios, Side, Suite};
 
+use crate::tools::empty;
 use crate::{steps, suite as built};
 
 /// The suite's time limit for a scenario, in milliseconds: its default.
@@ -260,16 +261,6 @@ fn jobs(expected: &Expected, options: &Options) -> Result<Vec<Job>> {
         bail!("no scenario has that name");
     }
     Ok(jobs)
-}
-
-fn empty(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot empty {}", folder.display()));
-        }
-        _ => {}
-    }
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
 /// The URL in a server's output.
