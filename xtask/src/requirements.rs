@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::tree;
+
 const TABLE: &str = "crates/mcpjoin/tests/requirements/table.txt";
 const LAST: u16 = 86;
 /// The conflicts C1 to C19 and the notes S1 to S22 that can override a requirement.
@@ -90,7 +92,7 @@ pub(crate) fn tests(root: &Path) -> Result<Vec<Shown>> {
 pub(crate) fn names(root: &Path) -> Result<BTreeSet<String>> {
     let own = root.join("xtask/src");
     let mut files = Vec::new();
-    collect(&own, &mut files)?;
+    tree::collect(&own, "rs", &mut files)?;
     let own = files
         .iter()
         .map(|path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display())));
@@ -109,14 +111,15 @@ fn sources(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
     let crates = root.join("crates");
     for folder in std::fs::read_dir(&crates).with_context(|| format!("cannot list {}", crates.display()))? {
+        let folder = folder?.file_name();
         for part in ["src", "tests"] {
-            collect(
-                &folder.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?.path().join(part),
-                &mut files,
-            )?;
+            let part = crates.join(&folder).join(part);
+            if part.is_dir() {
+                tree::collect(&part, "rs", &mut files)?;
+            }
         }
     }
-    collect(&root.join("interop/tests"), &mut files)?;
+    tree::collect(&root.join("interop/tests"), "rs", &mut files)?;
     files.sort();
     let read = |path: PathBuf| {
         let source =
@@ -124,21 +127,6 @@ fn sources(root: &Path) -> Result<Vec<(PathBuf, String)>> {
         Ok((path.strip_prefix(root).unwrap_or(&path).to_path_buf(), source))
     };
     files.into_iter().map(read).collect()
-}
-
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    if !folder.is_dir() {
-        return Ok(());
-    }
-    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 /// The test functions of a source file that begin with requirement numbers.

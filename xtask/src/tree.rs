@@ -1,14 +1,28 @@
-//! Checks which files a commit may contain: no build results, no installed packages, no logs, and no very large files.
+//! The files of the repository: finds those of one kind, and checks which ones a commit may contain (no build results, no
+//! installed packages, no logs, no very large files).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::steps;
 
 /// The largest file in the repository, in bytes. The largest one today is the fuzz corpus of `session`, with 1.6 MB.
 const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
+
+/// Adds the files with this extension in a folder and below it.
+pub(crate) fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, extension, files)?;
+        } else if path.extension().is_some_and(|known| known == extension) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
 
 /// Checks every file that git tracks.
 pub(crate) fn check(root: &Path) -> Result<()> {

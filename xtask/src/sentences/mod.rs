@@ -9,11 +9,13 @@ mod markdown;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use list::{Fate, Line, REVISIONS};
 use sha2::{Digest as _, Sha256};
+
+use crate::tree;
 
 const FOLDER: &str = "crates/rules/sentences";
 const RULES: &str = "crates/rules/src";
@@ -169,7 +171,7 @@ fn areas(specification: &Path) -> Result<Areas> {
     for (revision, name) in REVISIONS.iter().enumerate().rev() {
         let folder = specification.join("docs/specification").join(name);
         let mut pages = Vec::new();
-        collect(&folder, &mut pages)?;
+        tree::collect(&folder, "mdx", &mut pages)?;
         pages.sort();
         for path in pages {
             let page = path.strip_prefix(&folder)?.with_extension("");
@@ -229,18 +231,6 @@ fn area(page: &str) -> &'static str {
 fn digest(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
     digest[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "mdx") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 fn read(path: &Path) -> Result<String> {
