@@ -52,13 +52,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let programs = Beside::begin("tools", "cargo xtask tools", move || tools::run(&other));
     let servers = Beside::begin("servers", "cargo xtask interop install", move || interop::install(&folder));
 
-    steps.step("format", "cargo fmt --all --check", || format(root));
-    steps.step("tree", "git ls-files", || tree::check(root));
-    steps.step("dependencies", "cargo xtask deny", || dependencies::run(root));
-    steps.step("wire", "cargo xtask wire", || wire::run(root, false));
-    steps.step("requirements", "cargo xtask requirements", || requirements::check(root));
-    steps.step("catalogue", "cargo xtask requirements", || catalogue::check(root));
-    steps.step("bounds", "cargo xtask bounds", || bounds::check(root));
+    check_tables(&mut steps, root);
     steps.step("clippy", "cargo clippy --workspace --all-targets -- -D warnings", || clippy(root));
     steps.step("no_std", "cargo check -p mcpjoin-proto", || {
         succeed(&mut cargo(root, &["check", "--quiet", "--package", "mcpjoin-proto"]))
@@ -253,6 +247,17 @@ fn fault(name: &str, tally: Tally, rerun: &str) -> Option<String> {
         return Some(format!("{name}: {} failed: {rerun}", tally.failed));
     }
     (tally.ignored > 0).then(|| format!("{name}: {} ignored, and no test may be", tally.ignored))
+}
+
+/// The checks that compile nothing of mcpjoin.
+fn check_tables(steps: &mut Steps, root: &Path) {
+    steps.step("format", "cargo fmt --all --check", || format(root));
+    steps.step("tree", "git ls-files", || tree::check(root));
+    steps.step("dependencies", "cargo xtask deny", || dependencies::run(root));
+    steps.step("wire", "cargo xtask wire", || wire::run(root, false));
+    steps.step("requirements", "cargo xtask requirements", || requirements::check(root));
+    steps.step("catalogue", "cargo xtask requirements", || catalogue::check(root));
+    steps.step("bounds", "cargo xtask bounds", || bounds::check(root));
 }
 
 fn hold_counts(root: &Path, options: &Options, ran: &BTreeMap<String, Tally>) -> Result<()> {

@@ -12,10 +12,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;
 
-use super::{format, groups};
+use super::{check_tables, groups};
 use crate::steps::{self, Steps, cargo, succeed};
 use crate::suite::{self, Group};
-use crate::{bounds, catalogue, dependencies, requirements, tree, wire};
 
 /// Groups that take more than ten seconds: many child processes, time limits of whole runs, the command line.
 const SLOW: [&str; 5] = [
@@ -35,13 +34,7 @@ const RULES: [(&str, &str); 2] = [("mcpjoin-proto", "invariants"), ("mcpjoin", "
 /// Runs every step, and fails if one of them failed.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut steps = Steps::default();
-    steps.step("format", "cargo fmt --all --check", || format(root));
-    steps.step("tree", "git ls-files", || tree::check(root));
-    steps.step("dependencies", "cargo xtask deny", || dependencies::run(root));
-    steps.step("wire", "cargo xtask wire", || wire::run(root, false));
-    steps.step("requirements", "cargo xtask requirements", || requirements::check(root));
-    steps.step("catalogue", "cargo xtask requirements", || catalogue::check(root));
-    steps.step("bounds", "cargo xtask bounds", || bounds::check(root));
+    check_tables(&mut steps, root);
     let changed = steps.step("changes", "git diff --name-only", || changed(root));
     for package in changed.iter().flatten() {
         let name = ["--package", package];
