@@ -10,7 +10,7 @@ use mcpjoin::proto::types::{LoggingLevel, SubscriptionFilter};
 use mcpjoin::server::{NoArguments, tool};
 use serde_json::json;
 
-use crate::{BOTH, Gate, Up, arguments, builder, client, hearing, run, text};
+use crate::{BOTH, Gate, Up, arguments, builder, client, hearing, run, text, waits};
 
 #[test]
 fn every_kind_of_message_crosses_in_both_eras() {
@@ -126,21 +126,17 @@ fn a_call_that_waits_for_a_stream_is_taken_back_unsent() {
             let gate = Gate::default();
             let up = Up::with(builder(&gate).build().unwrap(), |listen| listen.streams(2)).await;
             let client = up.client(era).await;
-            let spawn = || {
-                let client = client.clone();
-                tokio::spawn(async move { client.call_tool("wait", ()).await })
-            };
-            let first = spawn();
+            let first = waits(&client);
             gate.begin(1).await;
             // The only stream is in use.
-            let second = spawn();
+            let second = waits(&client);
             tokio::task::yield_now().await;
             second.abort();
             assert!(second.await.unwrap_err().is_cancelled());
-            let third = spawn();
+            let third = waits(&client);
             gate.go_on.add_permits(2);
             first.await.unwrap().unwrap();
-            assert_eq!(text(&third.await.unwrap().unwrap()), "at last", "{era:?}");
+            assert_eq!(third.await.unwrap().unwrap(), "at last", "{era:?}");
             assert_eq!(gate.most.load(std::sync::atomic::Ordering::SeqCst), 1);
             client.close().await;
         }
@@ -154,17 +150,12 @@ fn three_hundred_calls_at_once_share_256_streams() {
             let gate = Gate::default();
             let up = Up::new(builder(&gate).build().unwrap()).await;
             let client = up.client(era).await;
-            let calls: Vec<_> = (0..300)
-                .map(|_| {
-                    let client = client.clone();
-                    tokio::spawn(async move { client.call_tool("wait", ()).await })
-                })
-                .collect();
+            let calls: Vec<_> = (0..300).map(|_| waits(&client)).collect();
             // QUIC returns the credit for ended streams in steps of an eighth, so at least this many run at once.
             gate.begin(223).await;
             gate.go_on.add_permits(300);
             for call in calls {
-                assert_eq!(text(&call.await.unwrap().unwrap()), "at last", "{era:?}");
+                assert_eq!(call.await.unwrap().unwrap(), "at last", "{era:?}");
             }
             // One of the 256 streams is the session stream.
             let most = gate.most.load(std::sync::atomic::Ordering::SeqCst);
@@ -237,17 +228,12 @@ fn a_connection_killed_under_load_ends_each_call_with_the_reason() {
             let gate = Gate::default();
             let up = Up::new(builder(&gate).build().unwrap()).await;
             let client = up.client(era).await;
-            let calls: Vec<_> = (0..300)
-                .map(|_| {
-                    let client = client.clone();
-                    tokio::spawn(async move { client.call_tool("wait", ()).await })
-                })
-                .collect();
+            let calls: Vec<_> = (0..300).map(|_| waits(&client)).collect();
             gate.begin(223).await;
             // As in a crash: everything ends at once.
             up.serving.abort();
             for call in calls {
-                let error = call.await.unwrap().unwrap_err().to_string();
+                let error = call.await.unwrap().unwrap_err();
                 assert!(error.contains("closed") || error.contains("lost"), "{era:?}: {error}");
             }
             assert!(client.is_closed());

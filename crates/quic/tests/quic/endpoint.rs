@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use mcpjoin::Client;
 use mcpjoin::proto::Era;
-use mcpjoin::transport::ListenerHandle;
 use mcpjoin_quic::ALPN;
 use mcpjoin_quic::endpoint::{
     self as quic, ClientAuth, ClientTls, Identity, QuicErrorKind, QuicOptions, ServerTls, Trust,
@@ -18,14 +17,13 @@ use quinn::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use quinn::rustls::{self, DigitallySignedStruct, SignatureScheme};
 use serde_json::json;
 use tokio::net::UdpSocket;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::by_hand::{Wire, modern};
 use crate::lossy::{Lossy, Path, Rates};
 use crate::ports::Closed;
 use crate::ports::Port;
-use crate::{BOTH, Gate, Up, arguments, builder, client, limits, text};
+use crate::{BOTH, Gate, Up, arguments, builder, client, limits, text, waits};
 
 /// In virtual time, which passes when all tasks are idle.
 const DEADLINE: Duration = Duration::from_secs(3_600);
@@ -52,14 +50,6 @@ async fn through(relay: &Lossy, up: &Up, era: Era) -> Client {
 async fn says(client: &Client, said: &str) -> Result<String, String> {
     let result = client.call_tool("echo", arguments(&json!({"text": said}))).await;
     result.map(|result| text(&result)).map_err(|error| error.to_string())
-}
-
-fn waits(client: &Client) -> JoinHandle<Result<String, String>> {
-    let client = client.clone();
-    tokio::spawn(async move {
-        let result = client.call_tool("wait", ()).await;
-        result.map(|result| text(&result)).map_err(|error| error.to_string())
-    })
 }
 
 /// A client of quinn with settings other than ours.
@@ -197,19 +187,9 @@ fn h154_a_stream_of_fragments_with_gaps_is_cut_off_long_before_the_window_is_ful
 #[test]
 fn h155_a_peer_that_opens_every_stream_and_is_silent_is_gone_when_it_is_idle_for_too_long() {
     run(async {
-        let identity = Identity::self_signed(["localhost"]).unwrap();
-        let pin = identity.facts().unwrap().key_hash;
-        let listener =
-            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody)))
-                .await
-                .unwrap();
-        let (address, handle): (_, ListenerHandle) = (listener.address().port().unwrap(), listener.handle());
-        let server = builder(&Gate::default()).build().unwrap();
-        let task = server.clone();
-        let serving = tokio::spawn(async move { task.serve_all(listener, std::future::pending()).await });
-        let up = Up { address, pin, server, stop: None, serving };
+        let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
         let relay = Lossy::to(up.address, Rates::NONE).await;
-        let tls = ClientTls::new(&Trust::Key(pin), None, ALPN).unwrap();
+        let tls = ClientTls::new(&Trust::Key(up.pin), None, ALPN).unwrap();
         let connection =
             quic::connect(&relay.address.to_string(), &tls, &QuicOptions::default()).await.unwrap();
         let mut streams = Vec::new();
@@ -220,10 +200,10 @@ fn h155_a_peer_that_opens_every_stream_and_is_silent_is_gone_when_it_is_idle_for
         }
         // The limit is reached.
         assert!(timeout(Duration::from_secs(5), connection.open()).await.is_err());
-        assert_eq!(handle.open(), 1);
+        assert_eq!(up.handle.open(), 1);
         let since = Instant::now();
         relay.cut(true);
-        while handle.open() > 0 {
+        while up.handle.open() > 0 {
             tokio::time::advance(Duration::from_millis(500)).await;
             tokio::task::yield_now().await;
         }

@@ -2,11 +2,11 @@
 
 use mcpjoin::proto::session::Limits;
 use mcpjoin_quic::ALPN;
-use mcpjoin_quic::endpoint::{self as quic, ClientAuth, ClientTls, Identity, QuicOptions, Trust};
+use mcpjoin_quic::endpoint::{self as quic, ClientTls, QuicOptions, Trust};
 use serde_json::{Value, json};
 
 use crate::by_hand::{Wire, call, connect, initialize, modern, note};
-use crate::{Gate, Up, builder, limits, run};
+use crate::{Gate, Up, builder, limits, listen, run};
 
 async fn up(limits: Limits) -> (Up, Gate) {
     let gate = Gate::default();
@@ -206,18 +206,9 @@ fn streams_beyond_the_limit_are_not_given() {
 #[test]
 fn connections_beyond_the_limit_are_turned_away_with_the_reason() {
     run(async {
-        let identity = Identity::self_signed(["localhost"]).unwrap();
-        let pin = identity.facts().unwrap().key_hash;
-        let listener =
-            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody)))
-                .await
-                .unwrap();
-        let listener = listener.max_connections(1);
-        let (address, handle) = (listener.address().port().unwrap(), listener.handle());
-        let server = builder(&Gate::default()).build().unwrap();
-        let task = server.clone();
-        let serving = tokio::spawn(async move { task.serve_all(listener, std::future::pending()).await });
-        let up = Up { address, pin, server, stop: None, serving };
+        let (listen, pin) = listen();
+        let listener = listen.await.unwrap().max_connections(1);
+        let up = Up::on(listener, pin, builder(&Gate::default()).build().unwrap());
         let (connection, _session) = connect(&up).await;
         assert!(Wire::ask(&connection, &list(1)).await["result"].is_object());
         let tls = ClientTls::new(&Trust::Key(pin), None, ALPN).unwrap();
@@ -226,6 +217,6 @@ fn connections_beyond_the_limit_are_turned_away_with_the_reason() {
             Err(error) => error,
         };
         assert!(closed.to_string().contains("as many connections"), "{closed}");
-        assert_eq!((handle.open(), handle.refused()), (1, 1));
+        assert_eq!((up.handle.open(), up.handle.refused()), (1, 1));
     });
 }

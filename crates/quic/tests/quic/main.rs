@@ -23,6 +23,7 @@ use mcpjoin::proto::types::{
 };
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, blocking, tool};
+use mcpjoin::transport::{Listener, ListenerHandle};
 use mcpjoin::{Client, Server};
 use mcpjoin_quic::endpoint::{ClientAuth, Identity, Trust};
 use mcpjoin_quic::{QuicConnect, QuicListen};
@@ -122,11 +123,19 @@ fn builder(gate: &Gate) -> ServerBuilder {
         })
 }
 
+/// A listener with its own key, and the hash of that key.
+fn listen() -> (QuicListen, [u8; 32]) {
+    let identity = Identity::self_signed(["localhost"]).unwrap();
+    let pin = identity.facts().unwrap().key_hash;
+    (mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody))), pin)
+}
+
 /// A listening server with its own key.
 struct Up {
     address: SocketAddr,
     pin: [u8; 32],
     server: Server,
+    handle: ListenerHandle,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
 }
@@ -137,17 +146,19 @@ impl Up {
     }
 
     async fn with(server: Server, change: impl FnOnce(QuicListen) -> QuicListen) -> Self {
-        let identity = Identity::self_signed(["localhost"]).unwrap();
-        let pin = identity.facts().unwrap().key_hash;
-        let listen = mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody)));
-        let listener = change(listen).await.unwrap();
+        let (listen, pin) = listen();
+        Self::on(change(listen).await.unwrap(), pin, server)
+    }
+
+    fn on(listener: Listener, pin: [u8; 32], server: Server) -> Self {
+        let handle = listener.handle();
         let address = listener.address().port().unwrap();
         assert_eq!(listener.address().to_string(), format!("quic://{address}"));
         let (stop, stopped) = oneshot::channel::<()>();
         let task = server.clone();
         let serving =
             tokio::spawn(async move { task.serve_all(listener, async { drop(stopped.await) }).await });
-        Self { address, pin, server, stop: Some(stop), serving }
+        Self { address, pin, server, handle, stop: Some(stop), serving }
     }
 
     fn link(&self) -> QuicConnect {
@@ -163,6 +174,15 @@ impl Up {
         drop(self.stop.take());
         self.serving.await.unwrap();
     }
+}
+
+/// Calls the tool that waits, and returns its text.
+fn waits(client: &Client) -> JoinHandle<Result<String, String>> {
+    let client = client.clone();
+    tokio::spawn(async move {
+        let result = client.call_tool("wait", ()).await;
+        result.map(|result| text(&result)).map_err(|error| error.to_string())
+    })
 }
 
 fn client(era: Era) -> ClientBuilder {

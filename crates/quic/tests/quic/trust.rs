@@ -9,7 +9,7 @@ use mcpjoin_quic::endpoint::{
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-use crate::{Gate, builder, run, text};
+use crate::{Gate, Up, builder, run, text};
 
 /// A test authority.
 pub(crate) struct Authority {
@@ -140,16 +140,9 @@ fn a_peer_with_another_protocol_is_refused_on_both_ends() {
         assert!(matches!(&theirs.kind, QuicErrorKind::Protocol { .. }), "{theirs}");
 
         // A client with another protocol connects to our server.
-        let identity = Identity::self_signed(["localhost"]).unwrap();
-        let pin = identity.facts().unwrap().key_hash;
-        let listener =
-            mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody)))
-                .await
-                .unwrap();
-        let address = listener.address().port().unwrap().to_string();
-        tokio::spawn(async move { server().serve_all(listener, std::future::pending()).await });
-        let tls = ClientTls::new(&Trust::Key(pin), None, "h3").unwrap();
-        let error = quic::connect(&address, &tls, &QuicOptions::default()).await.unwrap_err();
+        let up = Up::new(server()).await;
+        let tls = ClientTls::new(&Trust::Key(up.pin), None, "h3").unwrap();
+        let error = quic::connect(&up.address.to_string(), &tls, &QuicOptions::default()).await.unwrap_err();
         assert!(matches!(&error.kind, QuicErrorKind::Protocol { .. }), "{error}");
     });
 }
