@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::wire::{
     self, FrameDecoder, MAX_FRAME, PluginRequest, PluginResponse, StreamCancel, StreamChunk, StreamEnd,
-    StreamStart, ToolResponse, WireError, plugin_request::Request, plugin_response::Response,
+    StreamStart, ToolResponse, plugin_request::Request, plugin_response::Response,
 };
 use super::error::{AttemptError, OrchestratorError, OrchestratorErrorKind};
 use super::exchange::{self, Stream};
@@ -213,7 +212,7 @@ impl ToolStream<'_> {
         match &mut self.from {
             Source::Quic(connection, stream) => {
                 let read = async {
-                    let read = next_frame(frames, &mut stream.receive).await;
+                    let read = wire::next_frame(frames, &mut stream.receive).await;
                     read.map_err(|error| exchange::read_error(connection, error))
                 };
                 match &self.orchestrator.0.reconnector {
@@ -221,7 +220,7 @@ impl ToolStream<'_> {
                     None => read.await,
                 }
             }
-            Source::Tcp(stream) => next_frame(frames, stream).await.map_err(exchange::tcp_read_error),
+            Source::Tcp(stream) => wire::next_frame(frames, stream).await.map_err(exchange::tcp_read_error),
         }
         .map_err(|error| error.into_kind(true))
     }
@@ -231,22 +230,6 @@ impl ToolStream<'_> {
         self.cancel.target = None;
         if let Source::Quic(_, stream) = &mut self.from {
             stream.answered = true;
-        }
-    }
-}
-
-/// Reads the next of several frames.
-async fn next_frame(
-    frames: &mut FrameDecoder,
-    from: &mut (impl tokio::io::AsyncRead + Unpin),
-) -> Result<Bytes, WireError> {
-    loop {
-        if let Some(frame) = frames.poll_frame()? {
-            return Ok(frame);
-        }
-        if from.read_buf(&mut frames.room()).await? == 0 {
-            frames.finish();
-            return frames.poll_frame()?.ok_or(WireError::Empty);
         }
     }
 }

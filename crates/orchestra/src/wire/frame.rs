@@ -97,17 +97,21 @@ pub fn decode<M: Message + Default>(frame: Bytes) -> Result<M, WireError> {
 /// [`WireError::Empty`], [`WireError::Truncated`], [`WireError::TooLong`] as soon as the length has arrived, and
 /// [`WireError::Io`].
 pub async fn read_frame<R: AsyncRead + Unpin + ?Sized>(from: &mut R) -> Result<Bytes, WireError> {
-    let mut frames = FrameDecoder::new(MAX_FRAME);
+    next_frame(&mut FrameDecoder::new(MAX_FRAME), from).await
+}
+
+/// Reads the next of several frames. `frames` keeps the bytes after it.
+pub(crate) async fn next_frame<R: AsyncRead + Unpin + ?Sized>(
+    frames: &mut FrameDecoder,
+    from: &mut R,
+) -> Result<Bytes, WireError> {
     loop {
-        let read = from.read_buf(&mut frames.room()).await?;
-        if read == 0 {
-            frames.finish();
-        }
         if let Some(frame) = frames.poll_frame()? {
             return Ok(frame);
         }
-        if read == 0 {
-            return Err(WireError::Empty);
+        if from.read_buf(&mut frames.room()).await? == 0 {
+            frames.finish();
+            return frames.poll_frame()?.ok_or(WireError::Empty);
         }
     }
 }

@@ -14,6 +14,7 @@ mod frame;
 )]
 mod generated;
 
+pub(crate) use frame::next_frame;
 pub use frame::{FrameDecoder, MAX_FRAME, WireError, decode, encode, read, read_frame, write};
 pub use generated::*;
 
