@@ -1,6 +1,5 @@
 //! Tests of logins in a file store: they outlive the process, and several processes share them.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,33 +7,19 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use mcpjoin::transport::Credentials as _;
 use mcpjoin_auth::{FileStore, MemoryStore, Secret, StoreError, StoreLock, TokenStore};
+use mcpjoin_test_support::Folder;
 use tokio::sync::Notify;
 
 use super::authority::World;
 use super::flow::connect;
 use crate::scripted::{call, run};
 
-/// A folder for this test alone, which is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("mcpjoin-keeping-{name}-{}", std::process::id())))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_login_is_found_again_and_forgotten_when_it_is_told_to() {
     run(async {
         let world = World::new().await;
-        let folder = Folder::new("found");
-        let store = || FileStore::at(&folder.0);
+        let folder = Folder::new();
+        let store = || FileStore::at(folder.path());
         let login = world.asking().store(store()).build().unwrap().login().await.unwrap();
         assert_eq!(store().servers().await.unwrap().servers, [world.url()]);
         let later = world.builder().store(store()).build().unwrap();
@@ -58,8 +43,8 @@ fn a_login_is_found_again_and_forgotten_when_it_is_told_to() {
 fn g140_i180_two_that_share_a_file_refresh_once_and_the_file_stays_whole() {
     run(async {
         let world = World::new().await;
-        let folder = Folder::new("shared");
-        let store = || FileStore::at(&folder.0);
+        let folder = Folder::new();
+        let store = || FileStore::at(folder.path());
         world.asking().store(store()).build().unwrap().login().await.unwrap();
         let client_of = async || {
             let oauth = world.builder().store(store()).build().unwrap();

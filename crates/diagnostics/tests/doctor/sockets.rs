@@ -9,6 +9,7 @@ use mcpjoin::server::{NoArguments, tool};
 use mcpjoin::transport::{Listener, SocketConnect};
 use mcpjoin::{Client, Link, Server};
 use mcpjoin_diagnostics::doctor::{Check, Doctor, Outcome, Phase, Report};
+use mcpjoin_test_support::Folder;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinHandle;
@@ -32,19 +33,12 @@ fn server() -> Server {
     Server::builder("up", "1").tool(tool("t"), |_: NoArguments, _| async { "x" }).build().unwrap()
 }
 
-/// A path for a socket, removed on drop.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("mcpjoin-doctor-{name}-{}.sock", std::process::id())))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// A path for a socket, and its folder.
+fn place() -> (Folder, PathBuf) {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path()).unwrap();
+    let place = folder.file("server.sock");
+    (folder, place)
 }
 
 /// Answers the first bytes of each client with these bytes, and disconnects. Without bytes it never answers.
@@ -69,13 +63,13 @@ async fn answering(words: &'static [u8]) -> (String, JoinHandle<()>) {
 #[test]
 fn a_healthy_server_has_no_finding_on_a_port_and_on_a_socket() {
     run(async {
-        let place = Place::new("healthy");
+        let (_folder, place) = place();
         let tcp = Listener::tcp("127.0.0.1:0").await.unwrap();
-        let unix = Listener::unix(&place.0).await.unwrap();
+        let unix = Listener::unix(&place).await.unwrap();
         let address = tcp.address().tcp().unwrap().to_string();
         let one = tokio::spawn(async move { server().serve_all(tcp, std::future::pending()).await });
         let other = tokio::spawn(async move { server().serve_all(unix, std::future::pending()).await });
-        for connect in [Link::tcp(&address), Link::unix(&place.0)] {
+        for connect in [Link::tcp(&address), Link::unix(&place)] {
             let report = examined(connect).await;
             assert!(report.is_healthy(), "{report:#?}");
             let phases: Vec<Phase> = report.steps.iter().map(|step| step.phase).collect();
@@ -100,17 +94,17 @@ fn a_healthy_server_has_no_finding_on_a_port_and_on_a_socket() {
 #[test]
 fn a_path_without_a_socket_is_found() {
     run(async {
-        let place = Place::new("missing");
-        alone(&examined(Link::unix(&place.0)).await, "socket-missing", Check::Address);
-        std::fs::write(&place.0, "").unwrap();
-        alone(&examined(Link::unix(&place.0)).await, "not-a-socket", Check::Address);
+        let (_folder, place) = place();
+        alone(&examined(Link::unix(&place)).await, "socket-missing", Check::Address);
+        std::fs::write(&place, "").unwrap();
+        alone(&examined(Link::unix(&place)).await, "not-a-socket", Check::Address);
         let finding = examined(Link::unix(std::env::temp_dir())).await;
         let finding = alone(&finding, "not-a-socket", Check::Address);
         assert!(finding.seen.contains("a directory"), "{finding:#?}");
         // The server has exited, and its socket still exists.
-        std::fs::remove_file(&place.0).unwrap();
-        drop(UnixListener::bind(&place.0).unwrap());
-        let report = examined(Link::unix(&place.0)).await;
+        std::fs::remove_file(&place).unwrap();
+        drop(UnixListener::bind(&place).unwrap());
+        let report = examined(Link::unix(&place)).await;
         let finding = alone(&report, "refused", Check::Reached);
         assert!(finding.meaning.contains("earlier server"), "{finding:#?}");
     });
