@@ -1,4 +1,4 @@
-//! Tests of the forms that the grants send, and of the responses that they accept; tests/http_client has the whole flows.
+//! Tests of the forms that the grants send, and of the responses that they accept; tests/oauth has the whole flows.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};

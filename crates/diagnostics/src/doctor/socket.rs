@@ -115,13 +115,8 @@ pub(super) async fn resolve(
     let addresses: Vec<_> = match timeout(within, lookup_host((host, port))).await {
         Ok(Ok(addresses)) => addresses.collect(),
         Ok(Err(error)) => {
-            return Err(NAME_UNKNOWN.at(
-                Phase::Resolve,
-                format!(
-                    "the name {host} cannot be resolved: \
-                {error}"
-                ),
-            ));
+            let seen = format!("the name {host} cannot be resolved: {error}");
+            return Err(NAME_UNKNOWN.at(Phase::Resolve, seen));
         }
         Err(_) => {
             let seen = format!("the name {host} was not resolved within {}", seconds(within));

@@ -50,7 +50,7 @@ impl RecordedLink {
         let line = self.lines.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         match line {
             Some((at, bytes)) => LinkEvent::Line { at, bytes, inbound },
-            // A link without a inspector for lines.
+            // A link that does not show its lines to an inspector.
             None => LinkEvent::Other(inbound),
         }
     }

@@ -94,7 +94,7 @@ impl Validator {
 
     /// Also opens one session over a link that carries messages in place of bytes, beside those over a
     /// [stream](Self::stream): a transport on which each request has a stream of its own. Changes nothing without a
-    /// stream. The link has to show lines to a [inspector](Link::inspected), as the one of QUIC does.
+    /// stream. The link has to show lines to an [inspector](Link::inspected), as the one of QUIC does.
     ///
     /// ```no_run
     /// # async fn f(pin: mcpjoin_quic::endpoint::Trust) -> Result<(), Box<dyn std::error::Error>> {

@@ -33,6 +33,7 @@ use tower_service::Service as _;
 use super::recorder::{Recorder, is_modern, requests};
 use super::sessions::Shared;
 use super::{ClientValidator, INITIALIZE_DELAY, StopReason, probes};
+use crate::engine::http::pairs;
 use crate::engine::only_request;
 use mcpjoin::transport::{HttpBody, HttpListener, HttpOptions, HttpService};
 
@@ -389,12 +390,9 @@ fn empty(status: StatusCode) -> Response<RecordedBody> {
 }
 
 fn recorded(headers: &HeaderMap) -> Vec<(Box<str>, Bytes)> {
-    let headers = headers.iter().filter(|(header, _)| {
+    pairs(headers.iter().filter(|(header, _)| {
         RECORDED_HEADERS.contains(&header.as_str()) || header.as_str().starts_with(name::PARAM_PREFIX)
-    });
-    headers
-        .map(|(header, value)| (header.as_str().into(), Bytes::copy_from_slice(value.as_bytes())))
-        .collect()
+    }))
 }
 
 /// A message as an event of a stream.
