@@ -10,14 +10,13 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use mcpjoin_proto::Raw;
@@ -175,13 +174,13 @@ pub(crate) fn cut(text: &str) -> String {
 /// Resolves names. Tests have their own.
 pub(crate) trait Lookup: Send + Sync {
     /// The addresses of a name.
-    fn lookup(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+    fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
 struct SystemLookup;
 
 impl Lookup for SystemLookup {
-    fn lookup(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+    fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
             let found = tokio::net::lookup_host((name, 0)).await?;
             Ok(found.map(|address| address.ip()).collect())

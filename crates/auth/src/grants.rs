@@ -9,10 +9,10 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::BoxFuture;
 use mcpjoin_proto::Raw;
 
 use super::error::AuthError;
@@ -149,7 +149,7 @@ impl PrivateKey {
     }
 }
 
-type Asked = Pin<Box<dyn Future<Output = Result<Secret, String>> + Send>>;
+type Asked = BoxFuture<'static, Result<Secret, String>>;
 
 /// A signed statement about the client or its user: a JWT, or a SAML assertion. `Debug` does not show it.
 #[derive(Clone)]
@@ -306,17 +306,15 @@ fn exchanged(url: &str, fetched: &Fetched) -> Result<Secret, TokenError> {
 
 struct ClientCredentials;
 
-type Obtained<'a> = Pin<Box<dyn Future<Output = Result<Tokens, AuthError>> + Send + 'a>>;
-
 impl Obtain for ClientCredentials {
-    fn obtain<'a>(&'a self, at: Obtaining<'a>) -> Obtained<'a> {
+    fn obtain<'a>(&'a self, at: Obtaining<'a>) -> BoxFuture<'a, Result<Tokens, AuthError>> {
         let form = for_resource(Form::new("client_credentials"), &at.discovered.resource, at.scopes);
         Box::pin(async move { at.endpoint.ask(form).await })
     }
 }
 
 impl Obtain for Assertion {
-    fn obtain<'a>(&'a self, at: Obtaining<'a>) -> Obtained<'a> {
+    fn obtain<'a>(&'a self, at: Obtaining<'a>) -> BoxFuture<'a, Result<Tokens, AuthError>> {
         Box::pin(async move {
             let assertion = self.ask(&at.discovered.issuer).await?;
             at.endpoint.ask(jwt_bearer(&assertion, &at.discovered.resource, at.scopes)).await
@@ -325,7 +323,7 @@ impl Obtain for Assertion {
 }
 
 impl Obtain for IdentityProvider {
-    fn obtain<'a>(&'a self, at: Obtaining<'a>) -> Obtained<'a> {
+    fn obtain<'a>(&'a self, at: Obtaining<'a>) -> BoxFuture<'a, Result<Tokens, AuthError>> {
         Box::pin(async move {
             let (resource, issuer) = (&at.discovered.resource, &at.discovered.issuer);
             let identity = self.identity.ask(&self.token_endpoint).await?;

@@ -6,11 +6,10 @@
 //! Everything stored belongs to one issuer. Discovery runs again for each login; if the server then names another issuer,
 //! nothing stored is used or sent (CVE-2026-104850, adversarial case 136).
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use futures_util::future::BoxFuture;
 use http::HeaderValue;
 use tokio::time::Instant;
 
@@ -31,10 +30,7 @@ use super::user_agent::Authorizing;
 
 /// Obtains a token without a user: any grant but the authorization code.
 pub(super) trait Obtain: Send + Sync {
-    fn obtain<'a>(
-        &'a self,
-        at: Obtaining<'a>,
-    ) -> Pin<Box<dyn Future<Output = Result<Tokens, AuthError>> + Send + 'a>>;
+    fn obtain<'a>(&'a self, at: Obtaining<'a>) -> BoxFuture<'a, Result<Tokens, AuthError>>;
 }
 
 /// The input of a grant.

@@ -1,12 +1,11 @@
 //! Scripted HTTP/1.1 servers for the tests of this crate, on the one of all crates: a function makes each response.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use futures_util::future::BoxFuture;
 pub(super) use mcpjoin_test_support::scripted_http::run;
 use mcpjoin_test_support::scripted_http::{Scripted, Seen as Request};
 use tokio::net::TcpListener;
@@ -127,7 +126,7 @@ impl Names {
 }
 
 impl Lookup for Names {
-    fn lookup(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+    fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         let mut names = self.0.lock().unwrap();
         let answers = names.iter_mut().find(|(known, _)| *known == name).map(|(_, answers)| answers);
         let found = match answers {

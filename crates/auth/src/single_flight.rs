@@ -4,15 +4,14 @@
 //! none waits any more it is dropped, unless it was spawned.
 
 use std::future::Future;
-use std::pin::Pin;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{Shared, WeakShared};
+use futures_util::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;
 
 use super::error::AuthError;
 
-type Work = Pin<Box<dyn Future<Output = Result<(), AuthError>> + Send>>;
+type Work = BoxFuture<'static, Result<(), AuthError>>;
 
 /// At most one operation at a time.
 #[derive(Default)]

@@ -7,11 +7,12 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use super::secret::Secret;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+
+use super::secret::Secret;
 
 /// Stores logins: one text for each server, which contains tokens. Could be a keychain of the system, for example.
 ///
@@ -144,7 +145,7 @@ impl TokenStore for MemoryStore {
     }
 }
 
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+type Boxed<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// [`TokenStore`] behind a pointer.
 pub(super) trait ErasedStore: Send + Sync {

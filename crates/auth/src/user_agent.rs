@@ -5,8 +5,9 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 
 /// Shows a user the page of an authorization server, and returns its response.
 pub trait UserAgent: Send + Sync + 'static {
@@ -23,10 +24,8 @@ pub trait UserAgent: Send + Sync + 'static {
 /// A user agent that is ready. Dropping it cancels the login and releases its port.
 pub struct Visit {
     redirect_uri: String,
-    authorize: Box<dyn FnOnce(Authorizing) -> Boxed<Result<String, UserAgentError>> + Send>,
+    authorize: Box<dyn FnOnce(Authorizing) -> BoxFuture<'static, Result<String, UserAgentError>> + Send>,
 }
-
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl Visit {
     /// A visit whose response arrives at this redirect URI. `authorize` sends the user to the URL and returns the query of the
@@ -112,17 +111,11 @@ pub enum UserAgentError {
 
 /// [`UserAgent`] behind a pointer.
 pub(super) trait ErasedUserAgent: Send + Sync {
-    fn visit<'a>(
-        &'a self,
-        before: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Visit, UserAgentError>> + Send + 'a>>;
+    fn visit<'a>(&'a self, before: Option<&'a str>) -> BoxFuture<'a, Result<Visit, UserAgentError>>;
 }
 
 impl<U: UserAgent> ErasedUserAgent for U {
-    fn visit<'a>(
-        &'a self,
-        before: Option<&'a str>,
-    ) -> Pin<Box<dyn Future<Output = Result<Visit, UserAgentError>> + Send + 'a>> {
+    fn visit<'a>(&'a self, before: Option<&'a str>) -> BoxFuture<'a, Result<Visit, UserAgentError>> {
         Box::pin(UserAgent::visit(self, before))
     }
 }

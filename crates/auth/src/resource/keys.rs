@@ -4,12 +4,11 @@
 //! Connect Discovery) name the URL of the keys. One task at a time fetches them, for all waiters. It goes on when its waiters
 //! are dropped, so that clients that come and go cause no more requests than one that stays.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::http::resource::authorization_server_urls;
 use parking_lot::Mutex;
@@ -41,7 +40,7 @@ pub(super) trait Documents: Send + Sync {
     fn get(self: Arc<Self>, url: String) -> Getting;
 }
 
-pub(super) type Getting = Pin<Box<dyn Future<Output = Result<Option<Bytes>, String>> + Send>>;
+pub(super) type Getting = BoxFuture<'static, Result<Option<Bytes>, String>>;
 
 /// The keys of one issuer.
 pub(super) struct IssuerKeys {

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::time::SystemTime;
+
+use futures_util::future::BoxFuture;
 
 /// Verifies tokens.
 ///
@@ -27,18 +28,16 @@ pub trait TokenVerifier: Send + Sync + 'static {
 
 /// [`TokenVerifier`] behind a pointer.
 pub(super) trait ErasedVerifier: Send + Sync {
-    fn verify<'a>(&'a self, token: &'a str) -> Verifying<'a>;
-    fn prepare(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
+    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Verified, Rejected>>;
+    fn prepare(&self) -> BoxFuture<'_, Result<(), String>>;
 }
 
-type Verifying<'a> = Pin<Box<dyn Future<Output = Result<Verified, Rejected>> + Send + 'a>>;
-
 impl<V: TokenVerifier> ErasedVerifier for V {
-    fn verify<'a>(&'a self, token: &'a str) -> Verifying<'a> {
+    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Verified, Rejected>> {
         Box::pin(TokenVerifier::verify(self, token))
     }
 
-    fn prepare(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+    fn prepare(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(TokenVerifier::prepare(self))
     }
 }
