@@ -8,7 +8,6 @@
 //! Called by `oauth`, after discovery. No grant is retried, and none replaces another that was refused.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

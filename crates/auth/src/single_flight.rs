@@ -3,8 +3,6 @@
 //! A caller that comes while it runs waits for the same result. It runs as long as one caller waits, whichever began it; when
 //! none waits any more it is dropped, unless it was spawned.
 
-use std::future::Future;
-
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;

@@ -6,7 +6,6 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;

@@ -4,7 +4,6 @@
 //! machine; a program with windows of its own, or a test, implements [`UserAgent`].
 
 use std::fmt;
-use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;

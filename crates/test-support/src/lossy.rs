@@ -9,7 +9,6 @@
 #![allow(clippy::print_stdout, reason = "a test says with which seed it can be made again")]
 
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,5 @@
 //! A scripted server over HTTP/1.1: a test decides every byte that it sends, and sees every request.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
 use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;

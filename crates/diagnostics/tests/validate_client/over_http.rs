@@ -1,7 +1,6 @@
 //! Tests of the rules for clients that need provoked situations over HTTP, in real time: a scripted client without a fault,
 //! and the same client with one fault.
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -4,7 +4,6 @@
 //! Used by the command line's `bridge --compat 1.0`, for clients that were written for that document and fail on
 //! anything else. No session is opened or checked. What the document leaves open follows the JSON-RPC specification.
 
-use std::future::Future;
 use std::pin::Pin;
 
 use futures_util::StreamExt as _;

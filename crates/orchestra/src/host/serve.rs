@@ -1,6 +1,5 @@
 //! Serves connections: over QUIC with many exchanges each, over TCP with one each.
 
-use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 

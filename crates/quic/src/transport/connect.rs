@@ -1,6 +1,5 @@
 //! Connects to a server that listens on QUIC.
 
-use std::future::{Future, IntoFuture};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,7 +1,6 @@
 //! Listens on QUIC: each connection becomes a link.
 
 use std::fmt;
-use std::future::{Future, IntoFuture};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

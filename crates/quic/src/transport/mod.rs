@@ -17,7 +17,6 @@ mod table;
 mod write_buffer;
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -15,7 +15,6 @@ mod recorder;
 mod sessions;
 mod stream;
 
-use std::future::Future;
 use std::time::Duration;
 
 use mcpjoin_proto::session::{Limits, ProcessExit};

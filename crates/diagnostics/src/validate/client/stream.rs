@@ -1,7 +1,6 @@
 //! Serves one client over a stream of lines: forwards between the client and the server, and delays some messages.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
