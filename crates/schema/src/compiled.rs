@@ -1,6 +1,6 @@
 //! A schema that is compiled once, and all that is wrong with a value.
 //!
-//! Used by servers that validate the arguments of their tools, where the value is a stranger's. What cannot be decided within
+//! Used by servers that validate the arguments of their tools, which a peer has written. What cannot be decided within
 //! the limits of `conformance` is an error, so that a caller can refuse it: no value passes because it is large.
 
 use std::fmt;

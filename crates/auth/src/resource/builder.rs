@@ -1,4 +1,4 @@
-//! Configures a resource server, and makes its metadata document (RFC 9728).
+//! Configures a resource server, and makes its metadata document (RFC 9728). It sends nothing and verifies no token.
 
 use std::fmt;
 use std::sync::Arc;

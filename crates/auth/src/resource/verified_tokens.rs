@@ -1,4 +1,5 @@
-//! A cache of tokens that were verified a moment ago, by their digests: no token is stored.
+//! A cache of tokens that were verified a moment ago, by their digests: no token is stored. `ResourceServer` asks it before it
+//! has a token verified.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! A session over a link that carries lines: a child process, a socket, a stream of QUIC.
+//!
+//! Used by the runs of `validate` over lines. It responds to the requests of the server, and checks no rule.
 
 use std::time::Duration;
 

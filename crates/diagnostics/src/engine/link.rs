@@ -1,4 +1,6 @@
 //! A link whose received lines are kept byte for byte, with the time of each.
+//!
+//! Used by [`LineSession`](super::LineSession), and by the validation of clients over lines. It checks no message.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,6 @@
 //! A session with a server: what every transport sends, awaits and records in the same way.
+//!
+//! Implemented for lines and for HTTP, and used by `validate`. Its limits on messages and bytes are those of one run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

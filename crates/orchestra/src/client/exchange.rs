@@ -1,4 +1,5 @@
-//! One exchange: sends a frame and reads the response frame, on a QUIC stream or a TCP connection of its own.
+//! One exchange: sends a frame and reads the response frame, on a QUIC stream or a TCP connection of its own. Called by the
+//! client and by `reconnect`, which probes with it. It never sends a frame twice.
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt as _;

@@ -1,4 +1,4 @@
-//! Maps requests to their streams.
+//! Maps requests to their streams. Used by `incoming` and `outgoing`; it sends and reads nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

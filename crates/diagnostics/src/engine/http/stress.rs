@@ -1,5 +1,5 @@
 //! What is done to a server under stress: many requests at once, connections that are closed early, streams that are
-//! cut.
+//! cut. Called by `validate` for its runs under stress, and never by another examination.
 
 use std::sync::Arc;
 use std::time::Duration;

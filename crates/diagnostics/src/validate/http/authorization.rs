@@ -1,9 +1,9 @@
-//! Requests without a token and with invented tokens, and the documents that say where a token is to be had.
+//! Requests without a token and with invented tokens, and the documents that say where clients get a token.
 //!
-//! Called once for each server over Streamable HTTP. A server that wants no token is asked for the two well-known
-//! addresses of its metadata and for nothing else. To one that wants a token: seven requests, at most two to where its
-//! metadata are, and at most three to each of the first two authorization servers that these name. The user's token is
-//! sent with none of them, and nothing is registered, authorized or asked of a person.
+//! Called once for each server over Streamable HTTP. A server that requires no token gets one request for each of the two
+//! well-known addresses of its metadata, and nothing else. A server that requires one gets seven requests, at most two for its
+//! metadata, and at most three go to each of the first two authorization servers that these name. No request contains the
+//! token of the user, and nothing is registered, authorized or asked of a person.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
 

@@ -1,4 +1,4 @@
-//! StreamItem tool results: reports the chunks as progress, and returns all of them as one result, because MCP has no
+//! Streamed tool results: reports the chunks as progress, and returns all of them as one result, because MCP has no
 //! streamed results.
 
 use base64::Engine as _;
