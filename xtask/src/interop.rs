@@ -75,7 +75,7 @@ pub(crate) fn install(root: &Path) -> Result<()> {
 /// Installs the packages from npm and PyPI.
 fn fetch(folder: &Path) -> Result<()> {
     let wanted =
-        pins(folder, &["package.json", "package-lock.json", "requirements.txt", "requirements-1.txt"])?;
+        pins(folder, ["package.json", "package-lock.json", "requirements.txt", "requirements-1.txt"])?;
     let stamp = folder.join(".installed");
     let there = |program: &&str| program.starts_with(BUILT) || folder.join(program).exists();
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
@@ -149,7 +149,7 @@ pub(crate) fn install_npm(folder: &Path, stamp: &Path) -> Result<()> {
 }
 
 /// The packages to install: the text of the files that pin them.
-pub(crate) fn pins(folder: &Path, names: &[&str]) -> Result<String> {
+pub(crate) fn pins(folder: &Path, names: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<String> {
     let mut text = String::new();
     for name in names {
         let path = folder.join(name);

@@ -330,12 +330,9 @@ fn built(root: &Path, words: &[&str]) -> Result<PathBuf> {
 
 /// Installs the packages that the pins in these subfolders name, unless exactly those are installed already.
 pub(crate) fn install_scripts(folder: &Path, node: &[&str], python: &[&str]) -> Result<()> {
-    let mut pins = String::new();
     let of_node = node.iter().flat_map(|place| [(place, "package.json"), (place, "package-lock.json")]);
-    for (place, file) in of_node.chain(python.iter().map(|place| (place, "requirements.txt"))) {
-        let path = folder.join(place).join(file);
-        pins += &fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    }
+    let files = of_node.chain(python.iter().map(|place| (place, "requirements.txt")));
+    let pins = interop::pins(folder, files.map(|(place, file)| Path::new(place).join(file)))?;
     let stamp = folder.join(".installed");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == pins) {
         return Ok(());
@@ -347,9 +344,8 @@ pub(crate) fn install_scripts(folder: &Path, node: &[&str], python: &[&str]) -> 
     let run = |program: &Path, place: &str, words: &[&str]| {
         succeed(Command::new(program).args(words).current_dir(folder.join(place)).stdin(Stdio::null()))
     };
-    let npm = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
     for place in node {
-        run(Path::new("npm"), place, &npm)?;
+        interop::install_npm(&folder.join(place), &stamp)?;
     }
     let pip = [
         "install",

@@ -143,7 +143,7 @@ impl Suite {
         let cache = root.join("target/conformance/compiled");
         let suite = Self { folder, cache };
         let folder = &suite.folder;
-        let wanted = interop::pins(folder, &["package.json", "package-lock.json"])?;
+        let wanted = interop::pins(folder, ["package.json", "package-lock.json"])?;
         let there = || [NODE, SUITE].iter().all(|file| folder.join(file).is_file());
         let stamp = folder.join(".installed");
         if there() && fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
