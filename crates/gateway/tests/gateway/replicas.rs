@@ -2,6 +2,7 @@
 //! nothing but the key and the targets.
 
 mod cancelling;
+mod losing;
 mod tasks;
 
 use std::collections::BTreeSet;
