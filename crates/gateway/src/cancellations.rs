@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(others.len(), 6);
         assert!(others.iter().all(|id| (FIRST + NUMBERS..1 << 31).contains(id)), "{others:?}");
         // Those of a link begin below 2^30 + 2^20.
-        assert!(FIRST > (1 << 30) + (1 << 20) + 500_000_000);
+        const { assert!(FIRST > (1 << 30) + (1 << 20) + 500_000_000) };
     }
 
     /// The other end of a layer.
