@@ -212,7 +212,10 @@ fn a_call_whose_bridge_was_killed_ends_with_an_error_at_the_other_one_and_is_not
             let said = resumed(other.port(), &session, &begin, "without a response").await;
             // A lease of 5 s, and the time between two attempts.
             assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
-            assert!(said.contains("begun") && said.contains(r#""id":2"#) && said.contains("-32603"), "{said}");
+            assert!(
+                said.contains("begun") && said.contains(r#""id":2"#) && said.contains("-32603"),
+                "{said}"
+            );
             assert_eq!(runs.load(Ordering::Relaxed), number, "no call runs twice");
             one.start_again();
         }

@@ -19,11 +19,8 @@ async fn lost(said: Option<&'static str>) -> (Target, Replicas, Peer) {
     (target, replicas, other)
 }
 
-const ANSWERS: [Option<&str>; 3] = [
-    None,
-    Some("Bad Request: No valid session ID provided"),
-    Some("Bad Request: Server not initialized"),
-];
+const ANSWERS: [Option<&str>; 3] =
+    [None, Some("Bad Request: No valid session ID provided"), Some("Bad Request: Server not initialized")];
 
 /// Waits until the second process has ended the session.
 async fn ended(replicas: &Replicas) {
@@ -75,7 +72,8 @@ fn a_notification_that_a_target_refuses_for_another_reason_costs_nothing() {
                 let message: Value = serde_json::from_slice(&body).unwrap_or_default();
                 let is_told = message["method"].as_str().is_some_and(|method| method == "notifications/x");
                 if is_told {
-                    let error = json!({ "jsonrpc": "2.0", "error": { "code": -32600, "message": "no" }, "id": null });
+                    let error =
+                        json!({ "jsonrpc": "2.0", "error": { "code": -32600, "message": "no" }, "id": null });
                     let refused = http::Response::builder().status(400).body(Body::from(error.to_string()));
                     return refused.unwrap();
                 }
