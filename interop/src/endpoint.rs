@@ -1,5 +1,5 @@
-//! What a foreign client connects to: the demonstration server itself, `mcpjoin bridge` to it, two of them with one key, or `mcpjoin
-//! bridge` that joins it with a server on rmcp.
+//! What a foreign client connects to: the demonstration server itself, `mcpjoin bridge` to it, two of them with one key, that start it
+//! or not, or `mcpjoin bridge` that joins it with a server on rmcp.
 //!
 //! Used by [`crate::client`] and its observers. It starts nothing. The demonstration server has no prefix at the joined
 //! endpoint, and its policy allows the questions that servers may not ask by default, so the checks are the same.
@@ -29,9 +29,21 @@ pub(crate) enum Endpoint {
     Joined,
     /// Two bridges with one key, to which requests come in turn. Over HTTP only.
     Replicas,
+    /// Two bridges with one key and one Redis, each of which starts the server itself. Over HTTP only.
+    ReplicasOfProgram,
 }
 
 impl Endpoint {
+    /// Whether requests come to two processes in turn.
+    pub(crate) fn is_replicas(self) -> bool {
+        matches!(self, Self::Replicas | Self::ReplicasOfProgram)
+    }
+
+    /// The command line of the server, for a bridge that starts it.
+    pub(crate) fn program(binary: &OsStr) -> Vec<OsString> {
+        ["--".into(), binary.into()].into_iter().chain(SERVER.map(OsString::from)).collect()
+    }
+
     /// The arguments of the binary on standard input and output. Files that it needs are written into the folder.
     pub(crate) fn words(self, binary: &OsStr, folder: &Path) -> Vec<OsString> {
         self.assemble(binary, folder, &[])
@@ -46,10 +58,8 @@ impl Endpoint {
         let own = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         match self {
             // The server behind the bridges.
-            Self::Server | Self::Replicas => [own(&SERVER), own(listen)].concat(),
-            Self::Bridge => {
-                [own(&["bridge"]), own(listen), vec!["--".into(), binary.into()], own(&SERVER)].concat()
-            }
+            Self::Server | Self::Replicas | Self::ReplicasOfProgram => [own(&SERVER), own(listen)].concat(),
+            Self::Bridge => [own(&["bridge"]), own(listen), Self::program(binary)].concat(),
             Self::Joined => {
                 let demo = json!({ "command": binary.to_str().unwrap(), "args": SERVER });
                 let entries = json!({ "demo": demo, "rmcp": { "command": server(OTHER).unwrap() } });
@@ -65,6 +75,8 @@ impl Endpoint {
     pub(crate) const fn lines_around_the_address(self) -> (usize, usize) {
         match self {
             Self::Server | Self::Bridge | Self::Replicas => (0, 0),
+            // Where the state is.
+            Self::ReplicasOfProgram => (1, 0),
             // The names of the servers, and where each of them is alone.
             Self::Joined => (1, 1),
         }

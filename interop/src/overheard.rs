@@ -25,7 +25,7 @@ use crate::exchange::{Answer, Exchange};
 use crate::relay::Relay;
 use crate::sessions::{SESSION, Session, asks};
 use crate::witness::{self, GRACE, kill, left};
-use crate::{Balancer, Folder, LEGACY, MARK, MODERN, Port, ask};
+use crate::{Balancer, Folder, LEGACY, MARK, MODERN, Port, Redis, ask};
 
 /// The exit code of a server that SIGTERM has ended correctly.
 pub(crate) const TERMINATED: i32 = 143;
@@ -41,8 +41,11 @@ pub(crate) struct Overheard {
     address: SocketAddr,
     relay: Relay,
     way: Way,
+    /// Whether a call that is cancelled at another process may end with an error.
+    may_fail: bool,
     end: Result<(), String>,
-    /// Reserved until the processes have ended.
+    /// What the processes share, and their ports, until they have ended.
+    _redis: Option<Redis>,
     _ports: Vec<Port>,
 }
 
@@ -59,20 +62,31 @@ impl Overheard {
         let folder = Folder::new(name);
         let start = |endpoint: Endpoint, words| Listens::start(binary, folder.path(), endpoint, words);
         let mut ports = Vec::new();
-        let (processes, front) = if endpoint == Endpoint::Replicas {
+        let redis = (endpoint == Endpoint::ReplicasOfProgram).then(|| Redis::start(&[]).unwrap());
+        let (processes, front) = if endpoint.is_replicas() {
             let keys = folder.path().join("keys");
             // A key for the tests alone: base64 of 32 bytes.
             std::fs::write(&keys, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
             std::fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
-            let server = start(Endpoint::Server, Endpoint::Server.listening(binary, folder.path()));
+            let listening = || start(Endpoint::Server, Endpoint::Server.listening(binary, folder.path()));
+            let server = redis.is_none().then(listening);
+            let target = match (&server, &redis) {
+                (Some(server), _) => vec![format!("http://{}/mcp", server.address).into()],
+                (None, redis) => {
+                    let state = redis.iter().flat_map(|redis| ["--state".into(), redis.url().into()]);
+                    // It may take its time: the machine is busy.
+                    let patient = ["--state-timeout", "5s"].map(OsString::from);
+                    state.chain(patient).chain(Endpoint::program(binary)).collect()
+                }
+            };
             let bridges = [0, 1].map(|_| {
                 let port = Port::claim().unwrap();
-                let words = replica(&keys, port.number(), server.address);
+                let words = replica(&keys, port.number(), &target);
                 ports.push(port);
                 start(endpoint, words)
             });
             let front = Balancer::before(bridges.each_ref().map(|bridge| bridge.address)).unwrap().address();
-            (bridges.into_iter().chain([server]).collect(), front)
+            (bridges.into_iter().chain(server).collect(), front)
         } else {
             let server = start(endpoint, endpoint.listening(binary, folder.path()));
             let front = server.address;
@@ -81,7 +95,8 @@ impl Overheard {
         let relay = Relay::to(front).unwrap();
         let end = Err("the server was not told to end".to_owned());
         let address = processes[0].address;
-        Self { folder, processes, address, relay, way, end, _ports: ports }
+        let may_fail = endpoint == Endpoint::Replicas;
+        Self { folder, processes, address, relay, way, may_fail, end, _redis: redis, _ports: ports }
     }
 
     /// An empty folder, used as the script's home.
@@ -142,7 +157,7 @@ impl Overheard {
             "cancel" => {
                 let found: Vec<_> = Session::all(&exchanges, self.way)
                     .iter()
-                    .filter_map(|one| one.wire.cancelled())
+                    .filter_map(|one| one.wire.cancelled(self.may_fail))
                     .collect();
                 if found.is_empty() {
                     return Err("no call was ever cancelled".to_owned());
@@ -256,12 +271,12 @@ impl Drop for Listens {
     }
 }
 
-/// The arguments of one of several bridges to a server.
-fn replica(keys: &Path, port: u16, server: SocketAddr) -> Vec<OsString> {
+/// The arguments of one of several bridges. `target`: those that name the server, at the end.
+fn replica(keys: &Path, port: u16, target: &[OsString]) -> Vec<OsString> {
     let own = format!("http://127.0.0.1:{port}");
     let words =
         ["bridge", "--advertise", &own, "--listen", &format!("{own}/mcp"), "--key-file"].map(OsString::from);
-    words.into_iter().chain([keys.into(), format!("http://{server}/mcp").into()]).collect()
+    words.into_iter().chain([keys.into()]).chain(target.iter().cloned()).collect()
 }
 
 fn mark_of_the_server(folder: &Path) -> String {

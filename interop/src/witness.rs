@@ -104,7 +104,12 @@ impl Witness {
         match check {
             "open" => self.wires().iter().try_for_each(|wire| wire.speaks(era)),
             "cancel" => {
-                match self.wires().iter().filter_map(Wire::cancelled).collect::<Result<Vec<_>, _>>()? {
+                match self
+                    .wires()
+                    .iter()
+                    .filter_map(|wire| wire.cancelled(false))
+                    .collect::<Result<Vec<_>, _>>()?
+                {
                     none if none.is_empty() => Err("no call was ever cancelled".to_owned()),
                     _ => Ok(()),
                 }
@@ -204,8 +209,9 @@ impl Wire {
         self.answered.iter().find(|message| message["id"] == *id && message["method"].is_null())
     }
 
-    /// If a call was cancelled here: checks that it got no response, and that later calls of the session got one.
-    pub(crate) fn cancelled(&self) -> Option<Result<(), String>> {
+    /// If a call was cancelled here: checks that it got no response, and that later calls of the session got one. `may_fail`: an error
+    /// is none.
+    pub(crate) fn cancelled(&self, may_fail: bool) -> Option<Result<(), String>> {
         let calls = |message: &&Value| message["method"] == "tools/call";
         let cancelled = self.asked.iter().position(|message| {
             message["method"] == "notifications/cancelled"
@@ -213,7 +219,7 @@ impl Wire {
         })?;
         let id = &self.asked[cancelled]["params"]["requestId"];
         let mut later = self.asked[cancelled..].iter().filter(calls);
-        Some(match self.answer(id) {
+        Some(match self.answer(id).filter(|answer| !may_fail || answer["error"].is_null()) {
             Some(answer) => Err(format!("a cancelled call was answered: {answer}")),
             None if later.any(|call| self.answer(&call["id"]).is_some()) => Ok(()),
             None => Err("the session did not go on after the cancelled call".to_owned()),

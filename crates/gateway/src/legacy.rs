@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::answers::{self, Answers};
 use super::call_record::recorded;
+use super::cancellations::{self, Cancels, ClientLayer};
 use super::capacity::{Caller, ClientSession};
 use super::client::{ClientHandle, Storing};
 use super::end::{GatewayEnd, Refusal};
@@ -61,7 +62,10 @@ pub(super) async fn serve(
     let (role, handler) = (session.role(), Relayed(session.clone()));
     let link = match handle.storing() {
         Storing::No => opening.into_link(),
-        _ => answers::layer(opening.into_link(), session.clone()),
+        _ => {
+            let link = answers::layer(opening.into_link(), session.clone());
+            ClientLayer::of(link, session.clone())
+        }
     };
     let (connection, driver) = settings.telemetry.connection(link, role, settings.limits.clone(), handler);
     session.connect(connection.clone());
@@ -318,6 +322,16 @@ impl TargetSession {
         let sent = self.upstream.current().map(|server| server.connection().notify(notification));
         if !matches!(sent, Some(Ok(()))) {
             tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");
+        }
+    }
+}
+
+impl Cancels for TargetSession {
+    fn cancel(&self, cancelled: &Notification) {
+        if self.pair.portable.as_ref().is_some_and(|portable| portable.is_shared())
+            && let Some(cancelled) = cancellations::for_target(cancelled)
+        {
+            self.notification(cancelled);
         }
     }
 }

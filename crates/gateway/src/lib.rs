@@ -40,6 +40,7 @@
 mod answers;
 mod builder;
 mod call_record;
+mod cancellations;
 mod capacity;
 mod client;
 mod end;

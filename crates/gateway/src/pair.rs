@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::answers;
+use super::cancellations::{self, TargetLayer};
 use super::errors::{ErrorTexts, client_gone, failure};
 use super::joined::TargetTasks;
 use super::opening::HasListener;
@@ -169,7 +170,12 @@ impl Pair {
             Method::SetLevel | Method::Subscribe | Method::Unsubscribe => request.params.clone(),
             _ => None,
         };
-        let call = call(request.method.clone(), request.params, cx, self.timeout);
+        let mut call = call(request.method.clone(), request.params, cx, self.timeout);
+        let is_shared = self.portable.as_ref().is_some_and(|portable| portable.is_shared());
+        if is_shared && cancellations::is_sent_once(&request.method) {
+            // Its link takes the id of the request from it.
+            call.on_behalf_of = Some(request.id);
+        }
         match forward(server.connection().call(call), cx).await {
             Ok(result) => {
                 if let Some(params) = to_restore {
@@ -388,9 +394,13 @@ impl Handler for FromServer {
 
 impl UpstreamHandler for FromServer {
     fn wrap(&self, link: Link) -> Link {
-        if let Some(portable) = &self.0.portable {
-            portable.attach(&link);
-        }
+        let link = match &self.0.portable {
+            Some(portable) => {
+                portable.attach(&link);
+                TargetLayer::of(link)
+            }
+            None => link,
+        };
         // Over HTTP the client may have no open stream, and then it would stop the server.
         if self.0.exchanges {
             return link;

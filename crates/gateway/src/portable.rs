@@ -38,6 +38,8 @@ pub(super) struct Portable {
 struct State {
     /// The session to go on with in each link that is made. Set from the beginning, or once the session is stored.
     resumed: Option<Raw>,
+    /// Whether it is a session with an id: other processes send requests in it at the same time.
+    is_shared: bool,
     /// Whether messages that belong to no request are wanted in this process.
     listens: bool,
 }
@@ -45,10 +47,23 @@ struct State {
 /// The member of the state of a session with a modern server.
 const MODERN: &str = "modern";
 
+/// The member of the state of a session with a legacy server: its id.
+const ID: &str = "id";
+
+impl State {
+    fn resume(&mut self, state: Raw) {
+        self.is_shared = state.member(ID).is_some();
+        self.resumed = Some(state);
+    }
+}
+
 impl Portable {
     /// `resumed`: the state of the session that another process has opened.
     pub(super) fn new(resumed: Option<Raw>) -> Arc<Self> {
-        let state = State { resumed, ..State::default() };
+        let mut state = State::default();
+        if let Some(resumed) = resumed {
+            state.resume(resumed);
+        }
         Arc::new(Self { state: Mutex::new(state), link: watch::Sender::new(None) })
     }
 
@@ -62,6 +77,11 @@ impl Portable {
     /// Whether other processes may go on with the session.
     pub(super) fn is_stored(&self) -> bool {
         self.state.lock().resumed.is_some()
+    }
+
+    /// Whether other processes send requests in the session with the target at the same time.
+    pub(super) fn is_shared(&self) -> bool {
+        self.state.lock().is_shared
     }
 
     /// A link to the target was made.
@@ -98,7 +118,7 @@ impl Portable {
             return self.listens(true);
         }
         if let Some(opened) = self.state(is_modern) {
-            self.state.lock().resumed = Some(opened);
+            self.state.lock().resume(opened);
         }
         if let Some(link) = self.link() {
             link.share();

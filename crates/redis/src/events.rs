@@ -2,7 +2,8 @@
 //!
 //! One task writes: what is ready when Redis has answered is sent together. Each event is sealed for its session, its stream, its
 //! number and its kind. So a record that was moved, or written by somebody else, is refused, and the numbers show what is missing,
-//! stands twice or in another order. One Redis stream for each session, in place of one for each of its streams, has the limits
+//! stands twice or in another order. The beginning of a stream names its requests and its process, which says each second
+//! that it is there: the requests of one that is gone have nobody to answer them. One Redis stream for each session, in place of one for each of its streams, has the limits
 //! and the expiry of the session, and is forgotten by one command.
 
 use std::collections::HashMap;
@@ -12,16 +13,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin::transport::{
-    Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, Replay, SessionId,
+    Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, Replay, SessionId, Unanswered,
 };
+use mcpjoin_proto::{Raw, RequestId};
 use parking_lot::Mutex;
-use redis::{FromRedisValue as _, Pipeline, RedisError};
+use redis::{FromRedisValue as _, Pipeline, RedisError, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::connection::{Counted, Problem, Redis, Script};
 use crate::sessions::{hex, millis};
+use crate::tasks::{LEASE, process_key};
 
 /// Bytes of an event that is stored: 1 MiB.
 const MAX_EVENT_BYTES: usize = 1024 * 1024;
@@ -57,7 +60,20 @@ const LOST_DELAY: Duration = Duration::from_millis(100);
 /// How long a client that resumes a stream waits for Redis.
 const REPLAY_TIME: Duration = Duration::from_secs(1);
 
+/// Bytes of the ids of requests with which a stream begins. Without them a client that resumes the stream of a process that is gone
+/// gets 400 in place of an error for each request.
+const MAX_REQUEST_BYTES: usize = 4 * 1024;
+
+/// The time between two signs of this process.
+const SIGN_INTERVAL: Duration = Duration::from_secs(1);
+
 const PURPOSE: &str = "event in Redis";
+
+/// What the beginning of a stream says: its process, and the requests that it answers.
+type Beginning = (Box<str>, Vec<RequestId>);
+
+/// A record of a stream as Redis returns it: its number, its kind and the sealed text.
+type Record = (Vec<u8>, Vec<u8>, Vec<u8>);
 
 /// Stores the events of legacy sessions in Redis or Valkey, so that a client can resume a stream at any process.
 ///
@@ -71,6 +87,8 @@ pub struct RedisEvents(Arc<Inner>);
 
 struct Inner {
     redis: Redis,
+    /// The name of this run of the process. Empty without random numbers: then nobody takes its streams for over.
+    process: Box<str>,
     expiry: Duration,
     jobs: mpsc::Sender<Job>,
     /// The other end, until the writer has started.
@@ -126,7 +144,9 @@ impl RedisEvents {
         let expiry = idle.max(Duration::from_millis(1));
         let room = Arc::new(Semaphore::new(MAX_QUEUED_KIB));
         let (unwritten, lost) = (Mutex::new(Some(unwritten)), Mutex::default());
-        Self(Arc::new(Inner { redis, expiry, jobs, unwritten, room, lost }))
+        let mut random = [0; 16];
+        let process = getrandom::fill(&mut random).map_or_else(|_| "".into(), |()| hex(&random).into());
+        Self(Arc::new(Inner { redis, process, expiry, jobs, unwritten, room, lost }))
     }
 
     /// Starts the writer. Must be called within a runtime.
@@ -155,30 +175,80 @@ impl RedisEvents {
         if lost.lock().get(&(*session, after.stream)).is_some_and(|lost| *lost > after.number) {
             return Ok(None);
         }
-        let answers = redis.run(REPLAY_TIME, |pipeline, name| {
-            let command = pipeline.cmd("EVALSHA").arg(&*name(Script::Read)).arg(1).arg(key(session));
-            command.arg(after.stream).arg(MAX_READ_BYTES).arg(MAX_READ_ENTRIES);
-        });
-        let answer = answers.await.map_err(|error| failed(&error.to_string()))?.pop();
-        let value = match answer {
-            Some(Ok(value)) => value,
-            Some(Err(error)) if is_about_record(&error) => {
-                redis.warn(Problem::Record("events of a session"), &error);
-                return Ok(None);
-            }
-            Some(Err(error)) => {
-                redis.warn(Problem::Refused, &error);
-                return Err(failed("Redis has refused a command"));
-            }
-            None => return Err(failed("Redis has not answered")),
-        };
-        let records = <Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>>::from_redis_value(value)
-            .map_err(|_| "it has another form".to_owned());
-        let events = records.and_then(|records| self.opened(session, after, before, &records));
+        let Some(records) = self.records(session, after.stream).await? else { return Ok(None) };
+        let events = self.opened(session, after, before, &records);
         Ok(events.unwrap_or_else(|why| {
             redis.warn(Problem::Record("event"), &why);
             None
         }))
+    }
+
+    /// Reads the records of a stream. `None`: what stands there is not ours, which is logged.
+    async fn records(
+        &self,
+        session: &SessionId,
+        stream: u64,
+    ) -> Result<Option<Vec<Record>>, EventStoreError> {
+        let redis = &self.0.redis;
+        let read = |pipeline: &mut Pipeline, name: &dyn Fn(Script) -> Arc<str>| {
+            let command = pipeline.cmd("EVALSHA").arg(&*name(Script::Read)).arg(1).arg(key(session));
+            command.arg(stream).arg(MAX_READ_BYTES).arg(MAX_READ_ENTRIES);
+        };
+        let value = match self.answer(read).await? {
+            Ok(value) => value,
+            Err(error) => {
+                redis.warn(Problem::Record("events of a session"), &error);
+                return Ok(None);
+            }
+        };
+        let records = <Vec<Record>>::from_redis_value(value);
+        Ok(records.inspect_err(|_| redis.warn(Problem::Record("event"), &"it has another form")).ok())
+    }
+
+    /// Runs a command for a client that resumes a stream. The inner error is about what stands there.
+    async fn answer(
+        &self,
+        command: impl FnOnce(&mut Pipeline, &dyn Fn(Script) -> Arc<str>),
+    ) -> Result<Result<Value, RedisError>, EventStoreError> {
+        let redis = &self.0.redis;
+        let failed = |why: &str| EventStoreError(why.into());
+        match redis.run(REPLAY_TIME, command).await.map_err(|error| failed(&error.to_string()))?.pop() {
+            Some(Err(error)) if !is_about_record(&error) => {
+                redis.warn(Problem::Refused, &error);
+                Err(failed("Redis has refused a command"))
+            }
+            Some(answer) => Ok(answer),
+            None => Err(failed("Redis has not answered")),
+        }
+    }
+
+    /// Returns the requests of a stream that has not ended and whose process is gone.
+    async fn left(
+        &self,
+        session: &SessionId,
+        stream: u64,
+    ) -> Result<Option<Vec<RequestId>>, EventStoreError> {
+        let Some(records) = self.records(session, stream).await? else { return Ok(None) };
+        if records.iter().any(|(_, letter, _)| Kind::of(letter) == Some(Kind::Last)) {
+            return Ok(None);
+        }
+        let beginning = records
+            .iter()
+            .rfind(|(number, letter, _)| digits(number) == Some(0) && Kind::of(letter) == Some(Kind::Event));
+        let owner = owner(session, EventId { stream, number: 0 }, Kind::Event);
+        let beginning = beginning.and_then(|(_, _, sealed)| {
+            let text = self.0.redis.keys().open(PURPOSE, &owner, str::from_utf8(sealed).ok()?).ok()?;
+            Raw::parse(text).ok()?.decode::<Beginning>().ok()
+        });
+        let Some((process, requests)) = beginning.filter(|(process, _)| !process.is_empty()) else {
+            return Ok(None);
+        };
+        let exists = |pipeline: &mut Pipeline, _: &dyn Fn(Script) -> Arc<str>| {
+            pipeline.cmd("EXISTS").arg(process_key(&process));
+        };
+        let is_there = !matches!(self.answer(exists).await?, Ok(Value::Int(0)));
+        // After an outage the others have as much time to say that they are there as they have otherwise.
+        Ok((!is_there && self.0.redis.is_open_for(LEASE)).then_some(requests))
     }
 
     /// Opens the records of a stream in the order of Redis. Fails with the reason why they are not ours; `None` if one of those
@@ -188,7 +258,7 @@ impl RedisEvents {
         session: &SessionId,
         after: EventId,
         before: u64,
-        records: &[(Vec<u8>, Vec<u8>, Vec<u8>)],
+        records: &[Record],
     ) -> Result<Option<Vec<Event>>, String> {
         let (mut events, mut previous, mut lost) = (Vec::new(), None, 0);
         let mut is_begun = false;
@@ -251,8 +321,19 @@ impl EventStore for RedisEvents {
         Some(confirmation)
     }
 
+    fn begin(&self, session: &SessionId, id: EventId, requests: &[RequestId]) -> Option<Confirmation> {
+        let text = |requests: &[RequestId]| Raw::from_value(&(&self.0.process, requests)).ok();
+        let text = text(requests).filter(|text| text.len() <= MAX_REQUEST_BYTES).or_else(|| text(&[]));
+        let bytes = text.map_or_else(Bytes::new, |text| Bytes::copy_from_slice(text.as_bytes()));
+        self.append(session, Event { id, bytes, last: false })
+    }
+
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a> {
         Box::pin(self.read(session, after, before))
+    }
+
+    fn unanswered<'a>(&'a self, session: &'a SessionId, stream: u64) -> Unanswered<'a> {
+        Box::pin(self.left(session, stream))
     }
 
     fn forget(&self, session: &SessionId) {
@@ -276,6 +357,18 @@ impl Inner {
             let last = lost.entry(key).or_default();
             *last = (*last).max(id.number);
         }
+    }
+
+    /// Says that this process is there. While Redis is known to be gone, nothing waits for it.
+    async fn sign(&self) {
+        if !self.redis.is_reached() {
+            return;
+        }
+        let answers = self.redis.run(self.redis.waits(), |pipeline, _| {
+            pipeline.cmd("SET").arg(process_key(&self.process)).arg(1).arg("PX").arg(millis(LEASE));
+        });
+        // The connection has logged why.
+        let _ = answers.await;
     }
 
     /// Adds the command that stores a record. False if it cannot be sealed.
@@ -381,9 +474,12 @@ fn confirm(flushed: Vec<oneshot::Sender<()>>) {
 /// Stores events until nobody can append any.
 async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
     let mut retry = Instant::now();
+    // When the next sign of this process is due, and when its last event was stored: later than the expiry its streams are gone.
+    let (mut sign, mut used) = (None::<Instant>, Instant::now());
     loop {
         let Some(known) = inner.upgrade() else { return };
         let (redis, none_is_lost) = (known.redis.clone(), known.lost.lock().is_empty());
+        let due = sign.filter(|_| used.elapsed() < known.expiry);
         drop(known);
         let first = tokio::select! {
             job = jobs.recv() => match job {
@@ -392,6 +488,7 @@ async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
             },
             // Redis has come back, and is told what was lost meanwhile.
             () = async { sleep_until(retry).await; redis.available().await }, if !none_is_lost => None,
+            () = sleep_until(due.unwrap_or(retry)), if due.is_some() => None,
         };
         drop(redis);
         retry = Instant::now() + LOST_DELAY;
@@ -405,6 +502,17 @@ async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
             batch.push(job);
         }
         let Some(inner) = inner.upgrade() else { return };
+        let mut begins = false;
+        for job in &batch {
+            if let Job::Append { event, .. } = job {
+                (begins, used) = (begins || event.id.number == 0, Instant::now());
+            }
+        }
+        let is_due = sign.map_or(begins, |sign| sign <= Instant::now() && used.elapsed() < inner.expiry);
+        if is_due {
+            inner.sign().await;
+            sign = Some(Instant::now() + SIGN_INTERVAL);
+        }
         inner.store(batch).await;
     }
 }

@@ -36,7 +36,7 @@ const MAX_MESSAGES: usize = 64;
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 
 /// How long a process is regarded as there after its last sign, and a sign of this process takes to be seen after an outage.
-const LEASE: Duration = Duration::from_secs(5);
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
 /// How long a message waits for its process.
 const MESSAGE_TIME: Duration = Duration::from_secs(60);
@@ -204,7 +204,7 @@ impl RedisTasks {
         let keys = [
             format!("{TASK_KEY}{name}"),
             format!("{OWNER_KEY}{}", digest(task.owner.as_bytes())),
-            format!("{PROCESS_KEY}{process}"),
+            process_key(&task.process),
         ];
         let arguments = [
             u8::from(keep.is_some()).to_string(),
@@ -321,7 +321,7 @@ impl RedisTasks {
     }
 
     async fn messages(&self, process: &str) -> Result<Vec<Raw>, TaskStoreError> {
-        let keys = [format!("{PROCESS_KEY}{}", digest(process.as_bytes())), messages_key(process)];
+        let keys = [process_key(process), messages_key(process)];
         let [lease, most, bytes] =
             [millis(LEASE).to_string(), MAX_MESSAGES.to_string(), MAX_MESSAGE_BYTES.to_string()];
         let arguments = [lease.as_bytes(), most.as_bytes(), bytes.as_bytes()];
@@ -403,6 +403,11 @@ fn refused(why: String) -> TaskStoreError {
 fn digest(text: &[u8]) -> String {
     let digest: [u8; 32] = Sha256::digest(text).into();
     hex(&digest[..16])
+}
+
+/// The key that says that a process is there.
+pub(crate) fn process_key(process: &str) -> String {
+    format!("{PROCESS_KEY}{}", digest(process.as_bytes()))
 }
 
 fn messages_key(process: &str) -> String {

@@ -1,5 +1,5 @@
-//! Foreign clients at the joined endpoint of the demonstration server and a server on rmcp, and at two bridges with one key. Each
-//! has the outcomes of `interop/clients/table.md`: lists, calls, questions, subscriptions and progress are the same as at one server.
+//! Foreign clients at the joined endpoint of the demonstration server and a server on rmcp, and at two bridges with one key, also with
+//! one Redis and a session that belongs to a program of one of them. Each has the outcomes of `interop/clients/table.md`: lists, calls, questions, subscriptions and progress are the same as at one server.
 
 use interop::{Client, NODE, Way};
 
@@ -79,4 +79,24 @@ fn rmcp_at_two_bridges() {
     let client = Client::installed("rmcp", "rmcp/target/debug/client-current").at_two_bridges();
     client.is_as_the_table_says("legacy");
     client.is_as_the_table_says("modern");
+}
+
+// Not the SDK 1 for TypeScript: it resumes the stream of a call that it has cancelled itself, if that stream has begun (after 100 ms),
+// and reports that it is refused. It does so at one server as well, where its cancellation comes earlier.
+#[test]
+fn typescript_sdk_2_at_two_bridges_of_a_program() {
+    let client = script("@modelcontextprotocol/client", NODE, "sdk-2.mjs");
+    client.at_two_bridges_of_a_program().is_as_the_table_says("legacy");
+}
+
+#[test]
+fn python_sdk_at_two_bridges_of_a_program() {
+    let client = script("mcp", "venv/bin/python", "python-sdk.py");
+    client.at_two_bridges_of_a_program().is_as_the_table_says("legacy");
+}
+
+#[test]
+fn rmcp_at_two_bridges_of_a_program() {
+    let client = Client::installed("rmcp", "rmcp/target/debug/client-current");
+    client.at_two_bridges_of_a_program().is_as_the_table_says("legacy");
 }

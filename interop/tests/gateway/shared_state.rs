@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
 
 use super::backends::{LISTENING, Servers};
 use super::replicas::{CLIENTS, Replica, costs_only_calls_in_progress, key_options};
@@ -126,6 +126,16 @@ async fn opened(port: u16, name: &str) -> String {
     format!("mcp-session-id: {}\r\nmcp-protocol-version: 2025-11-25\r\n", asked.line("mcp-session-id: "))
 }
 
+/// A call of `slow` that has sent progress.
+async fn begun(port: u16, session: &str) -> Asked {
+    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "a__slow", "arguments": {}, "_meta": { "progressToken": "p" },
+    } });
+    let mut asked = Asked::send(port, "POST", session, &call.to_string()).await;
+    assert!(asked.says("begun").await, "{}", asked.said);
+    asked
+}
+
 #[test]
 fn a_stream_is_resumed_at_the_other_bridge_also_after_its_own_was_killed() {
     let mut redis = Redis::start(&[]).unwrap();
@@ -142,11 +152,7 @@ fn a_stream_is_resumed_at_the_other_bridge_also_after_its_own_was_killed() {
         for (number, name) in [(1, "short".to_owned()), (2, "x".repeat(5_000))] {
             let session = opened(one.port(), &name).await;
             assert_eq!(session.lines().next().unwrap().len() > 100, number == 1, "{session}");
-            let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
-                "name": "a__slow", "arguments": {}, "_meta": { "progressToken": "p" },
-            } });
-            let mut asked = Asked::send(one.port(), "POST", &session, &call.to_string()).await;
-            assert!(asked.says("begun").await, "{}", asked.said);
+            let asked = begun(one.port(), &session).await;
             let begin = asked.line("id: ");
             assert!(begin.ends_with("-0"), "{begin}");
             drop(asked);
@@ -181,6 +187,50 @@ fn a_stream_is_resumed_at_the_other_bridge_also_after_its_own_was_killed() {
             pace.tick().await;
         }
         assert_eq!(status(&stored).await, "404");
+    };
+    runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") });
+}
+
+#[test]
+fn a_call_whose_bridge_was_killed_ends_with_an_error_at_the_other_one_and_is_not_repeated() {
+    let redis = Redis::start(&[]).unwrap();
+    let folder = Folder::new("killed");
+    let (gate, runs) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let test = async {
+        let target = slow_server(gate.clone(), runs.clone()).await;
+        let join = ["--join".into(), format!("a={target}").into()];
+        let with_redis = [&options(folder.path(), &redis)[..], &join].concat();
+        let sealed_alone = [&key_options(folder.path())[..], &join].concat();
+        let (mut one, other) = (Replica::start(&with_redis), Replica::start(&with_redis));
+        for (number, name) in [(1, "short".to_owned()), (2, "x".repeat(5_000))] {
+            let session = opened(one.port(), &name).await;
+            let asked = begun(one.port(), &session).await;
+            let begin = asked.line("id: ");
+            one.kill();
+            let since = Instant::now();
+            let said = resumed(other.port(), &session, &begin, "without a response").await;
+            // A lease of 5 s, and the time between two attempts.
+            assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+            assert!(
+                said.contains("begun") && said.contains(r#""id":2"#) && said.contains("-32603"),
+                "{said}"
+            );
+            assert_eq!(runs.load(Ordering::Relaxed), number, "no call runs twice");
+            one.start_again();
+        }
+        // Without Redis an event has no id, and nothing can be resumed.
+        let (mut one, other) = (Replica::start(&sealed_alone), Replica::start(&sealed_alone));
+        let session = opened(one.port(), "short").await;
+        let mut asked = begun(one.port(), &session).await;
+        assert!(!asked.said.contains("\nid: "), "{}", asked.said);
+        one.kill();
+        assert!(!asked.says("no more").await, "the stream has ended");
+        let head = format!("{session}last-event-id: 1-1\r\n");
+        let mut refused = Asked::send(other.port(), "GET", &head, "").await;
+        assert!(refused.says("streams of this session cannot be resumed").await, "{}", refused.said);
+        assert!(refused.said.starts_with("HTTP/1.1 400"), "{}", refused.said);
+        assert_eq!(runs.load(Ordering::Relaxed), 3);
     };
     runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") });
 }

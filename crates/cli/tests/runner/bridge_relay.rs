@@ -934,3 +934,15 @@ fn what_crosses_to_the_server_is_written_down_with_the_number_of_the_connection(
         assert!(of_one.iter().any(|line| line["message"]["method"] == "tools/call"), "{lines}");
     }
 }
+
+#[test]
+fn at_sigterm_the_session_at_a_server_over_http_is_ended() {
+    let target = Bridge::before("http://127.0.0.1:0/mcp", &["demo:"]);
+    let bridge = Bridge::before("http://127.0.0.1:0/mcp", &[&target.addresses[0]]);
+    let (status, answer) = http(&bridge.addresses[0], "", &opening());
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(servers(target.mark()), 1);
+    bridge.ends("TERM", 143);
+    // Otherwise it would be there until the session has been idle for long.
+    until(|| (servers(target.mark()) == 0).then_some(()));
+}

@@ -24,6 +24,7 @@ use super::router::{Part, Router};
 use super::tasks::united;
 use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
 use crate::answers::{self, Answers};
+use crate::cancellations::{Cancels, ClientLayer};
 use crate::capacity::Caller;
 use crate::client::{ClientHandle, Storing};
 use crate::end::{GatewayEnd, Refusal};
@@ -103,7 +104,10 @@ pub(super) async fn serve(
     let (role, handler) = (client.role(), FromClient(client.clone()));
     let link = match handle.storing() {
         Storing::No => opening.into_link(),
-        _ => answers::layer(opening.into_link(), client.clone()),
+        _ => {
+            let link = answers::layer(opening.into_link(), client.clone());
+            ClientLayer::of(link, client.clone())
+        }
     };
     let (connection, driver) = joined.telemetry.connection(link, role, joined.limits.clone(), handler);
     client.connect(&connection);
@@ -522,6 +526,14 @@ impl Answers for LegacyClient {
         if let Some(session) = part.and_then(|part| part.session()) {
             session.answer(target, id, outcome);
         }
+    }
+}
+
+/// The request may be at any target: the others do not know its id.
+impl Cancels for LegacyClient {
+    fn cancel(&self, cancelled: &Notification) {
+        let sessions = self.router.parts.iter().filter_map(|part| part.session());
+        sessions.for_each(|session| session.cancel(cancelled));
     }
 }
 

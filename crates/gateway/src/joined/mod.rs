@@ -18,8 +18,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin::server::SealingKeys;
 use mcpjoin::server::catalogue::{Collision, Source};
+use mcpjoin::server::{SealingKeys, TaskStore};
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
 use mcpjoin_proto::session::{CloseCause, Limits};
 use mcpjoin_proto::types::{
@@ -82,6 +82,7 @@ pub struct JoinedBuilder {
     telemetry: Telemetry,
     targets: Vec<(Box<str>, TargetOptions, GatewayBuilder)>,
     keys: Option<SealingKeys>,
+    task_store: Option<Arc<dyn TaskStore>>,
 }
 
 /// How a target is joined.
@@ -157,6 +158,7 @@ impl JoinedBuilder {
             telemetry: Telemetry::default(),
             targets: Vec::new(),
             keys: None,
+            task_store: None,
         }
     }
 
@@ -193,6 +195,14 @@ impl JoinedBuilder {
         self
     }
 
+    /// Lets a legacy client list the tasks (`tasks/list`) that it has created at another process with the same
+    /// [`sealing_keys`](Self::sealing_keys). Of a task the store gets the id and its target, no state and no result. One client has at
+    /// most as many there as the store keeps for an owner. By default each process lists the tasks that were created there.
+    pub fn task_store(mut self, store: impl TaskStore) -> Self {
+        self.task_store = Some(Arc::new(store));
+        self
+    }
+
     /// Records spans of OpenTelemetry, as [`GatewayBuilder::telemetry`] does, at this endpoint and for every target. The span
     /// of a client's request has the joined name, that of the request to the server the server's own name. Feature `otel`.
     #[cfg(feature = "otel")]
@@ -219,7 +229,7 @@ impl JoinedBuilder {
             targets,
             client_limits,
             header_marks: HeaderMarks::default(),
-            tasks: Arc::new(TaskIds::new(self.keys)),
+            tasks: Arc::new(TaskIds::new(self.keys, self.task_store)),
             names: Mutex::default(),
             listed: Mutex::default(),
             opened: watch::Sender::new(false),

@@ -5,6 +5,7 @@
 //! translates between eras, never sends a request to one target after another, and never repeats one.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination>
 
+use std::collections::HashSet;
 use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,7 +164,7 @@ impl<P: Part> Router<P> {
             Reply::NeedInput(_) | Reply::Task(_) => {}
         }
         let has_core_tasks = cx.profile().is_some_and(|profile| profile.core_tasks);
-        self.tasks.reply(target, &method, asked.as_ref(), has_core_tasks, reply)
+        self.tasks.reply(target, &method, asked.as_ref(), has_core_tasks, reply).await
     }
 
     /// Records a request that was refused before a target was asked: at the targets that would have been asked.
@@ -428,6 +429,10 @@ impl<P: Part> Router<P> {
             Some(cursor) => self.names.read_cursor(method, cursor)?,
             None => Position::default(),
         };
+        let created = match listed {
+            Listed::Tasks => self.tasks.created().await?,
+            Listed::Named(_) => HashSet::new(),
+        };
         // One request to each target at a time. A page that continues reads one target after the other.
         let mut waiting: Vec<Option<Option<Page>>> = (0..self.parts.len()).map(|_| None).collect();
         if cursor.is_none() {
@@ -454,7 +459,7 @@ impl<P: Part> Router<P> {
             (ttl, is_public) = (ttl.min(page.ttl), is_public && page.is_public);
             items.extend(match listed {
                 Listed::Named(kind) => self.names.offered(target, kind, page.items),
-                Listed::Tasks => self.tasks.listed(target, page.items),
+                Listed::Tasks => self.tasks.listed(target, page.items, &created),
             });
             if page.next.is_some() {
                 next = Some(Position { source: target, cursor: page.next });

@@ -3,8 +3,9 @@
 //! A client gets the id of a task as `base64url(MAC | target | id at the target)`. The MAC covers the owner too: the
 //! principal of the client, otherwise its session or connection, otherwise its address. So an id leads to its target
 //! without a table, cannot be guessed, and is unknown where another client presents it. The key lives as long as the
-//! gateway, or is derived from those that several processes share. Used by `router`, by `legacy` and `modern`, and by `pair` for what a server sends by itself. It never asks a
-//! server, and never reads a result of a tool.
+//! gateway, or is derived from those that several processes share. Which tasks a client has created is remembered here for `tasks/list`,
+//! and in a [`TaskStore`] for the other processes. Used by `router`, by `legacy` and `modern`, and by `pair` for what a server sends by
+//! itself. It never asks a server, and never reads a result of a tool.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks> and
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>
@@ -12,12 +13,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mcpjoin::internal::{declares_tasks, tasks_undeclared};
-use mcpjoin::server::SealingKeys;
+use mcpjoin::internal::{declares_tasks, tasks_undeclared, unix_time};
+use mcpjoin::server::{SealingKeys, TaskRecord, TaskStore};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::TasksCapability;
 use mcpjoin_proto::types::meta::key;
@@ -39,9 +41,14 @@ const HEADER_BYTES: usize = MAC_BYTES + size_of::<u32>();
 /// Tasks of one session that `tasks/list` has. Beyond it, the oldest is left out. Its id stays valid.
 const MAX_LISTED: usize = 1000;
 
+/// How long other processes list a task at most: as long as the id of a session is accepted.
+const MAX_LISTED_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Makes the ids of tasks at one gateway.
 pub(super) struct TaskIds {
     keys: TaskKeys,
+    /// Where the processes find which tasks a client has created at another one.
+    store: Option<Arc<dyn TaskStore>>,
     /// The number of the last session or connection.
     last_connection: AtomicU64,
 }
@@ -62,10 +69,15 @@ pub(super) struct ClientTasks {
     ids: Arc<TaskIds>,
     /// The owner, as the MAC covers it.
     owner: Vec<u8>,
+    /// Whether no other client has the same owner in another process.
+    is_owner_everywhere: bool,
     /// The tasks that were created in this session, with their targets, the oldest first: what `tasks/list` may contain,
     /// because a target may list the tasks of all clients that it takes for one.
-    created: Mutex<VecDeque<(usize, Box<str>)>>,
+    created: Mutex<VecDeque<Created>>,
 }
+
+/// A task: its target, and its id there.
+type Created = (usize, Box<str>);
 
 /// The tasks of one client at one target.
 #[derive(Clone)]
@@ -75,13 +87,13 @@ pub(crate) struct TargetTasks {
 }
 
 impl TaskIds {
-    pub(super) fn new(shared: Option<SealingKeys>) -> Self {
+    pub(super) fn new(shared: Option<SealingKeys>, store: Option<Arc<dyn TaskStore>>) -> Self {
         let own = || {
             let mut key = [0; 32];
             getrandom::fill(&mut key).is_ok().then_some(key)
         };
         let keys = shared.map_or_else(|| TaskKeys::Own(own()), TaskKeys::Shared);
-        Self { keys, last_connection: AtomicU64::new(0) }
+        Self { keys, store, last_connection: AtomicU64::new(0) }
     }
 
     /// Returns the keys, the one that makes ids first.
@@ -100,18 +112,18 @@ impl TaskIds {
             Caller::Connection(number) => format!("connection {number}").into_bytes(),
             Caller::Local => b"local".to_vec(),
         };
-        self.owned_by(owner)
+        self.owned_by(owner, matches!(caller, Caller::Principal(_)))
     }
 
-    fn owned_by(self: &Arc<Self>, owner: Vec<u8>) -> Arc<ClientTasks> {
-        Arc::new(ClientTasks { ids: self.clone(), owner, created: Mutex::default() })
+    fn owned_by(self: &Arc<Self>, owner: Vec<u8>, is_owner_everywhere: bool) -> Arc<ClientTasks> {
+        Arc::new(ClientTasks { ids: self.clone(), owner, is_owner_everywhere, created: Mutex::default() })
     }
 
     /// As [`TaskIds::of_connection`]. `name`: what names the session in every process, if it may be stored.
     pub(super) fn of_session(self: &Arc<Self>, caller: &Caller, name: Option<&str>) -> Arc<ClientTasks> {
         match (caller, name) {
             (Caller::Principal(_), _) | (_, None) => self.of_connection(caller),
-            (_, Some(name)) => self.owned_by([b"session ", name.as_bytes()].concat()),
+            (_, Some(name)) => self.owned_by([b"session ", name.as_bytes()].concat(), true),
         }
     }
 
@@ -188,7 +200,7 @@ impl ClientTasks {
     ///
     /// # Errors
     /// The id of a new task is too long. The task runs on at the target.
-    pub(super) fn reply(
+    pub(super) async fn reply(
         &self,
         target: usize,
         method: &Method,
@@ -199,7 +211,12 @@ impl ClientTasks {
         match reply {
             // What is translated has no task.
             Reply::Verbatim(result) if mentions(&result) => {
-                self.result(target, method, asked, is_core, result).map(Reply::Verbatim)
+                let task = result.raw().member("task").filter(|_| *method == Method::CallTool && is_core);
+                let result = self.result(target, method, asked, is_core, result)?;
+                if let Some(task) = task {
+                    self.share(target, &task).await;
+                }
+                Ok(Reply::Verbatim(result))
             }
             reply => Ok(reply),
         }
@@ -256,14 +273,46 @@ impl ClientTasks {
         created.push_back((target, (*id).into()));
     }
 
-    /// Returns the tasks in the list of a target that this client has created, with the ids that it knows.
-    pub(super) fn listed(&self, target: usize, tasks: Vec<Raw>) -> Vec<Raw> {
-        let created = self.created.lock();
-        let created: HashSet<&str> =
-            created.iter().filter(|(at, _)| *at == target).map(|(_, id)| &**id).collect();
+    /// Where other processes find the tasks of this client, and whose they are there.
+    fn store(&self) -> Option<(&dyn TaskStore, String)> {
+        let store = self.ids.store.as_deref().filter(|_| self.is_owner_everywhere)?;
+        Some((store, format!("joined {}", String::from_utf8_lossy(&self.owner))))
+    }
+
+    /// Lets other processes list a task. It is the client's also where that fails.
+    async fn share(&self, target: usize, task: &Raw) {
+        let Some((store, owner)) = self.store() else { return };
+        let id = task.member("taskId");
+        let Some(id) = id.as_ref().and_then(Raw::to_string_value) else { return };
+        let Some((shown, listed)) = self.seal(target, &id).zip(Raw::from_value(&(target, &*id)).ok()) else {
+            return;
+        };
+        let mut record = TaskRecord::new(&shown, &owner, unix_time(), listed);
+        // It runs in no process that the store knows, and may make room for a later one.
+        record.is_over = true;
+        if let Err(error) = store.create(&record, listed_time(task)).await {
+            tracing::debug!(target: "mcpjoin", %error, "other processes do not list a task");
+        }
+    }
+
+    /// Returns the tasks that this client has created: in this session, and in every process if they have a store.
+    ///
+    /// # Errors
+    /// When the store does not answer, because a part of the list looks like all of it.
+    pub(super) async fn created(&self) -> Result<HashSet<Created>, ErrorObject> {
+        let mut created: HashSet<Created> = self.created.lock().iter().cloned().collect();
+        if let Some((store, owner)) = self.store() {
+            let found = store.list(&owner).await.map_err(|error| ErrorObject::internal(error.to_string()))?;
+            created.extend(found.iter().filter_map(|found| found.record.listed.decode::<Created>().ok()));
+        }
+        Ok(created)
+    }
+
+    /// Returns the tasks in the list of a target that are among those of this client, with the ids that it knows.
+    pub(super) fn listed(&self, target: usize, tasks: Vec<Raw>, created: &HashSet<Created>) -> Vec<Raw> {
         let is_own = |task: &Raw| {
             task.member("taskId")
-                .and_then(|id| Some(created.contains(&*id.to_string_value()?)))
+                .and_then(|id| Some(created.contains(&(target, id.to_string_value()?.into()))))
                 .unwrap_or(false)
         };
         let own = tasks.into_iter().filter(is_own);
@@ -309,6 +358,12 @@ fn related(message: &Payload, other: impl FnOnce(&str) -> Option<String>) -> Opt
     Some(message.with_meta_member(key::RELATED_TASK, related.raw()))
 }
 
+/// Returns how long other processes list a task: for its time, if it has one.
+fn listed_time(task: &Raw) -> Duration {
+    let time = task.member("ttl").and_then(|ttl| ttl.decode().ok()).map(Duration::from_millis);
+    time.map_or(MAX_LISTED_TIME, |time| time.min(MAX_LISTED_TIME))
+}
+
 fn is_task(result: &Payload) -> bool {
     result.result_type().as_ref().and_then(Raw::to_string_value).as_deref() == Some("task")
 }
@@ -337,6 +392,8 @@ fn too_long() -> ErrorObject {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     fn principal(name: &str) -> Caller {
@@ -349,7 +406,7 @@ mod tests {
 
     #[test]
     fn an_id_is_known_to_its_owner_alone() {
-        let ids = Arc::new(TaskIds::new(None));
+        let ids = Arc::new(TaskIds::new(None, None));
         let owners = [
             ids.of(&principal("a")),
             ids.of(&principal("b")),
@@ -359,7 +416,7 @@ mod tests {
             ids.of_connection(&Caller::Local),
             ids.of_connection(&Caller::Local),
             // Another process.
-            Arc::new(TaskIds::new(None)).of(&principal("a")),
+            Arc::new(TaskIds::new(None, None)).of(&principal("a")),
         ];
         for (index, owner) in owners.iter().enumerate() {
             let id = owner.seal(3, "T-1").expect("short");
@@ -376,7 +433,7 @@ mod tests {
 
     #[test]
     fn an_id_that_was_changed_in_any_place_is_unknown() {
-        let tasks = Arc::new(TaskIds::new(None)).of(&Caller::Local);
+        let tasks = Arc::new(TaskIds::new(None, None)).of(&Caller::Local);
         let id = tasks.seal(0, "a task").expect("short");
         let bytes = URL_SAFE_NO_PAD.decode(&id).expect("base64url");
         for place in 0..bytes.len() {
@@ -391,35 +448,54 @@ mod tests {
 
     #[test]
     fn the_id_of_a_task_has_a_limit_in_bytes() {
-        let tasks = Arc::new(TaskIds::new(None)).of(&Caller::Local);
+        let tasks = Arc::new(TaskIds::new(None, None)).of(&Caller::Local);
         let longest = "x".repeat(MAX_ID_BYTES);
         let id = tasks.seal(0, &longest).expect("it fits");
         assert_eq!(tasks.open(&id), Some((0, longest.clone())));
         assert_eq!(tasks.seal(0, &format!("{longest}x")), None);
         let created = payload(&format!(r#"{{"resultType":"task","taskId":"{longest}x"}}"#));
         let reply = tasks.reply(0, &Method::CallTool, None, false, Reply::Verbatim(created));
-        let error = reply.expect_err("too long");
+        let error = reply.now_or_never().expect("no store").expect_err("too long");
         assert!(error.message.contains("`task_id_bytes` of 1024"), "{}", error.message);
     }
 
     #[test]
     fn the_list_has_the_last_tasks_of_this_session_and_no_others() {
-        let tasks = Arc::new(TaskIds::new(None)).of(&Caller::Local);
+        let tasks = Arc::new(TaskIds::new(None, None)).of(&Caller::Local);
         let task = |id: usize| Raw::parse(format!(r#"{{"taskId":"{id}"}}"#)).expect("JSON");
         (0..=MAX_LISTED).for_each(|id| tasks.remember(1, &task(id)));
         let all = || (0..MAX_LISTED + 5).map(task).collect::<Vec<_>>();
-        assert_eq!(tasks.listed(1, all()).len(), MAX_LISTED);
-        assert!(tasks.listed(1, vec![task(0)]).is_empty(), "the oldest");
-        assert!(tasks.listed(0, all()).is_empty(), "another target");
-        let last = tasks.listed(1, vec![task(MAX_LISTED)]).remove(0);
+        let created = tasks.created().now_or_never().expect("no store").expect("all");
+        let listed = |target: usize, all: Vec<Raw>| tasks.listed(target, all, &created);
+        assert_eq!(listed(1, all()).len(), MAX_LISTED);
+        assert!(listed(1, vec![task(0)]).is_empty(), "the oldest");
+        assert!(listed(0, all()).is_empty(), "another target");
+        let last = listed(1, vec![task(MAX_LISTED)]).remove(0);
         let id = last.member("taskId").expect("an id");
         let id = id.to_string_value().expect("a string").into_owned();
         assert_eq!(tasks.open(&id), Some((1, MAX_LISTED.to_string())));
     }
 
     #[test]
+    fn another_process_lists_a_task_for_its_time_and_a_day_at_most() {
+        let day = 24 * 60 * 60;
+        for (ttl, seconds) in [
+            ("60000", 60),
+            ("86400000", day),
+            ("86400001", day),
+            ("null", day),
+            ("-1", day),
+            ("1e99", day),
+            ("\"x\"", day),
+        ] {
+            let task = Raw::parse(format!(r#"{{"taskId":"T","ttl":{ttl}}}"#)).expect("JSON");
+            assert_eq!(listed_time(&task), Duration::from_secs(seconds), "{ttl}");
+        }
+    }
+
+    #[test]
     fn a_question_of_a_task_and_its_answer_name_the_task_as_their_reader_knows_it() {
-        let tasks = Arc::new(TaskIds::new(None)).of(&Caller::Local);
+        let tasks = Arc::new(TaskIds::new(None, None)).of(&Caller::Local);
         let asked = r#"{"message":"m","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T"}}}"#;
         let (at, id) = (tasks.at(2), tasks.seal(2, "T").expect("short"));
         let shown = at.question(payload(asked));
@@ -427,7 +503,8 @@ mod tests {
         assert_eq!(at.answer(shown.clone()).raw().as_str(), asked);
         assert_eq!(tasks.at(1).answer(shown.clone()).raw().as_str(), shown.raw().as_str());
         let result = Reply::Verbatim(payload(asked));
-        let result = tasks.reply(2, &Method::GetTaskResult, None, true, result).expect("a result");
+        let result = tasks.reply(2, &Method::GetTaskResult, None, true, result);
+        let result = result.now_or_never().expect("no store").expect("a result");
         assert!(matches!(result, Reply::Verbatim(result) if result.raw().as_str() == shown.raw().as_str()));
         // Other members of that name belong to the server and the client.
         let own = r#"{"taskId":"T","_meta":{"taskId":"T"}}"#;

@@ -1,6 +1,11 @@
 //! Tests of several gateways with one key behind a balancer without stickiness. Each of them stands for a process: they share
 //! nothing but the key and the targets.
 
+mod cancelling;
+mod losing;
+mod tasks;
+
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,11 +19,11 @@ use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, Members};
-use mcpjoin::proto::{Era, Version};
+use mcpjoin::proto::{Era, RequestId, Version};
 use mcpjoin::server::{Context, HandlerError, NoArguments, SealingKeys, StateKey, tool};
 use mcpjoin::transport::{HttpBody, HttpFuture, HttpOptions, HttpService, Replicas as Others};
 use mcpjoin::{Client, Link, Server};
-use mcpjoin_gateway::{Gateway, JoinedGateway, SealedSessions};
+use mcpjoin_gateway::{Gateway, JoinedBuilder, JoinedGateway, SealedSessions};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
@@ -55,6 +60,19 @@ struct Target {
     /// Calls of `waits` wait for it.
     release: Arc<Notify>,
     waiting: watch::Sender<usize>,
+    /// The requests whose calls of `holds` run. They end when they are cancelled.
+    held: watch::Sender<BTreeSet<RequestId>>,
+}
+
+/// A call of `holds`, until it is cancelled.
+struct Held(watch::Sender<BTreeSet<RequestId>>, RequestId);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.send_modify(|held| {
+            held.remove(&self.1);
+        });
+    }
 }
 
 impl Target {
@@ -66,6 +84,8 @@ impl Target {
         let (count, release, waiting) = (Arc::default(), Arc::new(Notify::new()), watch::Sender::new(0));
         let (counted, released, waits): (Arc<AtomicUsize>, _, _) =
             (Arc::clone(&count), release.clone(), waiting.clone());
+        let held = watch::Sender::new(BTreeSet::new());
+        let holds = held.clone();
         let server = Server::builder(name, "1")
             .versions([version])
             .logging()
@@ -83,6 +103,17 @@ impl Target {
                     "waited".to_owned()
                 }
             })
+            .tool(tool("job").as_task(), |_: NoArguments, _| async { "done".to_owned() })
+            .tool(tool("holds"), move |_: NoArguments, cx: Context| {
+                let id = cx.request_id().unwrap().clone();
+                let call = Held(holds.clone(), id.clone());
+                async move {
+                    call.0.send_modify(|held| {
+                        held.insert(id);
+                    });
+                    std::future::pending::<String>().await
+                }
+            })
             .tool(tool("asks"), |_: NoArguments, cx: Context| async move {
                 let question = ElicitFormParams::new("who?", ElicitationSchema::new(Members::new()));
                 Ok::<_, HandlerError>(format!("{:?}", cx.elicit(question).await?.action))
@@ -91,7 +122,7 @@ impl Target {
             .unwrap();
         let front = Balancer::new(vec![server.http(HttpOptions::new())]);
         let url = listen(front.clone()).await;
-        Self { server, front, url, count, release, waiting }
+        Self { server, front, url, count, release, waiting, held }
     }
 
     fn sessions(&self) -> usize {
@@ -207,13 +238,17 @@ fn options(keys: &SealingKeys) -> HttpOptions {
 }
 
 fn joined(targets: &[&Target], keys: &SealingKeys) -> JoinedGateway {
+    builder(targets, keys).build()
+}
+
+fn builder(targets: &[&Target], keys: &SealingKeys) -> JoinedBuilder {
     let mut joined = Gateway::joined("joined", "1").sealing_keys(keys.clone());
     for (target, name) in targets.iter().zip(["a", "b", "c"]) {
         let url = target.url.clone();
         let start = move || std::future::ready(Link::http(&url).build());
         joined = joined.target(name, Gateway::builder(start));
     }
-    joined.build()
+    joined
 }
 
 /// A scripted client.
@@ -271,18 +306,23 @@ impl Peer {
 
     /// The status of a call, and the text of its result or the message of its error.
     async fn call(&self, name: &str) -> (u16, String) {
+        let (status, message) = self.ask("tools/call", json!({ "name": name, "arguments": {} })).await;
+        let said = message["result"]["content"][0]["text"].as_str();
+        let said = said.or_else(|| message["error"]["message"].as_str());
+        (status, said.unwrap_or_default().to_owned())
+    }
+
+    /// The status of a request, and the response.
+    async fn ask(&self, method: &str, params: Value) -> (u16, Value) {
         static LAST: AtomicUsize = AtomicUsize::new(0);
         let id = LAST.fetch_add(1, Ordering::Relaxed);
-        let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name, "arguments": {} } });
-        let response = self.send(Method::POST, call.to_string()).await;
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let response = self.send(Method::POST, request.to_string()).await;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8(body.to_vec()).unwrap();
         let data = text.lines().rfind(|line| line.contains("jsonrpc")).unwrap_or_default();
-        let message: Value = serde_json::from_str(data.trim_start_matches("data: ")).unwrap_or_default();
-        let said = message["result"]["content"][0]["text"].as_str();
-        let said = said.or_else(|| message["error"]["message"].as_str());
-        (status, said.unwrap_or_default().to_owned())
+        (status, serde_json::from_str(data.trim_start_matches("data: ")).unwrap_or_default())
     }
 }
 
@@ -323,7 +363,7 @@ fn a_legacy_client_is_served_by_three_processes_in_turn_and_each_target_has_one_
             .await
             .unwrap();
         for turn in 1..=6 {
-            assert_eq!(client.list_tools().all().await.unwrap().len(), 6);
+            assert_eq!(client.list_tools().all().await.unwrap().len(), 10);
             for name in ["a__count", "b__count"] {
                 let result = client.call_tool(name, ()).await.unwrap();
                 assert_eq!(result.content[0].as_text(), Some(&*turn.to_string()), "{name}");

@@ -54,7 +54,7 @@ pub use http_server::{
     Admission, Admitted, Admitting, Confirm, Confirmation, Denied, Event, EventId, EventIdError, EventStore,
     EventStoreError, HttpBody, HttpFuture, HttpListenError, HttpListener, HttpOptions, HttpService,
     MemoryEvents, Replay, Replicas, ReplicasError, SessionId, SessionRecord, SessionStore, SessionStoreError,
-    Stored,
+    Stored, Unanswered,
 };
 pub use identity::{CredentialKey, PeerIdentity};
 pub use inspect::{Direction, Inspected, Inspector};

@@ -1,11 +1,15 @@
 //! Tests of streams whose events are stored outside the process: an event is sent once it is stored, and any process resumes a
 //! stream. Two services with the same stores stand for two processes.
 
+use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mcpjoin::Server;
+use mcpjoin::proto::RequestId;
 use mcpjoin::transport::{
     Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, HttpOptions, Replay, SessionId,
+    Unanswered,
 };
 use serde_json::{Value, json};
 
@@ -32,6 +36,10 @@ struct Inner {
     events: Mutex<Vec<(SessionId, Event)>>,
     waiting: Mutex<Vec<Confirm>>,
     mode: Mutex<Mode>,
+    /// The requests with which streams have begun.
+    begun: Mutex<Vec<(u64, Vec<RequestId>)>>,
+    /// Whether the processes of all streams are taken for gone.
+    are_gone: AtomicBool,
 }
 
 impl Events {
@@ -59,6 +67,21 @@ impl EventStore for Events {
         }
         self.0.events.lock().unwrap().push((*session, event));
         Some(confirmation)
+    }
+
+    fn begin(&self, session: &SessionId, id: EventId, requests: &[RequestId]) -> Option<Confirmation> {
+        self.0.begun.lock().unwrap().push((id.stream, requests.to_vec()));
+        self.append(session, Event { id, bytes: Vec::new().into(), last: false })
+    }
+
+    fn unanswered<'a>(&'a self, session: &'a SessionId, stream: u64) -> Unanswered<'a> {
+        let events = self.0.events.lock().unwrap();
+        let is_over =
+            events.iter().any(|(of, event)| of == session && event.id.stream == stream && event.last);
+        drop(events);
+        let begun = self.0.begun.lock().unwrap().iter().rfind(|(begun, _)| *begun == stream).cloned();
+        let is_gone = self.0.are_gone.load(Ordering::Relaxed) && !is_over;
+        Box::pin(ready(Ok(begun.filter(|_| is_gone).map(|(_, requests)| requests))))
     }
 
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a> {
@@ -198,6 +221,47 @@ fn a_stream_is_resumed_at_another_process() {
         let own = rest(elsewhere.call_in_session(1, "steps", json!({ "n": 1 })).await).await;
         assert_ne!(own[0].0.split_once('-').unwrap().0, first.split_once('-').unwrap().0);
         assert_eq!(rest(resume(&session, &own[0].0).await).await, own[1..]);
+    });
+}
+
+#[test]
+fn a_stream_whose_process_is_gone_ends_at_another_one_with_an_error_for_each_of_its_requests() {
+    run(async {
+        for version in [LEGACY, "2025-06-18"] {
+            let (gate, events) = (Gate::new(), Events::default());
+            let server = builder(&gate).build().unwrap();
+            let [one, other] = two(&server, &events);
+            let session = one.open(version).await;
+            let elsewhere = at(&session, &other);
+            let mut reply = session.call_in_session(1, "steps", json!({ "n": 2 })).await;
+            let (first, _) = reply.message_with_id().await.unwrap();
+            gate.open.add_permits(1);
+            let (second, _) = reply.message_with_id().await.unwrap();
+            drop(reply);
+            assert_eq!(rest(resume(&elsewhere, &second).await).await, [], "its process is there");
+            events.0.are_gone.store(true, Ordering::Relaxed);
+            for (after, missed) in [(&first, 1), (&second, 0), (&second, 0)] {
+                let resumed = rest(resume(&elsewhere, after).await).await;
+                assert_eq!(resumed.len(), missed + 1, "{version}");
+                let (id, error) = resumed.last().unwrap();
+                assert_eq!((&**id, &error["id"], &error["error"]["code"]), ("", &json!(1), &json!(-32603)));
+                let message = error["error"]["message"].as_str().unwrap();
+                assert!(message.contains("has ended without a response"), "{message}");
+            }
+            // A process that has the stream knows better, and so does a store that has the response.
+            gate.open.add_permits(1);
+            let resumed = rest(resume(&session, &second).await).await;
+            assert_eq!((resumed.len(), &resumed[0].1["id"]), (1, &json!(1)));
+            let (last, _) = &resumed[0];
+            assert_eq!(rest(resume(&elsewhere, &second).await).await, resumed);
+            assert_eq!(rest(resume(&elsewhere, last).await).await, []);
+            // Without the ids of its requests it is refused.
+            let mut reply = session.call_in_session(2, "steps", json!({ "n": 2 })).await;
+            let (first, _) = reply.message_with_id().await.unwrap();
+            drop(reply);
+            events.0.begun.lock().unwrap().iter_mut().for_each(|(_, requests)| requests.clear());
+            assert_eq!(resume(&elsewhere, &first).await.status, 400);
+        }
     });
 }
 

@@ -1,9 +1,10 @@
 //! Tests of the events of streams: in order, bounded, and only what a process with the keys has written for this session.
 
+use mcpjoin::proto::RequestId;
 use mcpjoin::transport::{Event, EventId, EventStore as _, SessionId};
 use mcpjoin_redis::RedisEvents;
 
-use crate::{IDLE, Server, Stranger, process, run};
+use crate::{IDLE, Server, Stranger, process, run, until};
 
 const ADA: SessionId = SessionId::from_bytes([1; 16]);
 const BOB: SessionId = SessionId::from_bytes([2; 16]);
@@ -69,7 +70,54 @@ fn another_process_replays_the_events_of_one_stream_in_order_until_the_session_i
         assert_eq!(replayed(&one, ADA, id(7, 0), ALL).await, None);
         assert_eq!(replayed(&other, ADA, id(7, 0), ALL).await, None);
         let mut stranger = Stranger::at(&server).await;
-        assert_eq!(stranger.keys("").await.len(), 1, "that of the other session");
+        assert_eq!(stranger.keys(KEYS).await.len(), 1, "that of the other session");
+    });
+}
+
+/// Begins a stream with a request, and returns whether that was stored.
+async fn begun(events: &RedisEvents, stream: u64, request: &str) -> bool {
+    let requests = [RequestId::from(request), RequestId::from(7)];
+    events.begin(&ADA, id(stream, 0), &requests).unwrap().wait().await
+}
+
+#[test]
+fn a_stream_has_nobody_to_answer_it_some_seconds_after_the_end_of_its_process_unless_it_has_ended() {
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let [one, other] = [process(&server, 1).await.events(IDLE), process(&server, 1).await.events(IDLE)];
+        let foreign = process(&server, 2).await.events(IDLE);
+        let long = "x".repeat(5_000);
+        for (stream, request) in [(7, "a"), (8, "b"), (9, &*long)] {
+            assert!(begun(&one, stream, request).await, "{stream}");
+        }
+        assert!(appended(&one, ADA, id(7, 1), "one").await);
+        assert!(appended(&one, ADA, id(8, 1), "last").await);
+        assert!(begun(&other, 10, "d").await);
+        let left = async |events: &RedisEvents, stream: u64| events.unanswered(&ADA, stream).await.unwrap();
+        // Its process is there, and stays so while it says nothing else.
+        let mut pace = tokio::time::interval(std::time::Duration::from_secs(1));
+        for _ in 0..7 {
+            pace.tick().await;
+            assert_eq!(left(&other, 7).await, None);
+        }
+        drop(one);
+        until(async || left(&other, 7).await.is_some()).await;
+        assert_eq!(left(&other, 7).await, Some(vec!["a".into(), 7.into()]));
+        assert_eq!(left(&other, 8).await, None, "it has ended");
+        assert_eq!(left(&other, 9).await, Some(vec![]), "its ids are too long");
+        assert_eq!(left(&other, 10).await, None, "its process is there");
+        assert_eq!(left(&other, 11).await, None, "there is none");
+        assert_eq!(left(&foreign, 7).await, None, "the keys are others");
+        assert_eq!(other.unanswered(&BOB, 7).await.unwrap(), None);
+        // What was stored of it is there as before.
+        assert_eq!(replayed(&other, ADA, id(7, 0), ALL).await, texts(["one"]));
+        // Somebody else has written there.
+        let mut stranger = Stranger::at(&server).await;
+        let key = stranger.key(KEYS).await;
+        let _: String = stranger.says(&["RENAME", &key, "elsewhere"]).await;
+        assert_eq!(left(&other, 7).await, None);
+        let _: String = stranger.says(&["SET", &key, "no stream"]).await;
+        assert_eq!(left(&other, 7).await, None);
     });
 }
 
@@ -197,8 +245,10 @@ fn other_things_and_too_much_at_the_place_of_a_log_are_refused() {
         let ada = stranger.key(KEYS).await;
         let _: String = stranger.says(&["SET", &ada, "a text"]).await;
         assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await, None);
-        assert!(!appended(&events, ADA, id(7, 4), "four").await, "it is not replaced");
-        assert!(redis.counts().refused > 0);
+        // By a process that ends: one that goes on tells Redis again and again what it has not stored.
+        let ended = process(&server, 1).await;
+        assert!(!appended(&ended.events(IDLE), ADA, id(7, 4), "four").await, "it is not replaced");
+        assert!(ended.counts().refused > 0);
         let large = "x".repeat(1024 * 1024);
         let entry: Entry = (String::new(), vec![("r".to_owned(), large)]);
         write(&mut stranger, &ada, &vec![entry; 5]).await;

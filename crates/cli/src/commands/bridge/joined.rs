@@ -9,14 +9,12 @@ use std::ffi::OsString;
 use std::future::Future;
 
 use mcpjoin::proto::session::Limits;
-use mcpjoin::server::SealingKeys;
 use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions, TargetState, TargetStatus};
 use tracing::level_filters::LevelFilter;
 
 use super::admin::Monitoring;
-use super::keys::KeyFile;
 use super::misplaced;
 use super::policy::PolicyFile;
 use super::relay::{Places, TargetGateway};
@@ -64,8 +62,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
     let telemetry = Telemetry::start(ui, LevelFilter::WARN);
     let exit = with_plans(ui, &targets, &args.connect, async |plans, mut signals| {
         let make = |policy: Option<&PolicyFile>, monitoring: &Monitoring| {
-            let keys = places.keys.as_ref().map(KeyFile::keys);
-            Joined::new(ui, &names, sources, plans, &args, keys, policy, monitoring)
+            Joined::new(ui, &names, sources, plans, &args, &places, policy, monitoring)
         };
         exit_of(ui, serving::run(ui, &args, &places, &names, &telemetry, &mut signals, make).await)
     });
@@ -160,13 +157,16 @@ impl Joined {
         sources: Vec<Source>,
         plans: Vec<Plan>,
         args: &Bridge,
-        keys: Option<SealingKeys>,
+        places: &Places,
         policy: Option<&PolicyFile>,
         monitoring: &Monitoring,
     ) -> Result<Self, Failure> {
         let mut joined = monitoring.telemetry.joined(Gateway::joined(NAME, env!("CARGO_PKG_VERSION")));
-        if let Some(keys) = keys {
-            joined = joined.sealing_keys(keys);
+        if let Some(keys) = &places.keys {
+            joined = joined.sealing_keys(keys.keys());
+        }
+        if let Some(redis) = &places.state {
+            joined = joined.task_store(redis.tasks());
         }
         let mut limits = Limits::default();
         limits.message = plans.iter().map(|plan| plan.limits.message).max().unwrap_or(limits.message);

@@ -37,6 +37,15 @@ pub struct TaskRecord {
     pub content: Option<Raw>,
 }
 
+impl TaskRecord {
+    /// The record of a task that has not ended, of no process.
+    #[must_use]
+    pub fn new(id: &str, owner: &str, created: Duration, listed: Raw) -> Self {
+        let (id, owner, process) = (id.into(), owner.into(), "".into());
+        Self { id, owner, process, created, is_over: false, listed, content: None }
+    }
+}
+
 /// A record, and whether its process is there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

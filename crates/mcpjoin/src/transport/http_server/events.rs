@@ -11,6 +11,7 @@ use std::str::FromStr;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use mcpjoin_proto::RequestId;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
@@ -51,6 +52,10 @@ pub struct Event {
 
 /// The events that resume a stream.
 pub type Replay<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<Event>>, EventStoreError>> + Send + 'a>>;
+
+/// The requests that nobody will answer, because the process that handled them is gone. `None`: more may come on their stream.
+pub type Unanswered<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<Vec<RequestId>>, EventStoreError>> + Send + 'a>>;
 
 /// Why a store gives no answer. The client gets 503, and may try again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +109,21 @@ pub trait EventStore: Send + Sync + 'static {
     /// confirmation is dropped, the event is to be stored all the same.
     fn append(&self, session: &SessionId, event: Event) -> Option<Confirmation>;
 
+    /// Stores that a stream begins, with the requests that it answers. The number of `id` is 0. Called for a shared store only, and
+    /// maybe more than once before the first event. Confirmed like an event. By default it appends an event without data.
+    fn begin(&self, session: &SessionId, id: EventId, requests: &[RequestId]) -> Option<Confirmation> {
+        let _ = requests;
+        self.append(session, Event { id, bytes: Bytes::new(), last: false })
+    }
+
+    /// Returns the requests with which a stream has begun, if its process is gone and has not stored the last event. Called for a
+    /// shared store only, after a [`replay`](Self::replay) without that event. The client gets an error for each of them. By default
+    /// no process is gone.
+    fn unanswered<'a>(&'a self, session: &'a SessionId, stream: u64) -> Unanswered<'a> {
+        let _ = (session, stream);
+        Box::pin(ready(Ok(None)))
+    }
+
     /// Returns the events of a stream after `after` and before the number `before`, in order. `None` when one of them is no
     /// longer stored: then the stream cannot be resumed, and the client gets an error. Where `before` is the largest number, a
     /// shared store returns those that are there; the client asks again for the others.
@@ -114,8 +134,7 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// Whether all processes that serve a stored session see the same events
     /// ([`SessionStore`](super::SessionStore)). A shared store gets the events of stored sessions, and no others; a store that is
-    /// not shared, which is the default, gets those of all other sessions. In a shared store a stream that can be resumed from
-    /// its beginning begins with an event without data, whose number is 0.
+    /// not shared, which is the default, gets those of all other sessions.
     fn is_shared(&self) -> bool {
         false
     }

@@ -52,6 +52,8 @@ pub(super) struct ExchangeState {
     pub(super) form: Form,
     /// The event without data that is sent before all others. In a box, because an idle session has none.
     pub(super) priming: Option<Box<Queued>>,
+    /// The requests that it answers, where another process may have to know them.
+    pub(super) requests: Box<[RequestId]>,
     /// Events that wait for the reader.
     pub(super) queue: VecDeque<Queued>,
     pub(super) bytes: usize,

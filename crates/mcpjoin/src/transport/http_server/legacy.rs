@@ -21,6 +21,7 @@ use super::events::{EventId, SessionId};
 use super::exchange::{Exchange, Owner};
 use super::head::{Answer, RequestHead};
 use super::memory::Traffic;
+use super::passing::errors;
 use super::reopening::{initialized, is_stored_id};
 use super::session_store::SessionRecord;
 use super::sessions::{Place, Problem, Session};
@@ -31,6 +32,10 @@ use super::{HttpOptions, Received, Shared, gone, reply, request_id};
 /// can resume the stream and gets the reply even if the stream breaks. Not later, because some clients (rmcp up to 2.2) send
 /// nothing else, not even a cancellation, until a response begins.
 const STREAM_DELAY: Duration = Duration::from_millis(100);
+
+/// The end of a request whose stream is resumed after the end of its process.
+const PROCESS_ENDED: &str =
+    "the process that handled this request has ended without a response, and may have processed the request";
 
 pub(super) async fn answer(
     shared: &Arc<Shared>,
@@ -262,7 +267,20 @@ async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8], recei
     })?;
     let missed =
         missed.ok_or_else(|| reply::refuse(400, "the events after Last-Event-ID are no longer stored"))?;
-    let held = missed.into_iter().map(|event| received.account.hold(Traffic::Responses, event.bytes));
+    let is_over = missed.last().is_some_and(|event| event.last);
+    let unanswered = match exchange.is_none() && !is_over {
+        true => events.unanswered(&session.id, after.stream).await.map_err(|error| {
+            shared.sessions.warn(Problem::Store, &session.account, &error.to_string());
+            reply::unavailable(&error.to_string())
+        })?,
+        false => None,
+    };
+    if unanswered.as_ref().is_some_and(Vec::is_empty) {
+        return Err(reply::refuse(400, PROCESS_ENDED).into());
+    }
+    let errors = unanswered.map(|requests| errors(&requests, PROCESS_ENDED));
+    let missed = missed.into_iter().map(|event| event.bytes).chain(errors);
+    let held = missed.map(|bytes| received.account.hold(Traffic::Responses, bytes));
     let ahead: Vec<_> =
         held.collect::<Result<_, _>>().map_err(|full| reply::unavailable(&full.to_string()))?;
     // The stream of a call ends with the call.

@@ -167,7 +167,7 @@ pub(super) async fn pass(shared: &Arc<Shared>, to: &Replica, passing: Passing<'_
         == MediaType::EventStream;
     // A stream without an end of its own ends with this process.
     let until = (is_stream && parts.method == Method::GET).then(|| shared.clone());
-    let errors = if is_stream { errors(&pending) } else { Bytes::new() };
+    let errors = if is_stream { errors(&pending, WHY) } else { Bytes::new() };
     let mut body = PassedBody::new(body, errors, silence);
     body.ending = until.map(|shared| Box::pin(async move { shared.until_ending().await }) as Pin<Box<_>>);
     let mut passed = Response::new(HttpBody::passed(body));
@@ -192,13 +192,15 @@ fn without(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
     headers
 }
 
+/// Why a stream that is passed on has broken off.
+const WHY: &str = "the process that has this session has ended or is not reached any more, and may have processed the request";
+
 /// The events that end requests whose process has ended.
-fn errors(pending: &[RequestId]) -> Bytes {
-    const WHY: &str = "the process that has this session has ended or is not reached any more, and may have processed the request";
+pub(super) fn errors(pending: &[RequestId], why: &str) -> Bytes {
     let mut events = BytesMut::new();
     for id in pending {
         let error =
-            mcpjoin_proto::Response { id: Some(id.clone()), outcome: Err(ErrorObject::internal(WHY)) };
+            mcpjoin_proto::Response { id: Some(id.clone()), outcome: Err(ErrorObject::internal(why)) };
         let mut text = BytesMut::new();
         encode::message(&Message::Response(error), &mut text);
         // A message is a line, which an event can contain.
@@ -340,7 +342,7 @@ mod tests {
         let parts = parts.iter().copied().collect();
         PassedBody::new(
             Box::pin(Parted { parts, silent }),
-            errors(&[RequestId::from(7)]),
+            errors(&[RequestId::from(7)], WHY),
             Duration::from_secs(45),
         )
     }

@@ -18,7 +18,7 @@ use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Profile, RequestId};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::events::{Event, EventId, EventStore, SessionId};
+use super::events::{EventId, EventStore, SessionId};
 use super::exchange_state::{ExchangeState, Form, Queued, Reader, State, Wake, keep};
 use super::memory::{Account, Full, Traffic};
 use super::reply::Status;
@@ -189,7 +189,9 @@ impl Wire {
             // An invalid part of a batch gets an error reply, too, and cannot be cancelled.
             pending += usize::from(parts.iter().any(Result::is_err));
         }
-        let slot = ExchangeState { pending, reader: Some(reader.number), ..ExchangeState::default() };
+        let requests = if self.is_shared() { ids.into() } else { Box::default() };
+        let slot =
+            ExchangeState { pending, requests, reader: Some(reader.number), ..ExchangeState::default() };
         state.posts.insert(stream, Box::new(slot));
         for id in ids {
             state.reply_streams.insert(id.clone(), stream);
@@ -438,6 +440,12 @@ impl Wire {
         reader
     }
 
+    /// Whether other processes can resume its streams.
+    fn is_shared(&self) -> bool {
+        let events = self.agreed.get().and_then(|agreed| agreed.events.as_ref());
+        events.is_some_and(|events| events.is_shared())
+    }
+
     fn is_resumable(&self) -> bool {
         self.agreed.get().is_some_and(|agreed| agreed.events.is_some())
     }
@@ -447,26 +455,27 @@ impl Wire {
         self.prime(stream, slot);
     }
 
-    /// Puts an event without data in front, where streams begin with one: from it on the stream can be resumed.
+    /// Stores the beginning of the stream where other processes can resume it. Puts an event without data in front, where streams
+    /// begin with one: from it on the stream can be resumed.
     fn prime(&self, stream: u64, slot: &mut ExchangeState) {
         let Some(agreed) = self.agreed.get() else { return };
-        let Some(events) = agreed.events.as_ref().filter(|_| agreed.profile.http_priming_event) else {
-            return;
-        };
+        let Some(events) = agreed.events.as_ref() else { return };
         let number = slot.queue.front().map_or(slot.last, |first| first.number.saturating_sub(1));
         let event_id = EventId { stream: self.named(stream), number };
+        // Another process knows by it that there is such a stream, and which requests it answers.
+        let confirmation = (number == 0 && events.is_shared())
+            .then(|| events.begin(&agreed.session, event_id, &slot.requests))
+            .flatten();
+        if !agreed.profile.http_priming_event {
+            return;
+        }
         let id = event_id.to_string();
         let mut out = BytesMut::new();
         let event = OutgoingEvent { id: Some(&id), retry: Some(agreed.retry), ..OutgoingEvent::default() };
         if event.write(&mut out).is_err() {
             return;
         }
-        let bytes = out.freeze();
-        // Another process knows by it that there is such a stream.
-        let confirmation = (number == 0 && events.is_shared()).then(|| {
-            events.append(&agreed.session, Event { id: event_id, bytes: bytes.clone(), last: false })
-        });
-        slot.priming = Some(Box::new(Queued { number, bytes, confirmation: confirmation.flatten() }));
+        slot.priming = Some(Box::new(Queued { number, bytes: out.freeze(), confirmation }));
     }
 
     /// Closes the session's side: no message is delivered any more, and every exchange ends.
