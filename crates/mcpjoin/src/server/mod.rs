@@ -69,7 +69,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 pub use crate::seal::{SealingKeys, StateKey};
-pub use blocking::{Offloaded, blocking, spawned};
+pub use blocking::{Offloaded, blocking};
 pub use builder::{BuildError, ServerBuilder};
 pub use context::Context;
 pub use error::{HandlerError, IntoHandlerError, Result};
