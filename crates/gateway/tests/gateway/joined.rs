@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mcpjoin::client::{ClientBuilder, Restart};
 use mcpjoin::connection::Connection;
+use mcpjoin::internal::catalogue::ORIGINAL_NAME;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     CallToolResult, Content, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams,
@@ -14,7 +15,6 @@ use mcpjoin::proto::types::{
     SubscriptionFilter, TextContent,
 };
 use mcpjoin::proto::{Era, Raw, Version, code};
-use mcpjoin::server::catalogue::ORIGINAL_NAME;
 use mcpjoin::server::{
     Context, HandlerError, NoArguments, PromptArguments, ReadRequest, ServerBuilder, ServerHandle, tool,
 };
