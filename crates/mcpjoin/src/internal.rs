@@ -35,11 +35,6 @@ pub use crate::seal::{NotOpened, owner_of, unix_time};
 #[cfg(feature = "server")]
 pub use crate::server::capability::undeclared;
 #[cfg(feature = "server")]
-pub mod catalogue {
-    //! The names under which several servers are offered as one: for gateways.
-    pub use crate::server::catalogue::*;
-}
-#[cfg(feature = "server")]
 pub use crate::server::input::digest as request_digest;
 #[cfg(feature = "server")]
 pub use crate::server::listening::serve_each;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mcpjoin::connection::{Connection, Context};
 use mcpjoin::handler::Handler;
-use mcpjoin::internal::catalogue::{Kind, join_instructions};
+use mcpjoin::server::catalogue::{Kind, join_instructions};
 use mcpjoin_proto::session::{Reply, ServerRole};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Profile, Raw, Request, RequestId, Version};
 use parking_lot::Mutex;

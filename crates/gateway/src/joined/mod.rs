@@ -18,8 +18,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin::internal::catalogue::Collision;
-use mcpjoin::server::{SealingKeys, Source};
+use mcpjoin::server::SealingKeys;
+use mcpjoin::server::catalogue::{Collision, Source};
 use mcpjoin::transport::{HttpListener, HttpOptions, HttpService, Link, Listener};
 use mcpjoin_proto::session::{CloseCause, Limits};
 use mcpjoin_proto::types::{

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 
-use mcpjoin::internal::catalogue::{
+use mcpjoin::server::catalogue::{
     Catalogue, Claim, Collision, Kind, MAX_SOURCE_BYTES, MAX_SOURCE_ENTRIES, Position, Source,
 };
 use mcpjoin_proto::{ErrorObject, Method, Payload, Raw};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mcpjoin::connection::Context;
-use mcpjoin::internal::catalogue::{Claim, Collision, Kind, Position};
+use mcpjoin::server::catalogue::{Claim, Collision, Kind, Position};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::types::{CompleteParams, PageParams, ProtocolType, Reference};

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use mcpjoin::client::{ClientBuilder, Restart};
 use mcpjoin::connection::Connection;
-use mcpjoin::internal::catalogue::ORIGINAL_NAME;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     CallToolResult, Content, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams,
@@ -15,6 +14,7 @@ use mcpjoin::proto::types::{
     SubscriptionFilter, TextContent,
 };
 use mcpjoin::proto::{Era, Raw, Version, code};
+use mcpjoin::server::catalogue::ORIGINAL_NAME;
 use mcpjoin::server::{
     Context, HandlerError, NoArguments, PromptArguments, ReadRequest, ServerBuilder, ServerHandle, tool,
 };

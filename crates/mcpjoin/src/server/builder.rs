@@ -115,7 +115,7 @@ pub enum BuildError {
         mount: String,
     },
     /// A server that is mounted, or that others are mounted on, offers more than the
-    /// joined lists may hold.
+    /// [catalogue](super::catalogue::Catalogue::replace) accepts.
     #[error("more than 10,000 entries or 4 MiB of names, or ten times that with all other servers: {mount}")]
     TooManyEntries {
         /// The server.
@@ -575,8 +575,9 @@ impl ServerBuilder {
     /// also if others are mounted on it.
     ///
     /// This server alone decides on versions, limits of connections, the size of pages, and who its clients are.
-    /// It declares the capabilities of all, and has the instructions of all under headings, at most 8 KiB.
-    /// Lists contain its own entries first, then those of the mounted servers in their order. A list that a layer of a mounted server refuses is left out, and so is what a layer adds to
+    /// It declares the capabilities of all, and has the instructions of all under headings, at most 8 KiB
+    /// ([`catalogue::join_instructions`]). Lists contain its own entries first, then those of the mounted servers
+    /// in their order. A list that a layer of a mounted server refuses is left out, and so is what a layer adds to
     /// a list.
     ///
     /// The mounted server seals `requestState` and signs the ids of tasks with its own key, so that a client

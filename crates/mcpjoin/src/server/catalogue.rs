@@ -14,8 +14,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination>
 //!
 //! ```
-//! use mcpjoin::internal::catalogue::{Catalogue, Kind};
-//! use mcpjoin::server::Source;
+//! use mcpjoin::server::catalogue::{Catalogue, Kind, Source};
 //!
 //! let mut catalogue = Catalogue::new([Source::new("git"), Source::new("").separator("")]);
 //! catalogue.replace(0, Kind::Tool, ["log", "diff"]);

@@ -25,7 +25,7 @@
 mod blocking;
 mod builder;
 pub(crate) mod capability;
-pub(crate) mod catalogue;
+pub mod catalogue;
 mod completion;
 mod context;
 mod error;
@@ -71,7 +71,6 @@ use tokio::task::JoinHandle;
 pub use crate::seal::{SealingKeys, StateKey};
 pub use blocking::{Offloaded, blocking};
 pub use builder::{BuildError, ServerBuilder};
-pub use catalogue::Source;
 pub use context::Context;
 pub use error::{HandlerError, IntoHandlerError, Result};
 pub use handle::{ChangeError, ServerHandle};

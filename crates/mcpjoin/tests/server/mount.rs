@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::client::ClientBuilder;
-use mcpjoin::internal::catalogue::ORIGINAL_NAME;
 use mcpjoin::proto::session::{EraChoice, Reply};
 use mcpjoin::proto::types::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams, ElicitResult,
@@ -13,9 +12,10 @@ use mcpjoin::proto::types::{
     Tool,
 };
 use mcpjoin::proto::{Era, ErrorObject, Method, Raw};
+use mcpjoin::server::catalogue::{ORIGINAL_NAME, Source};
 use mcpjoin::server::{
     BuildError, Context, HandlerError, NoArguments, PromptArguments, ReadRequest, Server, ServerBuilder,
-    Source, StateKey, tool,
+    StateKey, tool,
 };
 use mcpjoin::{Client, Handler, connection};
 use parking_lot::Mutex;

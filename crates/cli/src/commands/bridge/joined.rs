@@ -10,7 +10,7 @@ use std::future::Future;
 
 use mcpjoin::proto::session::Limits;
 use mcpjoin::server::SealingKeys;
-use mcpjoin::server::Source;
+use mcpjoin::server::catalogue::Source;
 use mcpjoin::transport::{HttpListener, HttpOptions, Listener};
 use mcpjoin_gateway::{Gateway, GatewayEnd, JoinedGateway, TargetOptions, TargetState, TargetStatus};
 use tracing::level_filters::LevelFilter;
