@@ -16,7 +16,7 @@
 use mcpjoin::Server;
 use mcpjoin::proto::Version;
 use mcpjoin::server::{BuildError, Context, HandlerError, Json, NoArguments, tool};
-use mcpjoin::testing::{ExpectTool, TestClient, assert_text, assert_value};
+use mcpjoin::testing::{ExpectTool, TestClient};
 use serde_json::json;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -45,7 +45,7 @@ fn server() -> Result<Server, BuildError> {
 
 async fn a_quotient_is_the_same_in_every_revision(version: Version) -> Result<(), BuildError> {
     let client = TestClient::script().version(version).connect(&server()?).await;
-    assert_value(&client.call_tool("divide", json!({ "a": 1, "b": 4 })).await.expect_ok(), 0.25);
+    client.call_tool("divide", json!({ "a": 1, "b": 4 })).await.expect_value(0.25);
     client.call_tool("divide", json!({ "a": 1, "b": 0 })).await.expect_tool_error("division by zero");
     client.call_tool("multiply", json!({})).await.expect_error(-32602);
     Ok(())
@@ -57,7 +57,7 @@ async fn nothing_is_cleared_without_a_yes() -> Result<(), BuildError> {
         TestClient::script().accepts(json!({ "sure": true })).accepts(json!({ "sure": false })).declines();
     let client = script.connect(&server()?).await;
     for expected in ["cleared", "kept", "kept"] {
-        assert_text(&client.call_tool("clear", ()).await.expect_ok(), expected);
+        client.call_tool("clear", ()).await.expect_text(expected);
     }
     Ok(())
 }

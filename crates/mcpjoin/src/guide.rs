@@ -38,5 +38,6 @@ pub mod writing_a_transport {}
 pub mod opentelemetry {}
 
 /// [logging-in.md]: crate::guide::logging_in
+/// [testing.md]: crate::guide::testing
 #[doc = include_str!("../docs/from-rmcp.md")]
 pub mod from_rmcp {}

@@ -4,7 +4,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use mcpjoin::server::{Json, tool};
-//! use mcpjoin::{Client, Link, Server};
+//! use mcpjoin::{Client, Server};
 //! use serde_json::json;
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -13,9 +13,7 @@
 //! let server = Server::builder("calculator", "1.0.0")
 //!     .tool(tool("add").description("Adds two numbers"), |n: Add, _| async move { Json(n.a + n.b) })
 //!     .build()?;
-//! let (ours, theirs) = Link::memory();
-//! server.connect(theirs);
-//! let client = Client::builder("example", "1.0.0").connect(ours).await?;
+//! let client = Client::builder("example", "1.0.0").connect_to(&server).await?;
 //! let sum: i64 = client.call_tool("add", json!({ "a": 2, "b": 40 })).await?.decode()?;
 //! assert_eq!(sum, 42);
 //! # Ok(())

@@ -10,7 +10,7 @@ use mcpjoin::proto::types::{
     CallToolParams, ElicitFormParams, ElicitResult, ElicitationSchema, Members, Meta,
 };
 use mcpjoin::proto::{Era, ErrorObject, Raw};
-use mcpjoin::server::{Context, HandlerError, NoArguments, Server, ServerBuilder, blocking, spawned, tool};
+use mcpjoin::server::{Context, HandlerError, NoArguments, Server, ServerBuilder, blocking, tool};
 use mcpjoin::transport::HttpOptions;
 use mcpjoin::{Client, Link};
 use opentelemetry::global;
@@ -161,13 +161,12 @@ fn handlers_are_inside_the_span_on_other_threads_too() {
     let server = Server::builder("s", "1")
         .telemetry()
         .tool(tool("task"), move |_: NoArguments, _| async move { current() })
-        .tool(tool("spawned"), spawned(move |_: NoArguments, _| async move { current() }))
         .tool(tool("blocking"), blocking(move |_: NoArguments, _| current()))
         .build()
         .unwrap();
     runtime.block_on(async {
         let client = connect(&server, Client::builder("c", "1")).await;
-        for tool in ["task", "spawned", "blocking"] {
+        for tool in ["task", "blocking"] {
             assert_eq!(client.call_tool(tool, ()).await.unwrap().to_text(), "mcp", "{tool}");
         }
     });

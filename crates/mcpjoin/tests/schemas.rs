@@ -59,7 +59,7 @@ async fn s10_schemas_come_out_as_they_went_in() {
     for era in [Era::Legacy, Era::Modern] {
         let client = client(era).await;
         let listed = client.list_tools().all().await.expect("a list").remove(0);
-        let page = client.list_tools_page(PageParams::new()).await.expect("a page").tools.remove(0);
+        let page = client.list_tools().page(PageParams::new()).await.expect("a page").tools.remove(0);
         for tool in [listed, page] {
             assert_eq!(tool.input_schema.as_str(), SCHEMA, "{era:?}");
             assert_eq!(tool.output_schema.expect("a schema").as_str(), SCHEMA, "{era:?}");

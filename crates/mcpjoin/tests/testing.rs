@@ -6,15 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::proto::types::{
-    CallToolResult, ElicitFormParams, ElicitationSchema, InputRequest, Members, Prompt, Resource,
-    ResourceTemplate, Root,
+    CallToolResult, ElicitFormParams, ElicitResult, ElicitationSchema, InputRequest, Members, Prompt,
+    Resource, ResourceTemplate, Root,
 };
 use mcpjoin::proto::{ErrorObject, Version};
 use mcpjoin::server::{Context, HandlerError, Json, NoArguments, Server, handlers, tool};
-use mcpjoin::testing::{
-    ExpectTool as _, ServerScript, TestClient, TestServer, assert_json_eq, assert_text, assert_value,
-    snapshot,
-};
+use mcpjoin::testing::{ExpectTool as _, ServerScript, TestClient, TestServer, assert_json_eq, snapshot};
 use mcpjoin::{Client, Link};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -61,13 +58,30 @@ fn server() -> Server {
 }
 
 #[test]
+fn a_plain_question_is_answered_without_values() {
+    run(async {
+        let server = Server::builder("s", "1")
+            .tool(tool("sure"), |_: NoArguments, cx: Context| async move {
+                Ok::<_, HandlerError>(cx.confirm("Sure?").await?.to_string())
+            })
+            .build()
+            .unwrap();
+        let script = TestClient::script().accepts(()).declines().elicits(ElicitResult::cancel());
+        let client = script.connect(&server).await;
+        for expected in ["true", "false", "false"] {
+            client.call_tool("sure", ()).await.expect_text(expected);
+        }
+    });
+}
+
+#[test]
 fn a_server_is_tested_in_every_version() {
     run(async {
         for version in Version::ALL {
             let client = TestClient::script().version(version.clone()).connect(&server()).await;
             assert_eq!(client.profile().version, version);
             let sum = client.call_tool("add", json!({ "a": 2, "b": 40 })).await.expect_ok();
-            assert_value(&sum, 42);
+            assert_eq!(sum.decode::<i64>().unwrap(), 42);
             assert_json_eq(&sum.content, json!([{ "type": "text", "text": "42" }]));
             client.call_tool("add", json!({ "a": i64::MAX, "b": 1 })).await.expect_tool_error("too large");
             assert!(client.call_tool("none", json!({})).await.expect_error(-32602).message.contains("none"));
@@ -187,8 +201,8 @@ fn scripted_answers_are_given_in_order_in_both_eras() {
                 .generates("Good day")
                 .connect(&server())
                 .await;
-            assert_text(&client.call_tool("asks", json!({})).await.expect_ok(), "Hello, Ada in file:///home");
-            assert_text(&client.call_tool("asks", json!({})).await.expect_ok(), "Good day,  in file:///home");
+            client.call_tool("asks", json!({})).await.expect_text("Hello, Ada in file:///home");
+            client.call_tool("asks", json!({})).await.expect_text("Good day,  in file:///home");
             let asked = client.questions();
             let asked: Vec<&str> = asked.iter().map(InputRequest::method).collect();
             assert_eq!(asked, ["elicitation/create", "sampling/createMessage"].repeat(2));
@@ -248,9 +262,9 @@ fn a_failed_check_says_what_was_received() {
     assert!(failure(|| drop(sum().expect_tool_error("disk"))).contains("\"structuredContent\": 2"));
     assert!(failure(|| drop(sum().expect_error(-32602))).starts_with("no error -32602, but a result: "));
     assert!(failure(|| drop(unknown().expect_error(-32603))).contains("-32602"));
-    let differs = failure(|| assert_value(&sum().expect_ok(), json!({ "sum": 2 })));
+    let differs = failure(|| sum().expect_value(json!({ "sum": 2 })));
     assert!(differs.contains("at the top: received 2, expected {\"sum\":2}"), "{differs}");
-    assert!(failure(|| assert_text(&sum().expect_ok(), "3")).contains("the text of the result differs"));
+    assert!(failure(|| sum().expect_text("3")).contains("the text of the result differs"));
 }
 
 #[test]
@@ -307,7 +321,7 @@ fn a_scripted_server_opens_every_version_and_plays_its_script() {
             let (client, violations) = connect(link).await;
             assert_eq!(client.profile().version, version);
             let (begin, arguments) = (Instant::now(), mcpjoin::proto::Raw::parse(r#"{"n":1}"#).unwrap());
-            assert_text(&client.call_tool("slow", Some(arguments)).await.expect_ok(), "slow");
+            client.call_tool("slow", Some(arguments)).await.expect_text("slow");
             assert!(begin.elapsed() >= Duration::from_secs(50));
             assert!(client.list_tools().all().await.unwrap().is_empty());
             client.call_tool("any", ()).await.expect_error(-32603);
@@ -334,7 +348,7 @@ fn faults_of_a_scripted_server_reach_the_client() {
         let (client, violations) = connect(link).await;
         let lost = client.call_tool("lost", ()).await.unwrap_err();
         assert!(lost.is_retryable(), "{lost}");
-        assert_text(&client.call_tool("twice", ()).await.expect_ok(), "twice");
+        client.call_tool("twice", ()).await.expect_text("twice");
         assert!(client.call_tool("last", ()).await.unwrap_err().is_fatal());
         assert!(violations.lock().len() >= 2, "{violations:?}");
     });

@@ -550,6 +550,14 @@ impl ClientBuilder {
     ///
     /// The connection is driven by a task of its own. Dropping the future ends everything that was started.
     ///
+    /// ```no_run
+    /// # async fn example(link: mcpjoin::Link) -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = mcpjoin::Client::builder("my-client", "1.0.0").connect(link).await?;
+    /// println!("{:?} at {}", client.server_name(), client.profile().version);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ConnectError`] if the peers do not agree: what was tried, what was received, and how the transport has ended.
     ///

@@ -181,15 +181,6 @@ pub struct ConnectError {
     pub took: Duration,
 }
 
-impl ConnectError {
-    /// Creates the error of a caller that watches the opening itself and ends it early.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn in_phase(phase: Phase, cause: CloseCause, took: Duration) -> Self {
-        Self { phase, cause, took }
-    }
-}
-
 /// How far a connection got that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -46,9 +46,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use mcpjoin_proto::session::{Call, CallRefused, Peer, ProcessExit, Reply, State};
 use mcpjoin_proto::types::{
     CallToolParams, CompleteArgument, CompleteParams, DiscoverResult, EmptyResult, GetPromptParams,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
-    PageParams, Prompt, PromptReference, ProtocolType, ReadResourceParams, Resource, ResourceTemplate,
-    ResourceTemplateReference, Root, SetLevelParams, Tool,
+    LoggingLevel, PageParams, Prompt, PromptReference, ProtocolType, ReadResourceParams, Resource,
+    ResourceTemplate, ResourceTemplateReference, Root, SetLevelParams, Tool,
 };
 use mcpjoin_proto::{Kind, Method, Notification, Payload, Profile, Raw};
 use parking_lot::Mutex;
@@ -218,16 +217,6 @@ impl Client {
         Pages::new(self.clone())
     }
 
-    /// Lists one page of tools.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn list_tools_page(&self, params: PageParams) -> Result<ListToolsResult, ClientError> {
-        let mut page: ListToolsResult = self.request_page(Method::ListTools, &params).await?;
-        self.inner.tool_filter.retain(&mut page.tools);
-        Ok(page)
-    }
-
     /// Calls a tool. Await the call for its result, or read its progress first.
     ///
     /// `arguments` is anything that serde writes as an object: a struct, a map, `json!({..})`, or a [`Raw`], which is sent
@@ -282,28 +271,9 @@ impl Client {
         Pages::new(self.clone())
     }
 
-    /// Lists one page of resources.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn list_resources_page(&self, params: PageParams) -> Result<ListResourcesResult, ClientError> {
-        self.request_page(Method::ListResources, &params).await
-    }
-
     /// Lists all resource templates. Pages are requested as they are needed.
     pub fn list_resource_templates(&self) -> Pages<ResourceTemplate> {
         Pages::new(self.clone())
-    }
-
-    /// Lists one page of resource templates.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn list_resource_templates_page(
-        &self,
-        params: PageParams,
-    ) -> Result<ListResourceTemplatesResult, ClientError> {
-        self.request_page(Method::ListResourceTemplates, &params).await
     }
 
     /// Reads a resource.
@@ -314,14 +284,6 @@ impl Client {
     /// Lists all prompts. Pages are requested as they are needed.
     pub fn list_prompts(&self) -> Pages<Prompt> {
         Pages::new(self.clone())
-    }
-
-    /// Lists one page of prompts.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn list_prompts_page(&self, params: PageParams) -> Result<ListPromptsResult, ClientError> {
-        self.request_page(Method::ListPrompts, &params).await
     }
 
     /// Gets a prompt with its arguments filled in.
@@ -450,16 +412,11 @@ impl Client {
             let refused = CallRefused::Undeclared { method: Method::ListRoots, capability: "roots" };
             return Err(CallError::Refused(refused).into());
         }
-        if self.has(&Method::RootsListChanged) { self.notify_roots_list_changed() } else { Ok(()) }
-    }
-
-    /// Notifies a legacy server that the roots have changed.
-    ///
-    /// # Errors
-    /// Fails if roots were not declared, and in the modern era, which has no such notification.
-    pub fn notify_roots_list_changed(&self) -> Result<(), ClientError> {
-        let notification = Notification { method: Method::RootsListChanged, params: None };
-        Ok(self.inner.connection.notify(notification)?)
+        if self.has(&Method::RootsListChanged) {
+            let changed = Notification { method: Method::RootsListChanged, params: None };
+            self.inner.connection.notify(changed)?;
+        }
+        Ok(())
     }
 
     /// Sends any request and returns the result unchanged, even if it asks for input or is a task.

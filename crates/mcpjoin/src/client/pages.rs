@@ -15,7 +15,7 @@ use mcpjoin_proto::http::params::header_marks;
 use mcpjoin_proto::session::{CallError, Reply, Violation};
 use mcpjoin_proto::types::{
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListTasksResult, ListToolsResult,
-    Members, PageParams, Prompt, Resource, ResourceTemplate, Task, Tool,
+    Members, PageParams, Prompt, ProtocolType, Resource, ResourceTemplate, Task, Tool,
 };
 use mcpjoin_proto::{Method, Raw, code};
 use tokio::time::Instant;
@@ -71,9 +71,12 @@ pub trait Listed: sealed::Sealed + Unpin + Send + Sized {
     #[doc(hidden)]
     const KEY: &'static str;
 
-    /// Decodes a page: its items and the next cursor.
+    /// The result of a request for one page.
+    type Page: ProtocolType + Send;
+
+    /// The items of a page, and the next cursor.
     #[doc(hidden)]
-    fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError>;
+    fn parts(page: &mut Self::Page) -> (&mut Vec<Self>, &mut Option<String>);
 
     /// The name or URI that identifies the item in its list.
     #[doc(hidden)]
@@ -93,9 +96,10 @@ macro_rules! listed {
             const MEMBER: &'static str = $member;
             const KEY: &'static str = $name;
 
-            fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError> {
-                let page: $result = decode(&Self::METHOD, result)?;
-                Ok((page.$items, page.next_cursor))
+            type Page = $result;
+
+            fn parts(page: &mut $result) -> (&mut Vec<Self>, &mut Option<String>) {
+                (&mut page.$items, &mut page.next_cursor)
             }
 
             fn listed_as(&self) -> &str {
@@ -175,6 +179,18 @@ impl<T: Listed> Pages<T> {
         RawPages { reader, member: T::MEMBER, key: T::KEY }
     }
 
+    /// Requests one page: the first, or the one that a cursor of an earlier page names. For a program that shows a list page
+    /// by page.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn page(self, params: PageParams) -> Result<T::Page, ClientError> {
+        let client = self.reader.client;
+        let mut page: T::Page = client.request_page(T::METHOD, &params).await?;
+        T::retain(&client, T::parts(&mut page).0);
+        Ok(page)
+    }
+
     /// Returns the next item, or `None` at the end and after an error. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<T, ClientError>> {
         poll_fn(|cx| self.poll_returned(cx)).await
@@ -212,11 +228,12 @@ impl<T: Listed> Pages<T> {
             }
             let items = &mut self.items;
             let read = self.reader.poll_read(cx, &mut |reader, result| {
-                let (mut page, next) = T::page(result)?;
-                T::retain(&reader.client, &mut page);
-                page.retain(|item| reader.is_new(item.listed_as()));
-                *items = page.into_iter();
-                Ok(next)
+                let mut page: T::Page = decode(&T::METHOD, result)?;
+                let (read, next) = T::parts(&mut page);
+                T::retain(&reader.client, read);
+                read.retain(|item| reader.is_new(item.listed_as()));
+                *items = std::mem::take(read).into_iter();
+                Ok(next.take())
             });
             match ready!(read) {
                 Some(Ok(())) => {}

@@ -4,7 +4,7 @@
 //! while delays no other handler of its connection. On a runtime with one thread, and where the server says so
 //! ([`ServerBuilder::inline_handlers`](super::ServerBuilder::inline_handlers),
 //! [`TypedTool::inline`](super::TypedTool::inline)), a handler runs in the task of its connection, which costs less.
-//! [`blocking`] and [`spawned`] choose a thread for one handler on every runtime. Everywhere a handler is inside the span of
+//! [`blocking`] runs one handler on a thread for such work, on every runtime. Everywhere a handler is inside the span of
 //! `tracing` that is current when it is called, such as that of a layer.
 
 use std::future::Future;
@@ -55,21 +55,6 @@ where
         let f = f.clone();
         let span = Span::current();
         Offloaded(tokio::task::spawn_blocking(move || span.in_scope(|| f(input, cx))))
-    }
-}
-
-/// Runs a handler that computes for a while between its awaits in a task of its own, on any thread of the runtime. It
-/// is dropped at its next await when the peer cancels.
-pub fn spawned<I, F, Fut>(f: F) -> impl Fn(I, Context) -> Offloaded<Fut::Output> + Send + Sync + 'static
-where
-    I: Send + 'static,
-    F: Fn(I, Context) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future + Send + 'static,
-    Fut::Output: Send + 'static,
-{
-    move |input, cx| {
-        let f = f.clone();
-        Offloaded(tokio::spawn(async move { f(input, cx).await }.in_current_span()))
     }
 }
 

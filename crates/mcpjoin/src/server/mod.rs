@@ -69,7 +69,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 
 pub use crate::seal::{SealingKeys, StateKey};
-pub use blocking::{Offloaded, blocking, spawned};
+pub use blocking::{Offloaded, blocking};
 pub use builder::{BuildError, ServerBuilder};
 pub use context::Context;
 pub use error::{HandlerError, IntoHandlerError, Result};
@@ -244,6 +244,14 @@ impl Server {
     }
 
     /// Serves one connection until it has ended, and returns why. Dropping the future ends the connection.
+    ///
+    /// ```no_run
+    /// # async fn example(server: mcpjoin::Server) -> std::io::Result<()> {
+    /// let cause = server.serve(mcpjoin::Link::stdio()?).await;
+    /// eprintln!("the client has gone: {cause}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn serve(&self, link: Link) -> CloseCause {
         let (connection, serving) = self.open(link, true);
         // In a task: a runtime with several threads polls its main future on a thread that must be woken for every

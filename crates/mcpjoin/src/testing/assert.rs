@@ -21,13 +21,14 @@ pub trait ExpectTool {
     /// With the error, or with the text of a result with `isError`.
     fn expect_ok(self) -> CallToolResult;
 
-    /// Checks that the call succeeded with this text: [`assert_text`] of [`expect_ok`](Self::expect_ok).
+    /// Checks that the call succeeded with these texts, one per line.
     ///
     /// # Panics
     /// If it failed, or with another text.
     fn expect_text(self, expected: &str);
 
-    /// Checks that the call succeeded with this value: [`assert_value`] of [`expect_ok`](Self::expect_ok).
+    /// Checks that the call succeeded with this value, which the tool returned as [`Json`](crate::server::Json) or as structured
+    /// content: the same in every revision ([`CallToolResult::decode`]).
     ///
     /// # Panics
     /// If it failed, or with another value: with the places where they differ.
@@ -58,12 +59,17 @@ impl ExpectTool for Result<CallToolResult, ClientError> {
 
     #[track_caller]
     fn expect_text(self, expected: &str) {
-        assert_text(&self.expect_ok(), expected);
+        let text = text_of(&self.expect_ok());
+        assert_eq!(text, expected, "the text of the result differs (left: received, right: expected)");
     }
 
     #[track_caller]
     fn expect_value(self, expected: impl Serialize) {
-        assert_value(&self.expect_ok(), expected);
+        let result = self.expect_ok();
+        match result.decode::<Value>() {
+            Ok(value) => compare("the value of the result", &value, &json(&expected)),
+            Err(error) => panic!("the result has no value: {error}\n{:#}", json(&result)),
+        }
     }
 
     #[track_caller]
@@ -94,28 +100,6 @@ impl ExpectTool for Result<CallToolResult, ClientError> {
 /// The texts of a result, one per line.
 fn text_of(result: &CallToolResult) -> String {
     result.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
-}
-
-/// Checks the texts of a result, one per line.
-///
-/// # Panics
-/// If they are others.
-#[track_caller]
-pub fn assert_text(result: &CallToolResult, expected: &str) {
-    assert_eq!(text_of(result), expected, "the text of the result differs (left: received, right: expected)");
-}
-
-/// Checks the value that a tool returned as [`Json`](crate::server::Json), or as structured content, in every revision
-/// ([`CallToolResult::decode`]).
-///
-/// # Panics
-/// If there is none, or another one: with the places where they differ.
-#[track_caller]
-pub fn assert_value(result: &CallToolResult, expected: impl Serialize) {
-    match result.decode::<Value>() {
-        Ok(value) => compare("the value of the result", &value, &json(&expected)),
-        Err(error) => panic!("the result has no value: {error}\n{:#}", json(result)),
-    }
 }
 
 /// Checks that two values are the same as JSON. The order of members does not count, and `1.0` is `1`.

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use mcpjoin_proto::text::Line;
-use mcpjoin_proto::types::{CreateMessageResult, ElicitAction, ElicitResult, InputRequest, Members, Root};
+use mcpjoin_proto::types::{CreateMessageResult, ElicitResult, InputRequest, Root};
 use mcpjoin_proto::{ErrorObject, Raw, Version};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -30,7 +30,7 @@ const MAX_QUESTION_CHARS: usize = 500;
 /// use mcpjoin::proto::types::{ElicitFormParams, ElicitationSchema, Members, StringSchema};
 /// use mcpjoin::proto::{Raw, Version};
 /// use mcpjoin::server::{Context, HandlerError, NoArguments, Server, tool};
-/// use mcpjoin::testing::{ExpectTool as _, TestClient, assert_text};
+/// use mcpjoin::testing::{ExpectTool as _, TestClient};
 ///
 /// async fn greet(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
 ///     let fields = Members::new().with("name", StringSchema::default().into());
@@ -43,8 +43,8 @@ const MAX_QUESTION_CHARS: usize = 500;
 /// for version in [Version::V2025_06_18, Version::V2026_07_28] {
 ///     let name = Members::new().with("name", "Ada");
 ///     let client = TestClient::script().version(version).accepts(name).declines().connect(&server).await;
-///     assert_text(&client.call_tool("greet", serde_json::json!({})).await.expect_ok(), "Hello, Ada!");
-///     assert_text(&client.call_tool("greet", serde_json::json!({})).await.expect_ok(), "Hello, stranger!");
+///     client.call_tool("greet", ()).await.expect_text("Hello, Ada!");
+///     client.call_tool("greet", ()).await.expect_text("Hello, stranger!");
 ///     assert_eq!(client.questions().len(), 2);
 /// }
 /// # Ok(())
@@ -96,16 +96,16 @@ impl ClientScript {
         self.configure(|builder| builder.roots(roots))
     }
 
-    /// Adds the answer of a user who accepts, with the values of the form: an object.
+    /// Adds the answer of a user who accepts, with the values of the form: an object, or `()` where nothing is filled in, as for
+    /// `Context::confirm`.
     ///
     /// # Panics
     /// If the values are no object.
     #[track_caller]
     pub fn accepts(self, values: impl Serialize) -> Self {
-        let values = Raw::from_value(&values).map_err(|error| error.to_string());
-        match values.and_then(|raw| raw.decode::<Members<Raw>>().map_err(|error| error.to_string())) {
-            Ok(values) => self.elicits(ElicitResult::new(ElicitAction::Accept).with_content(values)),
-            Err(problem) => panic!("the values of a form are an object: {problem}"),
+        match ElicitResult::accept(values) {
+            Ok(answer) => self.elicits(answer),
+            Err(problem) => panic!("the values of a form are an object: {}", problem.message),
         }
     }
 
@@ -114,12 +114,7 @@ impl ClientScript {
         self.elicits(ElicitResult::decline())
     }
 
-    /// Adds the answer of a user who closes the question without a decision.
-    pub fn cancels(self) -> Self {
-        self.elicits(ElicitResult::cancel())
-    }
-
-    /// Adds any answer to a question for the user.
+    /// Adds any answer to a question for the user, such as `ElicitResult::cancel()`.
     pub fn elicits(mut self, answer: ElicitResult) -> Self {
         self.answers.push_back(Answer::OfUser(answer.into()));
         self

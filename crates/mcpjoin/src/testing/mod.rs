@@ -2,8 +2,7 @@
 //!
 //! For the tests of programs that use this crate; nothing in the crate calls it. A [`TestClient`] is connected to a server
 //! and answers its questions from a script. A [`TestServer`] plays a script to a client, with delays and faults. Results are
-//! checked by [`ExpectTool`], [`assert_text`], [`assert_value`] and [`assert_json_eq`], and [`snapshot`] writes what a server
-//! lists as text that can be compared. Everything works on a paused clock (`tokio::time::pause`).
+//! checked by [`ExpectTool`] and [`assert_json_eq`], and [`snapshot`] writes what a server lists as text that can be compared. Everything works on a paused clock (`tokio::time::pause`).
 //!
 //! A check that fails panics, with what was expected and what was received.
 //!
@@ -11,7 +10,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), mcpjoin::server::BuildError> {
 //! use mcpjoin::server::{HandlerError, Json, tool};
-//! use mcpjoin::testing::{ExpectTool as _, TestClient, assert_value};
+//! use mcpjoin::testing::{ExpectTool as _, TestClient};
 //!
 //! #[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 //! struct Add { a: i64, b: i64 }
@@ -22,8 +21,7 @@
 //!     })
 //!     .build()?;
 //! let client = TestClient::connect(&server).await;
-//! let sum = client.call_tool("add", Add { a: 2, b: 40 }).await.expect_ok();
-//! assert_value(&sum, 42);
+//! client.call_tool("add", Add { a: 2, b: 40 }).await.expect_value(42);
 //! client.call_tool("add", Add { a: i64::MAX, b: 1 }).await.expect_tool_error("too large");
 //! # Ok(())
 //! # }
@@ -41,7 +39,7 @@ use serde_json::{Map, Value};
 use crate::Client;
 use crate::client::{ClientError, Listed, Pages};
 
-pub use assert::{ExpectTool, assert_json_eq, assert_text, assert_value};
+pub use assert::{ExpectTool, assert_json_eq};
 pub use client::{ClientScript, TestClient};
 pub use server::{Received, ServerScript, TestServer};
 

@@ -38,7 +38,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// use std::time::Duration;
 ///
 /// use mcpjoin::Client;
-/// use mcpjoin::testing::{ExpectTool as _, TestServer, assert_text};
+/// use mcpjoin::testing::{ExpectTool as _, TestServer};
 /// use serde_json::json;
 ///
 /// let (link, _server) = TestServer::script()
@@ -49,8 +49,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 ///     .close()
 ///     .start();
 /// let client = Client::builder("c", "1").connect(link).await?;
-/// let arguments = mcpjoin::proto::Raw::parse(r#"{"a":2}"#)?;
-/// assert_text(&client.call_tool("add", Some(arguments)).await.expect_ok(), "42");
+/// client.call_tool("add", json!({ "a": 2 })).await.expect_text("42");
 /// // The server closes the link in place of a response.
 /// assert!(client.call_tool("add", ()).await.unwrap_err().is_fatal());
 /// # Ok(())

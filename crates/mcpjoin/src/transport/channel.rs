@@ -10,7 +10,7 @@ use mcpjoin_proto::session::{Inbound, Limits, Outbound, TransportCaps, Transport
 
 use super::memory::weight;
 use super::queue::{Gone, Receiver, Sender, queue};
-use super::{Link, Transport, cannot_reopen};
+use super::{Link, Transport};
 
 /// The connection has dropped its link: no message can be delivered to it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -197,9 +197,5 @@ impl Transport for Pair {
     fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<TransportEnd> {
         self.sender.finish();
         Poll::Ready(TransportEnd::end_of_stream())
-    }
-
-    fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
-        Poll::Ready(Err(cannot_reopen()))
     }
 }

@@ -10,7 +10,7 @@ use mcpjoin_proto::Message;
 use mcpjoin_proto::session::{Inbound, Limits, Origin, Outbound, TransportCaps, TransportEnd};
 
 use super::queue::{Gone, Receiver, Sender, queue};
-use super::{Link, Transport, cannot_reopen};
+use super::{Link, Transport};
 
 /// One end of the pair.
 struct Memory {
@@ -92,10 +92,6 @@ impl Transport for Memory {
     fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<TransportEnd> {
         self.sender.finish();
         Poll::Ready(TransportEnd::end_of_stream())
-    }
-
-    fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
-        Poll::Ready(Err(cannot_reopen()))
     }
 }
 

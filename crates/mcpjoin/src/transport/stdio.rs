@@ -41,6 +41,13 @@ impl Link {
     /// The runtime drives pipes and sockets. Files and terminals, which other processes may share, are never made non-blocking;
     /// a thread each reads and writes them.
     ///
+    /// ```no_run
+    /// # async fn example(server: mcpjoin::Server) -> std::io::Result<()> {
+    /// server.serve(mcpjoin::Link::stdio()?).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When it was called before, or when one of the streams is closed or cannot be used. In the second case the streams may have
     /// been taken already.

@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::gather::Gather;
 use super::inspect::{Direction, Inspected, Inspector, beside};
-use super::{Link, Transport, cannot_reopen};
+use super::{Link, Transport};
 
 /// How many bytes of an invalid message an error shows.
 const MAX_EXCERPT_BYTES: usize = 200;
@@ -404,10 +404,6 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Transport for Stream<R, W> {
             Reading::Ended(kind) => mem::replace(kind, TransportEndKind::EndOfStream),
         };
         Poll::Ready(TransportEnd { kind, ..TransportEnd::end_of_stream() })
-    }
-
-    fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
-        Poll::Ready(Err(cannot_reopen()))
     }
 
     fn inspect(&mut self, inspector: Inspector) -> Result<(), Inspector> {

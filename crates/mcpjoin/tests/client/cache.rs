@@ -230,10 +230,10 @@ async fn six_methods_are_kept_and_no_others() {
     ask_all(&client).await;
     // A request for the first page alone has the same cache entry.
     let page = PageParams::new();
-    client.list_tools_page(page.clone()).await.expect("tools");
-    client.list_prompts_page(page.clone()).await.expect("prompts");
-    client.list_resources_page(page.clone()).await.expect("resources");
-    client.list_resource_templates_page(page).await.expect("templates");
+    client.list_tools().page(page.clone()).await.expect("tools");
+    client.list_prompts().page(page.clone()).await.expect("prompts");
+    client.list_resources().page(page.clone()).await.expect("resources");
+    client.list_resource_templates().page(page).await.expect("templates");
     assert_eq!(server.asked(), NOTHING);
     for _ in 0..2 {
         client.call_tool("t", ()).await.expect("a result");
@@ -255,7 +255,7 @@ async fn other_parameters_are_another_question() {
     let meta = |key: &str| Meta::default().with(key, raw(&json!("v")));
     let ask = async || {
         for cursor in [None, Some(""), Some("a")] {
-            client.list_tools_page(page(cursor)).await.expect("a page");
+            client.list_tools().page(page(cursor)).await.expect("a page");
         }
         client.read_resource("a:b").await.expect("contents");
         client.read_resource("a:c").await.expect("contents");
@@ -384,13 +384,13 @@ async fn a_cursor_that_is_refused_twice_is_an_error_and_leaves_nothing_remembere
     second.cursor = Some("b".into());
     list_first(&client).await;
     server.asked();
-    client.list_tools_page(second).await.expect_err("refused");
+    client.list_tools().page(second).await.expect_err("refused");
     list_first(&client).await;
     assert_eq!(cursors(&server), [json!("b"), Value::Null], "the first page is forgotten with it");
 }
 
 async fn list_first(client: &Client) {
-    client.list_tools_page(PageParams::new()).await.expect("a first page");
+    client.list_tools().page(PageParams::new()).await.expect("a first page");
 }
 
 fn everything() -> SubscriptionFilter {
@@ -536,8 +536,8 @@ async fn a_page_after_a_private_one_is_private_too() {
     second.cursor = Some("b".into());
     for _ in 0..2 {
         let (client, server) = connect(builder().cache(cache.clone()), pages()).await;
-        client.list_tools_page(second.clone()).await.expect("a page");
-        client.list_tools_page(second.clone()).await.expect("a page");
+        client.list_tools().page(second.clone()).await.expect("a page");
+        client.list_tools().page(second.clone()).await.expect("a page");
         assert_eq!(server.asked().len(), 1);
     }
 }
@@ -719,7 +719,7 @@ async fn what_is_no_result_of_its_method_is_not_kept() {
     .await;
     client.read_resource("a:b").raw().await.expect("whatever came");
     client.list_tools().all().await.expect_err("no list");
-    client.list_tools_page(PageParams::new()).await.expect_err("no list");
+    client.list_tools().page(PageParams::new()).await.expect_err("no list");
     client.read_resource("a:b").await.expect("contents");
     list(&client).await;
     assert_eq!(server.asked().len(), 5);

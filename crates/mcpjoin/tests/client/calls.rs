@@ -226,9 +226,8 @@ async fn r19_r22_r69_after_the_end_everything_fails_with_its_cause() {
         waiting.await.expect("no panic").expect_err("closed"),
         client.call_tool("t", ()).await.expect_err("closed"),
         client.list_tools().all().await.expect_err("closed"),
-        client.list_tools_page(PageParams::new()).await.expect_err("closed"),
+        client.list_tools().page(PageParams::new()).await.expect_err("closed"),
         client.ping().await.expect_err("closed"),
-        client.notify_roots_list_changed().expect_err("closed"),
         client.send_request("tools/list", None).await.expect_err("closed"),
     ];
     for error in errors {
@@ -267,7 +266,6 @@ async fn c63_what_the_server_did_not_declare_is_refused_before_sending() {
     assert_eq!(undeclared(client.subscribe("a:b").await.expect_err("refused")), "resources.subscribe");
     assert_eq!(undeclared(client.set_level(LoggingLevel::Info).await.expect_err("refused")), "logging");
     assert_eq!(undeclared(client.set_roots(Vec::new()).expect_err("refused")), "roots");
-    client.notify_roots_list_changed().expect_err("roots were not declared");
     // The next request that the server receives is the permitted one.
     let (listed, ()) = tokio::join!(client.list_resources().all(), async {
         let request = server.expect("resources/list").await;

@@ -94,7 +94,7 @@ async fn every_request_of_the_client_passes() {
             Ok(result)
         }));
         client.list_tools().all().await.expect("two pages");
-        client.list_tools_page(PageParams::new()).await.expect("a page");
+        client.list_tools().page(PageParams::new()).await.expect("a page");
         client.call_tool("t", ()).await.expect("a result");
         client.get_prompt("p", ()).await.expect("a prompt");
         client.read_resource("a:b").await.expect("a resource");

@@ -49,7 +49,7 @@ fn s18_a_tool_with_invalid_marks_is_left_out_and_reported() {
             .await
             .unwrap();
         assert_eq!(names(&client).await, ["good", "plain"]);
-        let page = client.list_tools_page(mcpjoin::proto::types::PageParams::new()).await.unwrap();
+        let page = client.list_tools().page(mcpjoin::proto::types::PageParams::new()).await.unwrap();
         assert_eq!(page.tools.len(), 2);
         let told = told.lock().unwrap().clone();
         assert_eq!(told.len(), 2, "{told:?}");

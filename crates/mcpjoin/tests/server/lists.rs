@@ -50,7 +50,7 @@ fn pages_stay_right_while_the_list_changes() {
     run(async {
         let server = five();
         let client = in_era(&server, Era::Modern).await;
-        let first = client.list_tools_page(PageParams::default()).await.unwrap();
+        let first = client.list_tools().page(PageParams::default()).await.unwrap();
         let handle = server.handle();
         assert!(handle.remove_tool("d").unwrap(), "the last of the first page");
         assert!(!handle.remove_tool("d").unwrap());
@@ -59,7 +59,7 @@ fn pages_stay_right_while_the_list_changes() {
         let mut cursor = first.next_cursor;
         let mut rest = Vec::new();
         while let Some(next) = cursor {
-            let page = client.list_tools_page(PageParams::default().with_cursor(next)).await.unwrap();
+            let page = client.list_tools().page(PageParams::default().with_cursor(next)).await.unwrap();
             rest.extend(page.tools.into_iter().map(|tool| (tool.name, tool.title)));
             cursor = page.next_cursor;
         }

@@ -9,9 +9,7 @@ use mcpjoin::proto::types::{
     CallToolResult, Content, InputRequired, LoggingLevel, ResourceLink, Tool, ToolAnnotations,
 };
 use mcpjoin::proto::{ErrorObject, Raw, Version};
-use mcpjoin::server::{
-    BuildError, HandlerError, Json, NoArguments, Server, ServerBuilder, blocking, spawned, tool,
-};
+use mcpjoin::server::{BuildError, HandlerError, Json, NoArguments, Server, ServerBuilder, blocking, tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -285,12 +283,11 @@ fn b53_a_panic_ends_its_call_alone_and_keeps_its_words_to_itself() {
         let server = calculator()
             .tool(tool("here"), panics)
             .tool(tool("blocking"), blocking(|_: NoArguments, _| -> String { panic!("secret") }))
-            .tool(tool("spawned"), spawned(|_: NoArguments, _| async { panic!("secret") as String }))
             .build()
             .unwrap();
         for era in BOTH_ERAS {
             let client = in_era(&server, era).await;
-            for name in ["here", "blocking", "spawned"] {
+            for name in ["here", "blocking"] {
                 let error = call(&client, name, json!({})).await.unwrap_err();
                 assert_eq!(error.code, -32603, "{name}");
                 assert!(!error.message.contains("secret") && error.data.is_none());
@@ -374,7 +371,6 @@ fn work_that_runs_elsewhere_is_told_when_nobody_waits_any_more() {
     run(async {
         let (told, mut tells) = mpsc::unbounded_channel();
         let (begun, mut begins) = mpsc::unbounded_channel();
-        let (begun_too, told_too) = (begun.clone(), told.clone());
         let server = Server::builder("s", "1")
             .tool(
                 tool("blocks"),
@@ -383,37 +379,16 @@ fn work_that_runs_elsewhere_is_told_when_nobody_waits_any_more() {
                     while !cx.is_cancelled() {
                         std::thread::yield_now();
                     }
-                    told.send("blocking").unwrap();
-                }),
-            )
-            .tool(
-                tool("spawned"),
-                spawned(move |_: NoArguments, _| {
-                    let (begun, told) = (begun_too.clone(), told_too.clone());
-                    async move {
-                        struct Told(mpsc::UnboundedSender<&'static str>);
-                        impl Drop for Told {
-                            fn drop(&mut self) {
-                                self.0.send("spawned").unwrap();
-                            }
-                        }
-                        let _told = Told(told);
-                        begun.send(()).unwrap();
-                        std::future::pending::<()>().await;
-                    }
+                    told.send(()).unwrap();
                 }),
             )
             .build()
             .unwrap();
         let client = in_era(&server, mcpjoin::proto::Era::Modern).await;
-        for name in ["blocks", "spawned"] {
-            let caller = client.clone();
-            let calling = tokio::spawn(async move { call(&caller, name, json!({})).await });
-            begins.recv().await.unwrap();
-            calling.abort();
-            let told = tells.recv().await.unwrap();
-            assert_eq!(told.get(..5), name.get(..5));
-        }
+        let calling = tokio::spawn(async move { call(&client, "blocks", json!({})).await });
+        begins.recv().await.unwrap();
+        calling.abort();
+        tells.recv().await.unwrap();
     });
 }
 

@@ -79,7 +79,7 @@ use self::queue::{MessageKind, QueuedMessage, SendGate, cancelled};
 use self::requester::{HttpRequest, Requester};
 use self::seen_events::SeenEvents;
 use self::session::{LegacySession, SessionSettings};
-use super::{Transport, UpstreamSession, cannot_reopen};
+use super::{Transport, UpstreamSession};
 
 /// Bytes of queued messages above which no more are taken: as many as a session queues ([`Limits::queued_calls`]). Other
 /// transports take less; here calls are queued, and responses to what the server asks meanwhile must pass them.
@@ -564,10 +564,6 @@ impl Transport for HttpLink {
 
     fn identity(&self) -> crate::transport::PeerIdentity {
         self.requester.identity()
-    }
-
-    fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
-        Poll::Ready(Err(cannot_reopen()))
     }
 }
 

@@ -16,7 +16,7 @@ use super::legacy::cancels;
 use super::memory::Full;
 use super::reply;
 use super::wire::{GET_STREAM, Routing, Wire};
-use crate::transport::{Transport, cannot_reopen};
+use crate::transport::Transport;
 
 /// An estimate of the bytes around the payload of a message; most messages have fewer.
 const ENVELOPE_BYTES: usize = 160;
@@ -310,9 +310,5 @@ impl Transport for HttpIo {
     fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<TransportEnd> {
         self.0.close();
         Poll::Ready(TransportEnd::end_of_stream())
-    }
-
-    fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>> {
-        Poll::Ready(Err(cannot_reopen()))
     }
 }

@@ -90,8 +90,19 @@ impl HttpListener {
     /// Listens at a URL: `http://host:port/path`. Port 0 means any free port; without a path, the path of the options is used.
     /// Of a name with several addresses, the first that can be listened on is used.
     ///
-    /// Nothing is encrypted without [`HttpListener::secured`]. Every program that can reach the port can connect: `127.0.0.1` and `[::1]` are reachable from this
-    /// machine only.
+    /// Nothing is encrypted without [`HttpListener::secured`]. Every program that can reach the port can connect: `127.0.0.1`
+    /// and `[::1]` are reachable from this machine only.
+    ///
+    /// ```no_run
+    /// use mcpjoin::transport::{HttpListener, HttpOptions};
+    ///
+    /// # async fn example(server: mcpjoin::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await?;
+    /// println!("listening at {}", listener.url());
+    /// server.serve_http(listener, HttpOptions::new(), std::future::pending::<()>()).await;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When the text is no such URL, or the system refuses.

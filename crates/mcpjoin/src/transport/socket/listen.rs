@@ -22,6 +22,16 @@ impl Listener {
     /// listened on is used; port 0 means any free port. Every program that can reach the port can connect, and nothing is
     /// encrypted: `127.0.0.1` and `[::1]` are reachable from this machine only, by every user of it.
     ///
+    /// ```no_run
+    /// use mcpjoin::transport::Listener;
+    ///
+    /// # async fn example(server: mcpjoin::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let listener = Listener::tcp("127.0.0.1:7000").await?;
+    /// server.serve_all(listener, std::future::pending::<()>()).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`SocketError`] has the error of the system.
     ///
