@@ -120,7 +120,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
 /// Writes a character as one JSON escape, or as two for a surrogate pair.
 pub fn push_json_escape(out: &mut String, character: char) {
     for unit in character.encode_utf16(&mut [0; 2]) {
-        // OutgoingEvent to a string does not fail.
+        // Writing to a string does not fail.
         let _ = write!(out, "\\u{unit:04x}");
     }
 }
@@ -181,7 +181,7 @@ pub const fn selects_picture(before: Option<char>, character: char) -> bool {
 }
 
 fn push_escape(out: &mut String, character: char) {
-    // OutgoingEvent to a string does not fail.
+    // Writing to a string does not fail.
     let _ = write!(out, "\\u{{{:x}}}", u32::from(character));
 }
 

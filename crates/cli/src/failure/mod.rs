@@ -53,7 +53,7 @@ pub(crate) enum Phase {
     Serve,
     /// Getting an authorization.
     Authorize,
-    /// OutgoingEvent the result.
+    /// Writing the result.
     Output,
 }
 
