@@ -92,7 +92,7 @@ fn c58_garbage_instead_of_an_answer_is_shown_escaped() {
     say(&mut client, "\u{1b}[31mfatal\u{1b}[0m");
     client.handle_timeout(at(30));
     let text = closed(&mut client).unwrap().to_string();
-    assert!(text.contains(r"\x1b[31mfatal"), "{text}");
+    assert!(text.contains(r"\u{1b}[31mfatal"), "{text}");
 
     let mut client = crate::common::client(EraChoice::Auto, Limits::default());
     client.open(Time::ZERO);
