@@ -1,7 +1,7 @@
 //! The names of the tools that a server has listed, with those of their parameters: what the shell completes behind its name,
 //! because no server is started or reached at a Tab key.
 //!
-//! `connect` remembers them for the verbs with one server and for those with all servers; `completion` reads them. The server
+//! `connect` remembers them for every verb that opens a session; `completion` reads them. The server
 //! chooses the names, so that only names of plain characters are kept: no shell obeys a part of them. The file may be missing,
 //! damaged or read-only, and no command fails because of that.
 

@@ -98,10 +98,21 @@ impl Plan {
     }
 
     /// The same plan with a client that supports tasks.
-    pub(crate) fn taking_tasks(mut self) -> Self {
-        self.client = self.client.tasks(true);
+    pub(crate) fn taking_tasks(self) -> Self {
+        self.with_clients(|client| client.tasks(true))
+    }
+
+    /// The same plan with a client that stores the names of the tools that the server lists.
+    pub(super) fn remembering(self) -> Self {
+        let Some(names) = self.names.clone() else { return self };
+        let tools = self.tools.clone();
+        self.with_clients(|client| tool_names::remembering(client, &names, &tools))
+    }
+
+    fn with_clients(mut self, change: impl Fn(ClientBuilder) -> ClientBuilder) -> Self {
+        self.client = change(self.client);
         if let Some(remembered) = &mut self.remembered {
-            remembered.legacy = remembered.legacy.take().map(|legacy| legacy.tasks(true));
+            remembered.legacy = remembered.legacy.take().map(change);
         }
         self
     }
@@ -109,17 +120,13 @@ impl Plan {
     /// Starts the server, or connects to it, and opens the session: with the cached era first. Where that fails, the client
     /// probes as if no era were cached.
     pub(super) async fn open(self, ui: &Ui) -> Result<Client, Failure> {
-        let Self { endpoint, client, first, mut remembered, names, tools, opening, late, .. } = self;
+        let Self { endpoint, client, first, mut remembered, opening, late, .. } = self.remembering();
         if let Some(late) = late {
             return Err(late);
         }
         events::show_waits(ui);
-        let remembering = |client| {
-            names.iter().fold(client, |client, names| tool_names::remembering(client, names, &tools))
-        };
-        let client = remembering(client);
         if let Some(legacy) = remembered.as_mut().and_then(|remembered| remembered.legacy.take()) {
-            match remembering(legacy).connect(endpoint.link().await?).await {
+            match legacy.connect(endpoint.link().await?).await {
                 Ok(client) => return Ok(client),
                 Err(error) if !may_be_stale(&error.cause) || is_late(&error.cause) && opening.is_some() => {
                     return Err(Failure::closed(&error.cause, Phase::Initialize));
