@@ -2,13 +2,10 @@
 //!
 //! Made by `connect::plan`. `connect` and the commands open links to it, as often as they need.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mcpjoin::Link;
-use mcpjoin::client::ClientBuilder;
 use mcpjoin::internal::SocketPlace;
-use mcpjoin::proto::session::Violation;
 use mcpjoin::transport::{ChildCommand, ChildHandle, Credentials, HttpConnect, SocketConnect, SocketError};
 use mcpjoin_diagnostics::doctor::{Report, Target};
 use mcpjoin_diagnostics::validate::Validator;
@@ -19,6 +16,7 @@ use tokio::time::timeout;
 use super::authorization::Access;
 use super::network::refused;
 use super::trace::Trace;
+use super::unmatched::Unmatched;
 use crate::config::NoEntry;
 use crate::failure::{Failure, WITHHELD};
 use crate::target::{Bound, shown};
@@ -38,7 +36,7 @@ pub(crate) struct Endpoint {
     pub(super) access: Option<Access>,
     /// The child does not get all of our environment variables.
     pub(super) withheld: bool,
-    pub(super) malformed: Malformed,
+    pub(super) unmatched: Unmatched,
     /// The child is our own bridge, which reports its failures as this program does.
     pub(super) is_our_bridge: bool,
 }
@@ -51,26 +49,6 @@ pub(super) enum Kind {
     Socket(SocketConnect),
     Quic(Box<QuicConnect>),
     Http(HttpConnect),
-}
-
-/// What is wrong with the last text that the server has sent and that is no message: a request that waits for it gets no answer.
-#[derive(Clone, Default)]
-pub(super) struct Malformed(Arc<Mutex<Option<String>>>);
-
-impl Malformed {
-    /// The same client, which stores it.
-    pub(super) fn of(&self, client: ClientBuilder) -> ClientBuilder {
-        let known = Arc::clone(&self.0);
-        client.also_on_violation(move |violation| {
-            if let Violation::Malformed { error, .. } = violation {
-                *known.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-            }
-        })
-    }
-
-    fn problem(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 impl Endpoint {
@@ -131,7 +109,7 @@ impl Endpoint {
             Kind::Child(command) => failure.and_unfinished(&command.handle().unfinished_line()),
             _ => failure,
         };
-        failure.and_malformed(self.malformed.problem())
+        failure.and_unmatched(self.unmatched.last())
     }
 
     /// Adds to a failure what is known of the endpoint, and a hint that fits it.

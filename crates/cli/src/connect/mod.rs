@@ -14,6 +14,7 @@ mod several;
 mod signals;
 mod trace;
 
+mod unmatched;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 

@@ -14,8 +14,9 @@ use mcpjoin::proto::session::{CloseCause, EraChoice, Limits, NegotiationFailure}
 use mcpjoin::transport::{ChildCommand, SocketConnect};
 
 use super::consent::Consent;
-use super::endpoint::{Endpoint, Kind, Malformed};
+use super::endpoint::{Endpoint, Kind};
 use super::trace::Trace;
+use super::unmatched::Unmatched;
 use super::{environment, network};
 use crate::args::Connect;
 use crate::config::{
@@ -303,10 +304,10 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         Some(questions) => Some(Answering::new(ui, questions, &asking(target, &shown))?),
         None => None,
     };
-    let malformed = Malformed::default();
+    let unmatched = Unmatched::default();
     let answering = |client| {
         let client = answering.iter().fold(client, |client, answering| answering.declare(client));
-        malformed.of(client)
+        unmatched.of(ui, client)
     };
     let (client, first) = client(ui, &connect, limits.clone())?;
     let client = answering(client);
@@ -331,7 +332,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         no_entry,
         access,
         withheld,
-        malformed,
+        unmatched,
         is_our_bridge: matches!(target, Target::Orchestrator(_)),
     };
     let timeout = connect.timeout;

@@ -115,6 +115,29 @@ fn c58_garbage_before_a_death_is_shown_too() {
 }
 
 #[test]
+fn an_opening_request_whose_answer_has_the_id_of_no_request_is_not_waited_for() {
+    let misdirected = r#"{"jsonrpc":"2.0","id":777,"result":{}}"#;
+    for (era, method) in [(Era::Legacy, "initialize"), (Era::Modern, "server/discover")] {
+        let mut client = client(EraChoice::Only(era), Limits::default());
+        client.open(Time::ZERO);
+        say(&mut client, misdirected);
+        let text = closed(&mut client).unwrap().to_string();
+        assert_eq!(text, format!("the response to {method} has the unknown id 777 instead of 1"));
+    }
+    // A server of the legacy era may answer the probe like that, and `initialize` rightly.
+    let mut client = client(EraChoice::Auto, Limits::default());
+    client.open(Time::ZERO);
+    assert!(sent(&mut client)[0].contains("server/discover"));
+    say(&mut client, misdirected);
+    assert!(sent(&mut client)[0].contains("initialize"));
+    say(
+        &mut client,
+        r#"{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}"#,
+    );
+    assert_eq!(client.state(), State::Ready);
+}
+
+#[test]
 fn c63_what_was_not_declared_is_refused_before_it_is_sent() {
     let mut client = client(EraChoice::Only(Era::Legacy), Limits::default());
     client.open(Time::ZERO);
