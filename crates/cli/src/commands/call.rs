@@ -19,7 +19,7 @@ use crate::arguments::Typed;
 use crate::config::ToolFilter;
 use crate::connect::{Plan, limits, with_tasks};
 use crate::exit::{Exit, Signal};
-use crate::failure::{Failure, Phase};
+use crate::failure::{Failure, Phase, SEE_TOOLS};
 use crate::object::Object;
 use crate::progress::Waiting;
 use crate::target::shown;
@@ -107,11 +107,18 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
         let tool_name = shown(tool.as_ref());
         let tool_line = || typed.of_verb("tool", &tool_name);
         let prepared = prepare(ui, client, tool, arguments, args.force, shape.log_level, tool_line).await?;
-        if args.detach {
+        let outcome = if args.detach {
             detach(ui, client, &tool_name, prepared, &shape, false, resume_line).await
         } else {
             call(ui, client, &current, &tool_name, prepared, &shape, resume_line).await
-        }
+        };
+        outcome.map_err(|failure| match failure.hint == SEE_TOOLS {
+            true => {
+                let (lists, shows) = (typed.of_verb("list", ""), typed.of_verb("tool", "NAME"));
+                failure.hint(format!("{lists} shows the tools, and {shows} the parameters of one"))
+            }
+            false => failure,
+        })
     }))
 }
 

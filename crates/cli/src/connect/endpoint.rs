@@ -117,8 +117,10 @@ impl Endpoint {
         let failure = self.and_received(failure);
         match (&self.kind, &self.access) {
             (Kind::Child(command), _) => {
-                let failure = failure.stderr(&command.handle().stderr());
-                let failure = if self.is_our_bridge { failure.of_our_bridge() } else { failure };
+                let stderr = command.handle().stderr();
+                let failure = failure.stderr(&stderr);
+                let failure =
+                    if self.is_our_bridge { failure.of_our_bridge() } else { failure.and_said(&stderr) };
                 if self.withheld { failure.and_withheld() } else { failure }
             }
             (Kind::Http(_), Some(access)) => {

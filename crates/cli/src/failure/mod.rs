@@ -12,6 +12,8 @@ use mcpjoin::proto::session::ProcessExit;
 use mcpjoin::proto::{ErrorObject, Raw};
 use serde_json::{Value, json};
 
+pub(crate) use self::cause::SEE_TOOLS;
+
 use crate::exit::Exit;
 use crate::visible::{self, BAD, FAINT, cut_chars};
 
