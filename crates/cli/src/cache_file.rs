@@ -4,13 +4,13 @@
 //! Used by `era_cache` and `tool_names`. A file may be missing, damaged or read-only.
 
 use std::fmt::Display;
-use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::found;
+use crate::{found, replacement};
 
 /// A new salt of a file.
 pub(crate) fn salt() -> std::io::Result<[u8; 16]> {
@@ -61,14 +61,8 @@ pub(crate) fn text(magic: &str, salt: [u8; 16], entries: &[(String, impl Display
 /// Replaces the content of a file at once for all readers.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut folder = fs::DirBuilder::new();
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        folder.mode(0o700);
-        options.mode(0o600);
-    }
+    std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
     // Our folder and the cache folder around it, but never the user's home.
     let folders: Vec<&Path> = path.ancestors().skip(1).take(2).collect();
     for path in folders.into_iter().rev() {
@@ -77,13 +71,6 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
             _ => {}
         }
     }
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(std::io::Error::other)?;
-    let temporary = path.with_extension(format!("{:016x}", u64::from_be_bytes(random)));
-    let written = options.open(&temporary).and_then(|mut file| file.write_all(content));
-    let replaced = written.and_then(|()| fs::rename(&temporary, path));
-    if replaced.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    replaced
+    // What is lost with the power is found out again.
+    replacement::replace(path, content, |_| Ok(()))
 }
