@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::authorization::Access;
 use super::network::refused;
+use super::orchestra::OrchestraConnect;
 use super::trace::Trace;
 use super::unmatched::Unmatched;
 use crate::config::NoEntry;
@@ -37,8 +38,6 @@ pub(crate) struct Endpoint {
     /// The child does not get all of our environment variables.
     pub(super) withheld: bool,
     pub(super) unmatched: Unmatched,
-    /// The child is our own bridge, which reports its failures as this program does.
-    pub(super) is_our_bridge: bool,
 }
 
 /// What the server is.
@@ -49,6 +48,7 @@ pub(super) enum Kind {
     Socket(SocketConnect),
     Quic(Box<QuicConnect>),
     Http(HttpConnect),
+    Orchestra(OrchestraConnect),
 }
 
 impl Endpoint {
@@ -62,6 +62,7 @@ impl Endpoint {
             Kind::Socket(socket) => socket.clone().await.map_err(|error| Failure::connect(&error))?,
             Kind::Quic(connect) => (**connect).clone().await.map_err(|error| Failure::quic(&error))?,
             Kind::Http(connect) => connect.clone().build().map_err(|error| refused(&error))?,
+            Kind::Orchestra(connect) => connect.link().await?,
         };
         Ok(inspected(link, self.trace.as_ref()))
     }
@@ -72,7 +73,15 @@ impl Endpoint {
         match &self.kind {
             Kind::Child(command) => drop(command.handle().ended().await),
             Kind::Http(connect) => drop(timeout(SESSION_END_TIMEOUT, connect.handle().ended()).await),
+            Kind::Orchestra(connect) => connect.ended().await,
             Kind::Socket(_) | Kind::Quic(_) => {}
+        }
+    }
+
+    /// Waits until the bridges to an orchestrator have closed their connections. At once for other servers, whose links do that.
+    pub(super) async fn bridges_ended(&self) {
+        if let Kind::Orchestra(connect) = &self.kind {
+            connect.ended().await;
         }
     }
 
@@ -118,9 +127,7 @@ impl Endpoint {
         match (&self.kind, &self.access) {
             (Kind::Child(command), _) => {
                 let stderr = command.handle().stderr();
-                let failure = failure.stderr(&stderr);
-                let failure =
-                    if self.is_our_bridge { failure.of_our_bridge() } else { failure.and_said(&stderr) };
+                let failure = failure.stderr(&stderr).and_said(&stderr);
                 if self.withheld { failure.and_withheld() } else { failure }
             }
             (Kind::Http(_), Some(access)) => {
@@ -129,6 +136,7 @@ impl Endpoint {
             (Kind::Http(connect), None) => {
                 failure.over_http().and_doctor(&format!("mcpjoin doctor {}", shown(connect.url().as_ref())))
             }
+            (Kind::Orchestra(connect), _) => connect.explain(failure),
             _ => failure.over_a_socket(),
         }
     }
@@ -146,7 +154,8 @@ impl Endpoint {
     /// The address of the server, where it is no child.
     pub(crate) fn bound(&self) -> Option<Bound> {
         match &self.kind {
-            Kind::Child(_) => None,
+            // An orchestrator is not a server of MCP.
+            Kind::Child(_) | Kind::Orchestra(_) => None,
             Kind::Socket(socket) => match socket.place() {
                 SocketPlace::Tcp(address) => Bound::tcp(&address),
                 SocketPlace::Unix(path) => Some(Bound::Unix(path)),
@@ -163,28 +172,31 @@ impl Endpoint {
             Kind::Socket(_) => "socket",
             Kind::Quic(_) => "quic",
             Kind::Http(_) => "http",
+            Kind::Orchestra(_) => "orchestra",
         }
     }
 
-    /// The target of `doctor`.
-    pub(crate) fn doctor_target(&self) -> Target {
-        match &self.kind {
+    /// The target of `doctor`. An orchestrator is examined by its own part of `doctor`.
+    pub(crate) fn doctor_target(&self) -> Result<Target, Failure> {
+        Ok(match &self.kind {
             Kind::Child(command) => command.clone().into(),
             Kind::Socket(socket) => socket.clone().into(),
             Kind::Quic(connect) => (**connect).clone().into(),
             Kind::Http(connect) => connect.clone().into(),
-        }
+            Kind::Orchestra(_) => return Err(not_of_mcp()),
+        })
     }
 
-    /// The validator of this server.
-    pub(crate) fn validator(&self) -> Validator {
+    /// The validator of this server. An orchestrator has none.
+    pub(crate) fn validator(&self) -> Result<Validator, Failure> {
         let trace = self.trace.clone();
-        match self.kind.clone() {
+        Ok(match self.kind.clone() {
             Kind::Child(command) => Validator::new(command),
             Kind::Socket(socket) => Validator::stream(move || {
                 let (socket, trace) = (socket.clone(), trace.clone());
                 async move { Ok::<_, SocketError>(inspected(socket.await?, trace.as_ref())) }
             }),
+            Kind::Orchestra(_) => return Err(not_of_mcp()),
             Kind::Quic(connect) => {
                 let (each, also) = (connect.clone(), trace.clone());
                 let lines = Validator::stream(move || {
@@ -200,7 +212,7 @@ impl Endpoint {
                 Some(trace) => Validator::http(connect).inspected(trace.inspect()),
                 None => Validator::http(connect),
             },
-        }
+        })
     }
 
     /// The program, where the server is a child.
@@ -244,6 +256,14 @@ impl Kind {
         }
         Self::Child(command)
     }
+}
+
+/// An orchestrator cannot be examined as a server of MCP.
+fn not_of_mcp() -> Failure {
+    Failure::usage(
+        "an orchestrator does not speak MCP",
+        "mcpjoin doctor orchestra://HOST:PORT checks the orchestrator",
+    )
 }
 
 fn inspected(link: Link, trace: Option<&Trace>) -> Link {

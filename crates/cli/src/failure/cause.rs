@@ -7,8 +7,10 @@ use mcpjoin::proto::session::{
     TransportError, TransportErrorKind, foreign_protocol,
 };
 use mcpjoin::proto::{ErrorObject, Method, Version, code};
+use mcpjoin::server::BuildError;
 use mcpjoin::transport::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin_diagnostics::doctor::{KnownFault, listening_url};
+use mcpjoin_orchestra::client::SetupError;
 use mcpjoin_quic::endpoint::{QuicError, QuicErrorKind};
 
 use super::{Failure, Phase};
@@ -155,6 +157,26 @@ impl Failure {
             _ => ("E_LINK", "try again; see the server's own log"),
         };
         Self::to_connect(id, error.to_string()).hint(hint)
+    }
+
+    /// The bridge to an orchestrator could not be set up, or one of the two sides rejects the other: a retry would not help.
+    pub(crate) fn orchestra(error: &SetupError) -> Self {
+        let message = error.to_string();
+        match error {
+            SetupError::Address(_) => Self::usage(message, "--orchestrator-addr localhost:50100"),
+            SetupError::Certificate(_) => Self::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message)
+                .hint("--certs-dir DIR names another folder of certificates"),
+            _ => Self::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message).hint(
+                "both ends need certificates of one authority (--certs-dir), and the name in the other's \
+                 (--server-name orchestrator); an orchestrator knows them as they are when it is started again",
+            ),
+        }
+    }
+
+    /// The server of the bridge to an orchestrator could not be built.
+    pub(crate) fn orchestra_bridge(error: &BuildError) -> Self {
+        Self::new("E_BRIDGE", Exit::Usage, Phase::Serve, error.to_string())
+            .hint("report it to the authors of mcpjoin")
     }
 
     fn to_connect(id: &'static str, message: String) -> Self {

@@ -160,8 +160,7 @@ impl Failure {
     /// Adds the server's standard error to a failure of the connection, where it has none yet.
     #[must_use]
     pub(crate) fn stderr(mut self, bytes: &[u8]) -> Self {
-        // With a child only our own bridge makes this failure, and its standard error says the same.
-        if self.seen.stderr.is_empty() && self.exit == Exit::Connection && self.id != "E_CONNECT" {
+        if self.seen.stderr.is_empty() && self.exit == Exit::Connection {
             self.keep_stderr(bytes);
         }
         self
@@ -199,7 +198,6 @@ impl Failure {
             self.message.push_str(&last);
             self.hint = "that may have been the answer: report it to the server's authors".into();
         }
-        (self.seen.stderr, self.seen.status) = (Vec::new(), None);
         self
     }
 

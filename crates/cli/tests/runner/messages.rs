@@ -175,6 +175,11 @@ fn what_is_for_an_orchestrator_is_for_nobody_else() {
             run(["list", option, "x", server]).exits(2).says(&[option, "a server of Orchestra", "leave out"]);
         }
     }
+    // Our bridge is no program of the user's.
+    let orchestrator = "orchestra://127.0.0.1:1";
+    run(["list", "-e", "A=1", orchestrator])
+        .exits(2)
+        .says(&["-e is for a server run as a child", "leave out -e"]);
     let file = scratch("messages-file");
     std::fs::write(&file, "").unwrap();
     let name = file.to_str().unwrap();
