@@ -69,6 +69,6 @@ impl OrchestraConnect {
     /// In place of the failure of the link, the reason for which its bridge has ended.
     pub(super) fn explain(&self, failure: Failure) -> Failure {
         let rejection = self.bridges.rejection.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        rejection.unwrap_or_else(|| failure.over_a_socket())
+        rejection.unwrap_or(failure).over_a_socket()
     }
 }
