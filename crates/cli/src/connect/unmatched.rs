@@ -1,9 +1,9 @@
 //! What the server sends in place of an answer: a text that is no message, or a response with the id of no request.
 //!
-//! Added to the client by `connect::plan`, and asked by `Endpoint` about a request without an answer. Each server here answers a
-//! request once, so that a request cannot be answered any more when as many responses without a known id have come as requests
-//! wait. Such a request fails at once, and not at its timeout. A second response to an earlier request proves nothing: some servers repeat
-//! theirs. It is named where a request waits a while after it.
+//! Added to the client by `connect::plan`, and asked by `Endpoint` about a request without an answer. A server answers each request
+//! once: when as many responses without a known id have come as requests wait, none of these gets another one. They fail at once, and
+//! not at their timeouts. A second response to an earlier request proves nothing, because some servers repeat theirs. It is named
+//! where a request waits a while after it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
