@@ -144,7 +144,7 @@ const COMPLETIONS_LONG: &str = "\
 Prints a script with which a shell completes verbs, options, entries and tools
 
 No server is started or reached at a Tab key. The tools of a server and their parameters are completed once `list`, `call`, \
-`tool` or `search` has listed them: their names are stored in mcpjoin/tools in the cache folder (~/.cache). With --no-cache \
+`tool`, `search` or `shell` has listed them: their names are stored in mcpjoin/tools in the cache folder (~/.cache). With --no-cache \
 nothing is stored. Names with characters that a shell interprets are not completed.";
 
 #[derive(Debug, Args)]
