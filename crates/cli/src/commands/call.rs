@@ -94,13 +94,17 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
             async |client| resume(ui, client, &current, &id, &shape).await,
         ));
     }
+    let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
+    if args.tool.is_none() && invocation.operands.is_empty() {
+        let lists = typed.of_verb("list", "");
+        return Err(Failure::usage("the name of a tool is missing", format!("{lists} shows the tools")));
+    }
     let (tool, arguments) = read(invocation.operands, args.tool, args.args.as_deref(), limit)?;
     let named = tool.clone();
     let permit = |plan: &Plan| {
         plan.tools.permit(&named)?;
         if args.detach && plan.endpoint.child().is_some() { Err(ends_with_us(&plan.shown)) } else { Ok(()) }
     };
-    let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
     let resume_line = |id: &str| typed.resuming(id);
     let on_signal = async |_| drop(current.cancel().await);
     Ok(with_tasks(ui, &invocation.target, &connect, permit, on_signal, async |client| {

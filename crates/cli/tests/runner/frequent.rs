@@ -172,6 +172,7 @@ fn a_name_and_a_port_are_told_apart() {
 #[test]
 fn a_call_that_is_not_right_is_answered_with_what_to_type() {
     for (words, exit, id, message, hint) in [
+        ("call demo:", 2, "(E_USAGE)", "the name of a tool is missing", "mcpjoin list demo: shows the tools"),
         (
             "call demo: nothing",
             5,
