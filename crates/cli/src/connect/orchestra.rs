@@ -72,3 +72,29 @@ impl OrchestraConnect {
         rejection.unwrap_or(failure).over_a_socket()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use mcpjoin_orchestra::certs::Certificates;
+
+    use super::{Bridges, OrchestraConnect};
+    use crate::exit::Exit;
+    use crate::failure::{Failure, Phase};
+
+    #[test]
+    fn the_reason_of_a_bridge_takes_the_place_of_the_end_of_its_link() {
+        let connect = |rejection| OrchestraConnect {
+            address: "h:1".into(),
+            certificates: Certificates::in_directory("/no/such/folder"),
+            bridges: Arc::new(Bridges { rejection: Mutex::new(rejection), ..Bridges::default() }),
+        };
+        let end = || Failure::new("E_SERVER_EXITED", Exit::Connection, Phase::List, "the server exited");
+        let failure = connect(None).explain(end());
+        assert_eq!((failure.id, failure.seen.listening), ("E_CLOSED", true));
+        let rejection = Failure::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, "it is not trusted");
+        let failure = connect(Some(rejection)).explain(end());
+        assert_eq!((failure.id, failure.exit, failure.seen.listening), ("E_CERTIFICATE", Exit::Usage, true));
+    }
+}

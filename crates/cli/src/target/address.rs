@@ -304,6 +304,7 @@ mod tests {
             ("http://localhost:8080/mcp", "http://LOCALHOST:8080/other"),
             ("http://127.0.0.1:8080/mcp", "http://localhost:8080"),
             ("http://localhost:8080/mcp", "https://[::1]:8080/mcp"),
+            ("http://localhost:8080/mcp", "http://[0:0:0:0:0:0:0:1]:8080/mcp"),
             ("http://0.0.0.0:8080/mcp", "127.0.0.1:8080"),
             ("[::]:8080", "http://localhost:8080/mcp"),
             ("http://example.com/mcp", "http://example.com:80/mcp"),
