@@ -401,8 +401,10 @@ fn text(name: &str, value: &str, limit: usize) -> Result<String, String> {
 /// The value of `k:=JSON`, and of `k:=@FILE`.
 fn json(name: &str, value: &str, limit: usize) -> Result<Raw, String> {
     match value.strip_prefix('@') {
-        None => Raw::parse(value.as_bytes().to_vec())
-            .map_err(|error| format!("the value of {} is not JSON: {error}", quoted(name))),
+        None => Raw::parse(value.as_bytes().to_vec()).map_err(|error| {
+            let text = shown(format!("{name}={value}").as_ref());
+            format!("the value of {} is not JSON: {error}; as a text it is {text}", quoted(name))
+        }),
         Some(path) => {
             let bytes = named_content(name, ":=", path, limit)?;
             Raw::parse(bytes).map_err(|error| format!("{} is not JSON: {error}", shown(path.as_ref())))

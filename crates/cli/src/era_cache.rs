@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mcpjoin::transport::ChildCommand;
 
-use crate::{cache_file, folders};
+use crate::cache_file::{Format, Servers};
+use crate::folders;
 
 /// The entries in the file: the newest.
 const MAX_ENTRIES: usize = 512;
@@ -19,8 +20,9 @@ const MAX_ENTRIES: usize = 512;
 const MAX_FILE_BYTES: u64 = 64 << 10;
 /// How long an entry is valid. A server may support the modern era without a change of its command (`npx`).
 const ENTRY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// The first word of the file, with its version.
-const MAGIC: &str = "mcpjoin-eras-1";
+/// The file has the time of each entry, in seconds since 1970.
+static FORMAT: Format =
+    Format { magic: "mcpjoin-eras-1", max_bytes: MAX_FILE_BYTES, max_servers: MAX_ENTRIES };
 /// How many arguments are looked up as files.
 const MAX_FILE_ARGUMENTS: usize = 16;
 
@@ -31,14 +33,6 @@ pub(crate) struct CachedEra {
     /// The command or the URL. The file holds its hash, with the salt of the file.
     server: Vec<u8>,
     legacy: bool,
-}
-
-/// The content of the file.
-#[derive(Debug, Default)]
-struct Eras {
-    salt: [u8; 16],
-    /// Hashes of servers, and times in seconds since 1970, the oldest first.
-    entries: Vec<(String, u64)>,
 }
 
 impl CachedEra {
@@ -55,8 +49,8 @@ impl CachedEra {
 
     fn look_up(server: Vec<u8>) -> Option<Self> {
         let file = folders::cache()?.join("mcpjoin").join("eras");
-        let eras = Eras::read(&file).unwrap_or_default();
-        let legacy = eras.has(&eras.hash(&server), now());
+        let eras: Option<Servers<u64>> = Servers::read(&file, &FORMAT);
+        let legacy = eras.is_some_and(|eras| eras.of(&server).is_some_and(|time| is_valid(*time, now())));
         Some(Self { file, server, legacy })
     }
 
@@ -76,43 +70,15 @@ impl CachedEra {
 
     fn write(&self) -> std::io::Result<()> {
         // Read again, because other processes write, too. Of two that write at once the later one wins.
-        let mut eras = Eras::read(&self.file).map_or_else(Eras::new, Ok)?;
-        let hash = eras.hash(&self.server);
-        eras.entries.retain(|(known, _)| *known != hash);
-        if self.legacy {
-            eras.entries.push((hash, now()));
-        }
-        let surplus = eras.entries.len().saturating_sub(MAX_ENTRIES);
-        eras.entries.drain(..surplus);
-        cache_file::replace(&self.file, eras.text().as_bytes())
+        let mut eras = Servers::read_or_new(&self.file, &FORMAT)?;
+        eras.put(&self.server, self.legacy.then(now));
+        eras.write(&self.file)
     }
 }
 
-impl Eras {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { salt: cache_file::salt()?, entries: Vec::new() })
-    }
-
-    /// Reads the file; `None` when it is missing or damaged.
-    fn read(path: &Path) -> Option<Self> {
-        let (salt, lines) = cache_file::read(path, MAGIC, MAX_FILE_BYTES)?;
-        let entries = lines.into_iter().map(|(hash, time)| Some((hash, time.parse().ok()?)));
-        Some(Self { salt, entries: entries.collect::<Option<_>>()? })
-    }
-
-    fn text(&self) -> String {
-        cache_file::text(MAGIC, self.salt, &self.entries)
-    }
-
-    fn hash(&self, server: &[u8]) -> String {
-        cache_file::hash(self.salt, server)
-    }
-
-    fn has(&self, hash: &str, now: u64) -> bool {
-        let valid = ENTRY_TTL.as_secs();
-        // A time in the future comes from a wrong clock.
-        self.entries.iter().any(|(known, time)| known == hash && *time <= now && now - time < valid)
-    }
+/// Whether an entry of that time is valid. One of the future comes from a wrong clock.
+fn is_valid(time: u64, now: u64) -> bool {
+    time <= now && now - time < ENTRY_TTL.as_secs()
 }
 
 /// What identifies the server of a command: the program and its time of change, the arguments, and the files among them.

@@ -171,6 +171,8 @@ fn prose_in(columns: usize, out: &mut String, head: &Head<'_>, text: &str) {
     out.push_str(head.text);
     for (place, line) in lines(text, widths, LongWord::Whole).iter().enumerate() {
         if place > 0 {
+            // The first line is the head alone where the first word does not fit behind it.
+            out.truncate(out.trim_end_matches(' ').len());
             let _ = write!(out, "\n{:indent$}", "", indent = head.indent);
         }
         out.push_str(line);
@@ -243,6 +245,13 @@ mod tests {
     fn a_line_that_has_to_stay_whole_is_not_wrapped() {
         let folded = fold_except("keep one two\nfold one two", 8, |line| line.starts_with("keep"));
         assert_eq!(folded, "keep one two\nfold one\n  two");
+    }
+
+    #[test]
+    fn no_line_of_a_page_ends_with_a_blank() {
+        let mut out = String::new();
+        prose_in(24, &mut out, &HEAD, &format!("{} one  two", "x".repeat(40)));
+        assert_eq!(out, format!("    sent\n             {}\n             one  two\n", "x".repeat(40)));
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod keyboard;
 mod object;
 mod progress;
 mod questions;
+mod replacement;
 mod schema;
 mod secret;
 mod target;

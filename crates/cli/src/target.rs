@@ -42,7 +42,7 @@ pub(crate) enum Target {
     Socket(Socket),
     /// A server that is reached over QUIC.
     Quic(Quic),
-    /// An orchestrator of Orchestra, through our bridge as a child.
+    /// An orchestrator of Orchestra, through our bridge in this process.
     Orchestrator(Quic),
     /// A server that is reached over HTTP.
     Http(Http),

@@ -1,7 +1,7 @@
 //! The names of the tools that a server has listed, with those of their parameters: what the shell completes behind its name,
 //! because no server is started or reached at a Tab key.
 //!
-//! `connect` remembers them for the verbs with one server and for those with all servers; `completion` reads them. The server
+//! `connect` remembers them for every verb that opens a session; `completion` reads them. The server
 //! chooses the names, so that only names of plain characters are kept: no shell obeys a part of them. The file may be missing,
 //! damaged or read-only, and no command fails because of that.
 
@@ -13,7 +13,7 @@ use mcpjoin::client::ClientBuilder;
 use mcpjoin::proto::session::Reply;
 use mcpjoin::proto::{Method, Raw};
 
-use crate::cache_file;
+use crate::cache_file::{Format, Servers};
 use crate::config::ToolFilter;
 use crate::folders;
 use crate::object::Object;
@@ -27,8 +27,9 @@ const MAX_SERVER_BYTES: usize = 64 << 10;
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// A longer name is not completed.
 const MAX_NAME_BYTES: usize = 128;
-/// The first word of the file, with its version.
-const MAGIC: &str = "mcpjoin-tools-1";
+/// The file has the tools of each server: `NAME(PARAMETER,PARAMETER)`, separated by spaces.
+static FORMAT: Format =
+    Format { magic: "mcpjoin-tools-1", max_bytes: MAX_FILE_BYTES, max_servers: MAX_SERVERS };
 
 /// The tools of one server.
 #[derive(Debug)]
@@ -36,14 +37,6 @@ pub(crate) struct ToolNames {
     file: PathBuf,
     /// What the server is. The file holds its hash, with the salt of the file.
     server: Vec<u8>,
-}
-
-/// The content of the file.
-#[derive(Debug, Default)]
-struct Servers {
-    salt: [u8; 16],
-    /// Hashes of servers, and their tools: `NAME(PARAMETER,PARAMETER)`, separated by spaces. The oldest first.
-    entries: Vec<(String, String)>,
 }
 
 impl ToolNames {
@@ -56,51 +49,21 @@ impl ToolNames {
 
     /// The names of the tools, each with those of its parameters.
     pub(crate) fn read(&self) -> Vec<(String, Vec<String>)> {
-        let Some(servers) = Servers::read(&self.file) else { return Vec::new() };
-        let listed = servers.listed(&self.server).unwrap_or_default();
-        listed.split(' ').filter_map(tool).collect()
+        let servers: Option<Servers<String>> = Servers::read(&self.file, &FORMAT);
+        let listed = servers.as_ref().and_then(|servers| servers.of(&self.server));
+        listed.into_iter().flat_map(|listed| listed.split(' ')).filter_map(tool).collect()
     }
 
     /// Stores the tools where they have changed. `whole`: these are all tools, and not only the first ones.
     fn store(&self, listed: &str, whole: bool) -> std::io::Result<()> {
         // Read again, because other processes write, too. Of two that write at once the later one wins.
-        let mut servers = match Servers::read(&self.file) {
-            Some(servers) => servers,
-            None => Servers { salt: cache_file::salt()?, entries: Vec::new() },
-        };
-        let known = servers.listed(&self.server);
+        let mut servers: Servers<String> = Servers::read_or_new(&self.file, &FORMAT)?;
+        let known = servers.of(&self.server);
         if known.is_some_and(|known| !whole || known == listed) || known.is_none() && listed.is_empty() {
             return Ok(());
         }
-        let hash = cache_file::hash(servers.salt, &self.server);
-        servers.entries.retain(|(known, _)| *known != hash);
-        servers.entries.push((hash, listed.to_owned()));
-        servers.cut();
-        cache_file::replace(&self.file, servers.text().as_bytes())
-    }
-}
-
-impl Servers {
-    /// Reads the file; `None` when it is missing or damaged.
-    fn read(path: &Path) -> Option<Self> {
-        let (salt, entries) = cache_file::read(path, MAGIC, MAX_FILE_BYTES)?;
-        Some(Self { salt, entries })
-    }
-
-    fn listed(&self, server: &[u8]) -> Option<&str> {
-        let hash = cache_file::hash(self.salt, server);
-        self.entries.iter().find(|(known, _)| *known == hash).map(|(_, listed)| listed.as_str())
-    }
-
-    fn text(&self) -> String {
-        cache_file::text(MAGIC, self.salt, &self.entries)
-    }
-
-    /// Removes the oldest servers above the limits.
-    fn cut(&mut self) {
-        while self.entries.len() > MAX_SERVERS || self.text().len() as u64 > MAX_FILE_BYTES {
-            self.entries.remove(0);
-        }
+        servers.put(&self.server, Some(listed.to_owned()));
+        servers.write(&self.file)
     }
 }
 

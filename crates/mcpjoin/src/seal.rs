@@ -381,7 +381,7 @@ pub(crate) fn random_name() -> Result<String, ErrorObject> {
 fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // OutgoingEvent into a string does not fail.
+        // Writing into a string does not fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

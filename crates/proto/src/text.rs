@@ -65,6 +65,28 @@ fn line(text: &str) -> Cow<'_, str> {
     })
 }
 
+/// A part of a longer text on one line: text is escaped as by [`Line`], and each byte that is not UTF-8 is `\xff`. A character
+/// that the end cuts in two is left out.
+///
+/// ```
+/// use mcpjoin_proto::text::escape_excerpt;
+///
+/// assert_eq!(escape_excerpt(b"{\"a\": \"n\xc3\xb6\xff\n\"\xc3"), "{\"a\": \"n\u{f6}\\xff\\n\"");
+/// ```
+#[must_use]
+pub fn escape_excerpt(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(&line(chunk.valid()));
+        let is_cut = core::str::from_utf8(chunk.invalid()).is_err_and(|error| error.error_len().is_none());
+        for byte in chunk.invalid().iter().filter(|_| !is_cut) {
+            // Writing to a string does not fail.
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
 /// The start of a text: at most `max_bytes`, ending between two characters.
 #[must_use]
 pub fn prefix(text: &str, max_bytes: usize) -> &str {
@@ -120,7 +142,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
 /// Writes a character as one JSON escape, or as two for a surrogate pair.
 pub fn push_json_escape(out: &mut String, character: char) {
     for unit in character.encode_utf16(&mut [0; 2]) {
-        // OutgoingEvent to a string does not fail.
+        // Writing to a string does not fail.
         let _ = write!(out, "\\u{unit:04x}");
     }
 }
@@ -181,7 +203,7 @@ pub const fn selects_picture(before: Option<char>, character: char) -> bool {
 }
 
 fn push_escape(out: &mut String, character: char) {
-    // OutgoingEvent to a string does not fail.
+    // Writing to a string does not fail.
     let _ = write!(out, "\\u{{{:x}}}", u32::from(character));
 }
 

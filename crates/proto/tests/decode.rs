@@ -539,8 +539,10 @@ fn errors_show_what_stands_there_and_nothing_that_acts() {
     assert_eq!(found.at, 5);
     let object = found.to_error_object();
     assert!(object.message.contains("at byte 5"), "{}", object.message);
-    assert!(object.message.contains(r"\x1b[31m"), "{}", object.message);
+    assert!(object.message.contains(r"\u{1b}[31m\u{202e}xyz"), "{}", object.message);
     assert!(object.message.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+    // What can be read stands there as it was sent, so that it can be copied.
+    assert!(error(r#"{"a":"ä","b""#).to_string().ends_with(r#": {"a":"ä","b""#));
     let long = error(format!("{{\"{}\":1,\"{0}\":2}}", "k".repeat(1 << 20)));
     assert!(long.to_string().len() < 400);
 }

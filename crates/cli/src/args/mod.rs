@@ -144,7 +144,7 @@ const COMPLETIONS_LONG: &str = "\
 Prints a script with which a shell completes verbs, options, entries and tools
 
 No server is started or reached at a Tab key. The tools of a server and their parameters are completed once `list`, `call`, \
-`tool` or `search` has listed them: their names are stored in mcpjoin/tools in the cache folder (~/.cache). With --no-cache \
+`tool`, `search` or `shell` has listed them: their names are stored in mcpjoin/tools in the cache folder (~/.cache). With --no-cache \
 nothing is stored. Names with characters that a shell interprets are not completed.";
 
 #[derive(Debug, Args)]
@@ -175,19 +175,7 @@ mod tests {
 
     /// The words of a line as a shell splits it, up to a pipe or a redirection.
     fn words(line: &str) -> Vec<String> {
-        let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-        for character in line.chars() {
-            match (quote, character) {
-                (Some(open), end) if open == end => quote = None,
-                (None, '\'' | '"') => {
-                    quote = Some(character);
-                    word.get_or_insert_default();
-                }
-                (None, ' ') => words.extend(word.take()),
-                _ => word.get_or_insert_default().push(character),
-            }
-        }
-        words.extend(word);
+        let words = shlex::split(line).unwrap_or_default();
         words.into_iter().take_while(|word| !["|", ">", "<"].contains(&word.as_str())).collect()
     }
 

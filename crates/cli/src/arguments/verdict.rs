@@ -36,7 +36,8 @@ pub(super) fn of(schema: &Raw, value: &Value, object: &Raw, names: &[&str]) -> V
     if let Some((last, others)) = missing.split_last() {
         let verb = if others.is_empty() { "is" } else { "are" };
         let and = if others.is_empty() { "" } else { " and " };
-        sentences.push(format!("{}{and}{last} {verb} required", others.join(", ")));
+        let meant = misspelled(&found.first, value, names);
+        sentences.push(format!("{}{and}{last} {verb} required{meant}", others.join(", ")));
     }
     let others = found.first.iter().filter(|violation| violation.rule != "required");
     sentences.extend(others.map(|violation| {
@@ -49,6 +50,18 @@ pub(super) fn of(schema: &Raw, value: &Value, object: &Raw, names: &[&str]) -> V
         sentences.push("and more".into());
     }
     Verdict::Refused(sentences.join("; "))
+}
+
+/// The question whether an argument that the tool does not declare was meant to be a missing one.
+fn misspelled(found: &[Violation], schema: &Value, names: &[&str]) -> String {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let is_declared = |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
+    let missing = || found.iter().filter(|violation| violation.rule == "required").map(|it| &*it.place);
+    // The sentence about a name that is not allowed has the question.
+    let is_refused = |name: &str| found.iter().any(|violation| violation.place == name);
+    let undeclared = names.iter().filter(|name| !is_declared(name) && !is_refused(name));
+    let meant = undeclared.filter_map(|name| Some((name, similar(name, missing())?)));
+    meant.map(|(name, meant)| format!("; did you mean {} with {}?", quoted(meant), quoted(name))).collect()
 }
 
 /// What is wrong with one value.

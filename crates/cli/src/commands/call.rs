@@ -19,7 +19,7 @@ use crate::arguments::Typed;
 use crate::config::ToolFilter;
 use crate::connect::{Plan, limits, with_tasks};
 use crate::exit::{Exit, Signal};
-use crate::failure::{Failure, Phase};
+use crate::failure::{Failure, Phase, SEE_TOOLS};
 use crate::object::Object;
 use crate::progress::Waiting;
 use crate::target::shown;
@@ -94,24 +94,35 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
             async |client| resume(ui, client, &current, &id, &shape).await,
         ));
     }
+    let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
+    if args.tool.is_none() && invocation.operands.is_empty() {
+        let lists = typed.of_verb("list", "");
+        return Err(Failure::usage("the name of a tool is missing", format!("{lists} shows the tools")));
+    }
     let (tool, arguments) = read(invocation.operands, args.tool, args.args.as_deref(), limit)?;
     let named = tool.clone();
     let permit = |plan: &Plan| {
         plan.tools.permit(&named)?;
         if args.detach && plan.endpoint.child().is_some() { Err(ends_with_us(&plan.shown)) } else { Ok(()) }
     };
-    let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
     let resume_line = |id: &str| typed.resuming(id);
     let on_signal = async |_| drop(current.cancel().await);
     Ok(with_tasks(ui, &invocation.target, &connect, permit, on_signal, async |client| {
         let tool_name = shown(tool.as_ref());
         let tool_line = || typed.of_verb("tool", &tool_name);
         let prepared = prepare(ui, client, tool, arguments, args.force, shape.log_level, tool_line).await?;
-        if args.detach {
+        let outcome = if args.detach {
             detach(ui, client, &tool_name, prepared, &shape, false, resume_line).await
         } else {
             call(ui, client, &current, &tool_name, prepared, &shape, resume_line).await
-        }
+        };
+        outcome.map_err(|failure| match failure.hint == SEE_TOOLS {
+            true => {
+                let (lists, shows) = (typed.of_verb("list", ""), typed.of_verb("tool", "NAME"));
+                failure.hint(format!("{lists} shows the tools, and {shows} the parameters of one"))
+            }
+            false => failure,
+        })
     }))
 }
 

@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use mcpjoin_diagnostics::doctor::{
-    Doctor, EnvironmentDoctor, EnvironmentFinding, OrchestraDoctor, Phase, Report, Step,
+    Doctor, EnvironmentDoctor, EnvironmentFinding, OrchestraDoctor, Phase, Report, Step, Target,
 };
-use mcpjoin_orchestra::certs::Certificates;
 
-use super::{print_page, target_of};
+use super::{exit_of, print_page, target_of};
 use crate::args;
-use crate::connect::{Plan, Signals, certificates_folder, with_plan, with_plans};
+use crate::connect::{Plan, Signals, orchestra_certificates, with_plan, with_plans};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target;
@@ -46,18 +45,17 @@ pub(crate) fn run(ui: &Ui, mut args: args::Doctor, escaped: bool) -> Result<Exit
     // It examines the URL as it is typed, and looks for paths itself.
     args.connect.exact_url = true;
     let target = target_of(ui, "doctor", &args.connect, args.words, escaped)?;
-    Ok(with_plan(ui, &target, &args.connect, async |plan, signals| {
-        examine(plan, &machine, ui, signals).await
+    Ok(with_plan(ui, &target, &args.connect, async |plan, signals| match plan.endpoint.doctor_target() {
+        Ok(target) => examine(target, plan, &machine, ui, signals).await,
+        Err(failure) => exit_of(ui, Err(failure)),
     }))
 }
 
-async fn examine(plan: Plan, machine: &EnvironmentDoctor, ui: &Ui, signals: Signals) -> Exit {
+async fn examine(target: Target, plan: Plan, machine: &EnvironmentDoctor, ui: &Ui, signals: Signals) -> Exit {
     let child = plan.endpoint.child();
     let trace = plan.endpoint.trace().cloned();
     let observer = Observer::new(ui);
-    let mut doctor = Doctor::new(plan.endpoint.doctor_target(), plan.client)
-        .on_phase(observer.phase())
-        .on_step(observer.step());
+    let mut doctor = Doctor::new(target, plan.client).on_phase(observer.phase()).on_step(observer.step());
     if let (Some(trace), None) = (trace, &child) {
         // The transport of a child writes its own trace.
         doctor = doctor.inspected(trace.inspect());
@@ -210,15 +208,7 @@ fn examine_orchestrator(ui: &Ui, args: &args::Doctor, address: &str) -> Result<E
         let problem = format!("{option} is for an MCP server, not for an orchestrator");
         return Err(Failure::usage(problem, format!("leave out {option}")));
     }
-    let directory = certificates_folder(args.connect.certs_dir.as_deref())?;
-    let mut certificates = Certificates::in_directory(directory);
-    if let Some(file) = &connect.ca {
-        certificates = certificates.ca(file);
-    }
-    if let Some(name) = &args.connect.server_name {
-        certificates = certificates.server_name(name);
-    }
-    let mut doctor = OrchestraDoctor::new(address, certificates);
+    let mut doctor = OrchestraDoctor::new(address, orchestra_certificates(connect)?);
     if let Some(time) = connect.connect_timeout {
         doctor = doctor.connect_timeout(time);
     }

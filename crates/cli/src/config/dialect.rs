@@ -90,6 +90,13 @@ pub(super) enum Key {
     BearerVar,
     /// The bearer token.
     Bearer,
+    /// The id of the client for logins, and so on: what most dialects have in `oauth`, as a member of the entry.
+    FlatClientId,
+    FlatClientSecret,
+    /// The variable with the secret of the client.
+    ClientSecretVar,
+    FlatRedirectUri,
+    FlatScopes,
     Oauth,
     OauthOff,
     CallbackPort,
@@ -134,16 +141,21 @@ pub(super) struct Format {
 
 /// The members for reaching the server, in the spelling of most dialects.
 const SERVER: Rows = &[
-    (Key::Command, &["command"]),
+    (Key::Command, &["command", "executable"]),
     (Key::Args, &["args"]),
     (Key::Env, &["env"]),
     (Key::Cwd, &["cwd"]),
     (Key::EnvFile, &["envFile", "env_file"]),
     (Key::Url, &["url", "httpUrl", "serverUrl", "baseUrl", "server_url", "base_url"]),
     (Key::Headers, &["headers"]),
-    // Of mcporter (<https://github.com/steipete/mcporter>).
+    // Of mcporter, like `executable` above (<https://github.com/steipete/mcporter>).
     (Key::BearerVar, &["bearerTokenEnv", "bearer_token_env"]),
     (Key::Bearer, &["bearerToken", "bearer_token"]),
+    (Key::FlatClientId, &["oauthClientId", "oauth_client_id"]),
+    (Key::FlatClientSecret, &["oauthClientSecret", "oauth_client_secret"]),
+    (Key::ClientSecretVar, &["oauthClientSecretEnv", "oauth_client_secret_env"]),
+    (Key::FlatRedirectUri, &["oauthRedirectUrl", "oauth_redirect_url"]),
+    (Key::FlatScopes, &["oauthScope", "oauth_scope"]),
     // Our own, named like our options.
     (Key::Pin, &["pin"]),
     (Key::Ca, &["ca"]),
@@ -249,13 +261,15 @@ const MCP_SERVERS: Format = Format {
         "alwaysAllow",
         "autoApprove",
         "watchPaths",
-        // How long mcporter keeps a server running, and its log.
+        // How long mcporter keeps a server running, its log, its HTTP client and its folder of tokens.
         "lifecycle",
         "logging",
         "clientName",
         "client_name",
         "tokenCacheDir",
         "token_cache_dir",
+        "httpFetch",
+        "http_fetch",
         "auth",
     ],
     types: TYPES,
@@ -277,7 +291,15 @@ const OF_OTHERS: &[Key] = &[
     Key::Scopes,
 ];
 /// The members of mcporter, which `headers` and `oauth` express for every program.
-const OF_MCPORTER: &[Key] = &[Key::BearerVar, Key::Bearer];
+const OF_MCPORTER: &[Key] = &[
+    Key::BearerVar,
+    Key::Bearer,
+    Key::FlatClientId,
+    Key::FlatClientSecret,
+    Key::ClientSecretVar,
+    Key::FlatRedirectUri,
+    Key::FlatScopes,
+];
 /// The members that are no settings of the connection.
 const OF_LIMITS: &[Key] = &[Key::Description, Key::TimeoutMs, Key::AllowedTools];
 

@@ -48,6 +48,14 @@ impl Setting {
     pub(super) fn is_expanded(&self) -> bool {
         self.key <= Key::Scopes && self.key != Key::EnvVars
     }
+
+    /// Writes a text that is the reference `$env:NAME` of mcporter as `${NAME}`.
+    fn with_braces(&mut self) {
+        let name = self.text.text.strip_prefix("$env:").filter(|name| is_name(name));
+        if let Some(name) = name.filter(|_| self.is_expanded()) {
+            self.text.text = format!("${{{name}}}");
+        }
+    }
 }
 
 /// The port that is registered for the redirect of a login.
@@ -143,19 +151,33 @@ impl<'a> KnownMembers<'a> {
 }
 
 /// The keys without an effect for a program.
-const NOT_OF_A_PROGRAM: &[Key] = &[
-    Key::Url,
-    Key::BearerVar,
-    Key::Bearer,
+const NOT_OF_A_PROGRAM: &[Key] = &[Key::Url, Key::Pin, Key::Ca, Key::Cert, Key::IdentityFile];
+
+/// The keys with an effect over HTTP alone.
+const OF_HTTP: &[Key] = &[
     Key::Headers,
     Key::HeaderVars,
+    Key::BearerVar,
+    Key::Bearer,
     Key::Oauth,
     Key::Scopes,
-    Key::Pin,
-    Key::Ca,
-    Key::Cert,
-    Key::IdentityFile,
+    Key::FlatClientId,
+    Key::FlatClientSecret,
+    Key::ClientSecretVar,
+    Key::FlatRedirectUri,
+    Key::FlatScopes,
 ];
+
+/// Members of mcporter that are not used, and what to do or why.
+const NOT_USED: [(&str, &str); 5] = [
+    ("oauthCommand", LOGIN_COMMAND),
+    ("oauth_command", LOGIN_COMMAND),
+    ("oauthTokenEndpointAuthMethod", AUTH_METHOD),
+    ("oauth_token_endpoint_auth_method", AUTH_METHOD),
+    ("refresh", "mcpjoin refreshes the tokens of the logins that it stores (mcpjoin auth login)"),
+];
+const LOGIN_COMMAND: &str = "log in with that command of the server, before you use the entry";
+const AUTH_METHOD: &str = "the metadata of the authorization server decides how the client authenticates";
 
 /// The state of reading an entry.
 struct Reader {
@@ -188,6 +210,7 @@ impl Reader {
             .map_err(|problem| if command.or(url).is_none() { given.meant(problem) } else { problem })?;
         if kind == Type::Is(Transport::Stdio) {
             self.unused(given, NOT_OF_A_PROGRAM);
+            self.unused(given, OF_HTTP);
             return self.program(given, command, args, env, at);
         }
         let url = url.ok_or_else(|| Problem::new(at, "needs \"url\""))?;
@@ -202,7 +225,7 @@ impl Reader {
         self.warn_unused([command, args, env]);
         self.unused(given, &[Key::EnvFile, Key::Cwd]);
         if transport.is_socket() {
-            self.unused(given, &[Key::Headers, Key::Oauth]);
+            self.unused(given, OF_HTTP);
             self.socket(given, url, transport)
         } else {
             self.unused(given, &[Key::EnvVars, Key::Pin, Key::Cert, Key::IdentityFile]);
@@ -299,7 +322,8 @@ impl Reader {
             )?;
         }
         self.scopes(given.get(Key::Scopes))?;
-        self.login(given.get(Key::Oauth))
+        self.login(given.get(Key::Oauth))?;
+        self.flat_login(given)
     }
 
     /// Adds a header. Two of one name are a fault.
@@ -341,6 +365,25 @@ impl Reader {
             Problem { text, ..problem }
         }));
         Ok(())
+    }
+
+    /// Reads the settings for logins that are members of the entry itself.
+    fn flat_login(&mut self, given: &KnownMembers<'_>) -> Result<(), Problem> {
+        for (flat, key, name) in [
+            (Key::FlatClientId, Key::ClientId, "clientId"),
+            (Key::FlatClientSecret, Key::ClientSecret, "clientSecret"),
+            (Key::ClientSecretVar, Key::ClientSecret, "clientSecret"),
+            (Key::FlatRedirectUri, Key::RedirectUri, "redirectUri"),
+        ] {
+            let Some(member) = given.get(flat) else { continue };
+            let text = member.text()?;
+            if self.read.has(key) {
+                return Err(Problem::new(member.at, format!("{name} of oauth is given twice")));
+            }
+            let text = if flat == Key::ClientSecretVar { of_variable("", text)? } else { text };
+            self.read.settings.push(Setting { key, name: name.into(), text });
+        }
+        self.scopes(given.get(Key::FlatScopes))
     }
 
     fn oauth_text(&mut self, key: Key, name: &str, member: Option<&Member>) -> Result<(), Problem> {
@@ -430,6 +473,9 @@ impl Reader {
         self.read.disabled = says(Key::Enabled, false)?.or(off);
         let unknown = given.unknown(self.format.ignored);
         self.read.warnings.extend(unknown.into_iter().map(|problem| explained(self.dialect, problem)));
+        if self.dialect.is_common() {
+            self.read.settings.iter_mut().for_each(Setting::with_braces);
+        }
         self.read.settings.sort_by_key(|setting| setting.key);
         let patterns = |key| self.read.of(key).map(|setting| &setting.text);
         self.read.tools = ToolFilter::new(patterns(Key::AllowedTools), patterns(Key::DisabledTools))?;
@@ -487,6 +533,11 @@ impl Reader {
 
 /// The warning about an unknown member, with advice for common ones.
 fn explained(dialect: Dialect, mut unknown: Problem) -> Problem {
+    let not_used = NOT_USED.iter().find(|(name, _)| unknown.text.starts_with(&format!("{name} ")));
+    if let Some((name, why)) = not_used.filter(|_| dialect.is_common()) {
+        unknown.text = format!("{name} is not used: {why}");
+        return unknown;
+    }
     let is_top_level = || TOP_LEVEL.iter().any(|name| unknown.text.starts_with(&format!("{name} ")));
     if dialect == Dialect::ServersToml && is_top_level() {
         unknown.text.push_str(": it belongs above the first [[servers]]");

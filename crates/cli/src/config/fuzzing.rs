@@ -121,6 +121,7 @@ impl Used {
                 add("login", "", format!("{:?}", remote.oauth).as_ref());
             }
             Destination::Socket(socket) => add("address", "", socket.to_string().as_ref()),
+            Destination::Orchestrator(address) => add("address", "", address.0.as_ref()),
             Destination::Quic(secured) => {
                 add("address", "", secured.address.to_string().as_ref());
                 secured.pin.iter().for_each(|pin| add("side", "pin", pin.to_string().as_ref()));

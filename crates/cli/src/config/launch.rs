@@ -62,6 +62,8 @@ pub(crate) enum Destination {
     Remote(Remote),
     Socket(Socket),
     Quic(Secured),
+    /// Never of an entry.
+    Orchestrator(Quic),
 }
 
 /// A server that is reached over QUIC.

@@ -241,6 +241,41 @@ fn the_members_of_mcporter_are_read() {
 }
 
 #[test]
+fn the_logins_of_mcporter_are_read() {
+    let text = r#"{"mcpServers": {
+        "login": {"url": "https://host/mcp", "oauthClientId": "me", "oauth_client_secret_env": "SET",
+                  "oauthRedirectUrl": "http://localhost:4000/back", "oauthScope": "read write", "httpFetch": "node-http1"},
+        "secret": {"url": "https://host/mcp", "oauth_client_id": "me", "oauthClientSecret": "$env:SET",
+                   "headers": {"A": "$env:SET"}, "oauthTokenEndpointAuthMethod": "client_secret_post"},
+        "twice": {"url": "https://host/mcp", "oauthClientId": "me", "oauth": {"clientId": "you"}},
+        "refresh": {"url": "https://host/mcp", "auth": "refreshable_bearer", "refresh": {"tokenEndpoint": "https://host/token"}},
+        "program": {"executable": "npx", "oauthScope": "read", "oauthCommand": {"args": ["auth"]}}}}"#;
+    let configuration = read("mcporter.json", text).unwrap();
+    let oauth = |name: &str| match started(&configuration, name).destination {
+        Destination::Remote(Remote { oauth, .. }) => oauth,
+        other => panic!("{other:?}"),
+    };
+    let login = oauth("login");
+    assert_eq!(login.client_id.as_deref(), Some("me"));
+    assert_eq!(login.client_secret.as_deref(), Some("set!"));
+    assert_eq!(login.scopes, ["read", "write"]);
+    assert_eq!(warnings(&configuration, "login"), [""; 0]);
+    assert_eq!(oauth("secret").client_secret.as_deref(), Some("set!"));
+    let unused = warnings(&configuration, "secret");
+    assert!(unused.len() == 1 && unused[0].contains("decides how the client authenticates"), "{unused:?}");
+    let twice = definition(&configuration, "twice").unwrap_err();
+    assert!(twice.contains("clientId of oauth is given twice"), "{twice}");
+    let unused = warnings(&configuration, "refresh");
+    assert!(unused.len() == 1 && unused[0].contains("mcpjoin auth login"), "{unused:?}");
+    assert_eq!(started(&configuration, "program").destination, program(&[], &[]));
+    let unused = warnings(&configuration, "program");
+    assert!(
+        unused[0].contains("oauthScope") && unused[1].contains("that command of the server"),
+        "{unused:?}"
+    );
+}
+
+#[test]
 fn r85_entries_of_vs_code_with_their_inputs() {
     for text in [VSCODE.to_owned(), format!("{{\"mcp\": {VSCODE}}}")] {
         let configuration = read("mcp.json", &text).unwrap();

@@ -9,7 +9,7 @@
 //! definitions the user has seen.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::members::{Member, digest_of};
-use crate::{folders, found};
+use crate::{folders, found, replacement};
 
 /// The size of the file: a definition takes about 300 bytes.
 const MAX_LIST_BYTES: usize = 1 << 20;
@@ -164,13 +164,7 @@ fn change(change: impl FnOnce(&mut Vec<Trusted>)) -> io::Result<PathBuf> {
         let problem = "it would exceed the limit of 1 MiB: withdraw trust with mcpjoin servers untrust";
         return Err(io::Error::other(problem));
     }
-    let beside = path.with_extension(format!("{}.new", std::process::id()));
-    let written = write(&beside, &text).and_then(|()| fs::rename(&beside, &path));
-    if written.is_err() {
-        // A file that cannot be removed is overwritten the next time.
-        let _ = fs::remove_file(&beside);
-    }
-    written.map(|()| path)
+    replacement::replace(&path, text.as_bytes(), File::sync_all).map(|()| path)
 }
 
 /// Makes the folder of the list for its user alone.
@@ -179,18 +173,6 @@ fn make(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(folder)
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    // A process with our id may have left one when it was killed.
-    let _ = fs::remove_file(path);
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 fn unusable(path: &Path, why: &str) -> String {

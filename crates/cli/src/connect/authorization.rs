@@ -256,6 +256,10 @@ impl Access {
                 "no sign of OAuth: this server probably requires an API key or a token: {OWN_TOKEN}, or \
                  the header in its documentation; if it has logins: {line}"
             )),
+            Source::Stored(_) if refusal.is_some_and(Refusal::is_silent_denial) => Some(format!(
+                "check the URL: a proxy or a firewall may have refused it; if the server requires a token: {OWN_TOKEN}; \
+                 if it has logins: {line}"
+            )),
             Source::Stored(_) => Some(format!("{line} (with your own token: {OWN_TOKEN})")),
         }
     }
@@ -367,6 +371,11 @@ impl Refusal {
     /// Whether it says nothing about how to be authorized.
     fn shows_no_oauth(&self) -> bool {
         self.status == 401 && self.challenges().next().is_none()
+    }
+
+    /// Whether it denies access without a word about authorization.
+    fn is_silent_denial(&self) -> bool {
+        self.status == 403 && self.challenges().next().is_none()
     }
 
     /// Whether it names schemes, and none of them is of OAuth.

@@ -2,13 +2,10 @@
 //!
 //! Made by `connect::plan`. `connect` and the commands open links to it, as often as they need.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mcpjoin::Link;
-use mcpjoin::client::ClientBuilder;
 use mcpjoin::internal::SocketPlace;
-use mcpjoin::proto::session::Violation;
 use mcpjoin::transport::{ChildCommand, ChildHandle, Credentials, HttpConnect, SocketConnect, SocketError};
 use mcpjoin_diagnostics::doctor::{Report, Target};
 use mcpjoin_diagnostics::validate::Validator;
@@ -18,7 +15,9 @@ use tokio::time::timeout;
 
 use super::authorization::Access;
 use super::network::refused;
+use super::orchestra::OrchestraConnect;
 use super::trace::Trace;
+use super::unmatched::Unmatched;
 use crate::config::NoEntry;
 use crate::failure::{Failure, WITHHELD};
 use crate::target::{Bound, shown};
@@ -38,9 +37,7 @@ pub(crate) struct Endpoint {
     pub(super) access: Option<Access>,
     /// The child does not get all of our environment variables.
     pub(super) withheld: bool,
-    pub(super) malformed: Malformed,
-    /// The child is our own bridge, which reports its failures as this program does.
-    pub(super) is_our_bridge: bool,
+    pub(super) unmatched: Unmatched,
 }
 
 /// What the server is.
@@ -51,26 +48,7 @@ pub(super) enum Kind {
     Socket(SocketConnect),
     Quic(Box<QuicConnect>),
     Http(HttpConnect),
-}
-
-/// What is wrong with the last text that the server has sent and that is no message: a request that waits for it gets no answer.
-#[derive(Clone, Default)]
-pub(super) struct Malformed(Arc<Mutex<Option<String>>>);
-
-impl Malformed {
-    /// The same client, which stores it.
-    pub(super) fn of(&self, client: ClientBuilder) -> ClientBuilder {
-        let known = Arc::clone(&self.0);
-        client.also_on_violation(move |violation| {
-            if let Violation::Malformed { error, .. } = violation {
-                *known.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-            }
-        })
-    }
-
-    fn problem(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+    Orchestra(OrchestraConnect),
 }
 
 impl Endpoint {
@@ -84,6 +62,7 @@ impl Endpoint {
             Kind::Socket(socket) => socket.clone().await.map_err(|error| Failure::connect(&error))?,
             Kind::Quic(connect) => (**connect).clone().await.map_err(|error| Failure::quic(&error))?,
             Kind::Http(connect) => connect.clone().build().map_err(|error| refused(&error))?,
+            Kind::Orchestra(connect) => connect.link().await?,
         };
         Ok(inspected(link, self.trace.as_ref()))
     }
@@ -94,7 +73,15 @@ impl Endpoint {
         match &self.kind {
             Kind::Child(command) => drop(command.handle().ended().await),
             Kind::Http(connect) => drop(timeout(SESSION_END_TIMEOUT, connect.handle().ended()).await),
+            Kind::Orchestra(connect) => connect.ended().await,
             Kind::Socket(_) | Kind::Quic(_) => {}
+        }
+    }
+
+    /// Waits until the bridges to an orchestrator have closed their connections. At once for other servers, whose links do that.
+    pub(super) async fn bridges_ended(&self) {
+        if let Kind::Orchestra(connect) = &self.kind {
+            connect.ended().await;
         }
     }
 
@@ -131,7 +118,7 @@ impl Endpoint {
             Kind::Child(command) => failure.and_unfinished(&command.handle().unfinished_line()),
             _ => failure,
         };
-        failure.and_malformed(self.malformed.problem())
+        failure.and_unmatched(self.unmatched.last())
     }
 
     /// Adds to a failure what is known of the endpoint, and a hint that fits it.
@@ -139,8 +126,8 @@ impl Endpoint {
         let failure = self.and_received(failure);
         match (&self.kind, &self.access) {
             (Kind::Child(command), _) => {
-                let failure = failure.stderr(&command.handle().stderr());
-                let failure = if self.is_our_bridge { failure.of_our_bridge() } else { failure };
+                let stderr = command.handle().stderr();
+                let failure = failure.stderr(&stderr).and_said(&stderr);
                 if self.withheld { failure.and_withheld() } else { failure }
             }
             (Kind::Http(_), Some(access)) => {
@@ -149,6 +136,7 @@ impl Endpoint {
             (Kind::Http(connect), None) => {
                 failure.over_http().and_doctor(&format!("mcpjoin doctor {}", shown(connect.url().as_ref())))
             }
+            (Kind::Orchestra(connect), _) => connect.explain(failure),
             _ => failure.over_a_socket(),
         }
     }
@@ -166,7 +154,8 @@ impl Endpoint {
     /// The address of the server, where it is no child.
     pub(crate) fn bound(&self) -> Option<Bound> {
         match &self.kind {
-            Kind::Child(_) => None,
+            // An orchestrator is not a server of MCP.
+            Kind::Child(_) | Kind::Orchestra(_) => None,
             Kind::Socket(socket) => match socket.place() {
                 SocketPlace::Tcp(address) => Bound::tcp(&address),
                 SocketPlace::Unix(path) => Some(Bound::Unix(path)),
@@ -183,28 +172,31 @@ impl Endpoint {
             Kind::Socket(_) => "socket",
             Kind::Quic(_) => "quic",
             Kind::Http(_) => "http",
+            Kind::Orchestra(_) => "orchestra",
         }
     }
 
-    /// The target of `doctor`.
-    pub(crate) fn doctor_target(&self) -> Target {
-        match &self.kind {
+    /// The target of `doctor`. An orchestrator is examined by its own part of `doctor`.
+    pub(crate) fn doctor_target(&self) -> Result<Target, Failure> {
+        Ok(match &self.kind {
             Kind::Child(command) => command.clone().into(),
             Kind::Socket(socket) => socket.clone().into(),
             Kind::Quic(connect) => (**connect).clone().into(),
             Kind::Http(connect) => connect.clone().into(),
-        }
+            Kind::Orchestra(_) => return Err(not_of_mcp()),
+        })
     }
 
-    /// The validator of this server.
-    pub(crate) fn validator(&self) -> Validator {
+    /// The validator of this server. An orchestrator has none.
+    pub(crate) fn validator(&self) -> Result<Validator, Failure> {
         let trace = self.trace.clone();
-        match self.kind.clone() {
+        Ok(match self.kind.clone() {
             Kind::Child(command) => Validator::new(command),
             Kind::Socket(socket) => Validator::stream(move || {
                 let (socket, trace) = (socket.clone(), trace.clone());
                 async move { Ok::<_, SocketError>(inspected(socket.await?, trace.as_ref())) }
             }),
+            Kind::Orchestra(_) => return Err(not_of_mcp()),
             Kind::Quic(connect) => {
                 let (each, also) = (connect.clone(), trace.clone());
                 let lines = Validator::stream(move || {
@@ -220,7 +212,7 @@ impl Endpoint {
                 Some(trace) => Validator::http(connect).inspected(trace.inspect()),
                 None => Validator::http(connect),
             },
-        }
+        })
     }
 
     /// The program, where the server is a child.
@@ -264,6 +256,14 @@ impl Kind {
         }
         Self::Child(command)
     }
+}
+
+/// An orchestrator cannot be examined as a server of MCP.
+fn not_of_mcp() -> Failure {
+    Failure::usage(
+        "an orchestrator does not speak MCP",
+        "mcpjoin doctor orchestra://HOST:PORT checks the orchestrator",
+    )
 }
 
 fn inspected(link: Link, trace: Option<&Trace>) -> Link {

@@ -8,11 +8,13 @@ mod consent;
 mod endpoint;
 mod environment;
 mod network;
+mod orchestra;
 mod plan;
 mod session;
 mod several;
 mod signals;
 mod trace;
+mod unmatched;
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -36,8 +38,8 @@ pub(crate) use authorization::{Access, folder as logins_folder, hide_token, unus
 pub(crate) use endpoint::Endpoint;
 pub(crate) use environment::{CLIENT_SECRET, STATE_URL, without_ours};
 pub(crate) use network::{
-    bounded, certificates, certificates_folder, is_readable_by_others, private_key, read_file, refused,
-    secret_file, unusable,
+    bounded, certificates, certificates_folder, is_readable_by_others, orchestra_certificates, private_key,
+    read_file, refused, secret_file, unusable,
 };
 pub(crate) use plan::{Plan, limits};
 pub(crate) use session::{Session, with_session};
@@ -74,10 +76,7 @@ impl About {
     fn of(target: &Target, plan: &Plan) -> Self {
         Self {
             shown: plan.shown.clone(),
-            transport: match target {
-                Target::Orchestrator(_) => "orchestra",
-                _ => plan.endpoint.transport(),
-            },
+            transport: plan.endpoint.transport(),
             entry: plan.place.clone().map(|place| (target.label(), place)),
             endpoint: plan.endpoint.clone(),
             tools: plan.tools.clone(),
@@ -227,10 +226,14 @@ fn on_runtime(
     // Without a child there is no orphan.
     let _guard = endpoints.iter().any(|endpoint| endpoint.child().is_some()).then(OrphanGuard::start);
     let exit = runtime.block_on(async {
-        match listen() {
+        let exit = match listen() {
             Ok(signals) => work(signals).await,
             Err(error) => failed(ui, &Failure::system(Phase::Spawn, &error)),
+        };
+        for endpoint in &endpoints {
+            endpoint.bridges_ended().await;
         }
+        exit
     });
     // Dropping the tasks kills children that have not exited by now.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);

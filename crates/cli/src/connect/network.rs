@@ -129,23 +129,19 @@ pub(crate) fn certificates_folder(named: Option<&str>) -> Result<PathBuf, Failur
     Ok(folder)
 }
 
-/// The options that pass the named certificates on to our own bridge.
-pub(super) fn certificate_options(connect: &Connect) -> Result<Vec<OsString>, Failure> {
-    let mut words = Vec::new();
-    // With --cwd the bridge runs in another directory.
-    let absolute = |file: &PathBuf| std::path::absolute(file).unwrap_or_else(|_| file.clone());
-    if let Some(named) = &connect.certs_dir {
-        let folder = certificates_folder(Some(named))?;
-        words.extend(["--certs-dir".into(), absolute(&folder).into_os_string()]);
+/// The certificates for Orchestra that the options name: those of a folder, with other files in their place.
+pub(crate) fn orchestra_certificates(connect: &Connect) -> Result<Certificates, Failure> {
+    let mut certificates = Certificates::in_directory(certificates_folder(connect.certs_dir.as_deref())?);
+    if let Some(file) = &connect.ca {
+        certificates = certificates.ca(file);
     }
-    if let Some(name) = &connect.server_name {
-        words.extend(["--server-name".into(), name.into()]);
+    if let (Some(certificate), Some(key)) = (&connect.cert, &connect.key) {
+        certificates = certificates.pair(certificate, key);
     }
-    let files = [("--ca", &connect.ca), ("--cert", &connect.cert), ("--key", &connect.key)];
-    for (option, file) in files {
-        words.extend(file.iter().flat_map(|file| [OsString::from(option), absolute(file).into()]));
-    }
-    Ok(words)
+    Ok(match &connect.server_name {
+        Some(name) => certificates.server_name(name),
+        None => certificates,
+    })
 }
 
 /// The PEM file of authorities that the option names.

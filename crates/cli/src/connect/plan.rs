@@ -14,8 +14,10 @@ use mcpjoin::proto::session::{CloseCause, EraChoice, Limits, NegotiationFailure}
 use mcpjoin::transport::{ChildCommand, SocketConnect};
 
 use super::consent::Consent;
-use super::endpoint::{Endpoint, Kind, Malformed};
+use super::endpoint::{Endpoint, Kind};
+use super::orchestra::OrchestraConnect;
 use super::trace::Trace;
+use super::unmatched::Unmatched;
 use super::{environment, network};
 use crate::args::Connect;
 use crate::config::{
@@ -27,7 +29,7 @@ use crate::failure::{Failure, Phase};
 use crate::found;
 use crate::questions::Answering;
 use crate::secret;
-use crate::target::{Http, Quic, Socket, Target, exact, shown, words_shown};
+use crate::target::{Http, Socket, Target, exact, shown, words_shown};
 use crate::tool_names::{self, ToolNames};
 use crate::ui::{Secrets, Ui};
 use crate::visible;
@@ -98,10 +100,21 @@ impl Plan {
     }
 
     /// The same plan with a client that supports tasks.
-    pub(crate) fn taking_tasks(mut self) -> Self {
-        self.client = self.client.tasks(true);
+    pub(crate) fn taking_tasks(self) -> Self {
+        self.with_clients(|client| client.tasks(true))
+    }
+
+    /// The same plan with a client that stores the names of the tools that the server lists.
+    pub(super) fn remembering(self) -> Self {
+        let Some(names) = self.names.clone() else { return self };
+        let tools = self.tools.clone();
+        self.with_clients(|client| tool_names::remembering(client, &names, &tools))
+    }
+
+    fn with_clients(mut self, change: impl Fn(ClientBuilder) -> ClientBuilder) -> Self {
+        self.client = change(self.client);
         if let Some(remembered) = &mut self.remembered {
-            remembered.legacy = remembered.legacy.take().map(|legacy| legacy.tasks(true));
+            remembered.legacy = remembered.legacy.take().map(change);
         }
         self
     }
@@ -109,17 +122,13 @@ impl Plan {
     /// Starts the server, or connects to it, and opens the session: with the cached era first. Where that fails, the client
     /// probes as if no era were cached.
     pub(super) async fn open(self, ui: &Ui) -> Result<Client, Failure> {
-        let Self { endpoint, client, first, mut remembered, names, tools, opening, late, .. } = self;
+        let Self { endpoint, client, first, mut remembered, opening, late, .. } = self.remembering();
         if let Some(late) = late {
             return Err(late);
         }
         events::show_waits(ui);
-        let remembering = |client| {
-            names.iter().fold(client, |client, names| tool_names::remembering(client, names, &tools))
-        };
-        let client = remembering(client);
         if let Some(legacy) = remembered.as_mut().and_then(|remembered| remembered.legacy.take()) {
-            match remembering(legacy).connect(endpoint.link().await?).await {
+            match legacy.connect(endpoint.link().await?).await {
                 Ok(client) => return Ok(client),
                 Err(error) if !may_be_stale(&error.cause) || is_late(&error.cause) && opening.is_some() => {
                     return Err(Failure::closed(&error.cause, Phase::Initialize));
@@ -236,7 +245,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     let mut connect = connect.clone();
     let (launch, no_entry) = match config::launch(ui, target, &connect)? {
         Resolved::Entry(entry) => (*entry, None),
-        Resolved::AsTyped { no_entry } => (typed(target, &mut connect)?, no_entry),
+        Resolved::AsTyped { no_entry } => (typed(target)?, no_entry),
     };
     let Launch { destination, shown, place, tools, untrusted, secrets, .. } = launch;
     let mut consent = Consent {
@@ -285,6 +294,9 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             let connect = with_tls(connect.clone(), &secured)?;
             (Kind::Quic(Box::new(network::quic(&secured.address, &connect)?)), None)
         }
+        Destination::Orchestrator(address) => {
+            (Kind::Orchestra(OrchestraConnect::new(&address, &connect)?), None)
+        }
     };
     let entry = place.as_ref().map(|place| place.file.as_path());
     let names = if connect.no_cache { None } else { ToolNames::of(target, entry).map(Arc::new) };
@@ -296,10 +308,10 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         Some(questions) => Some(Answering::new(ui, questions, &asking(target, &shown))?),
         None => None,
     };
-    let malformed = Malformed::default();
+    let unmatched = Unmatched::default();
     let answering = |client| {
         let client = answering.iter().fold(client, |client, answering| answering.declare(client));
-        malformed.of(client)
+        unmatched.of(ui, client)
     };
     let (client, first) = client(ui, &connect, limits.clone())?;
     let client = answering(client);
@@ -318,15 +330,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         }
         _ => None,
     };
-    let endpoint = Endpoint {
-        kind,
-        trace,
-        no_entry,
-        access,
-        withheld,
-        malformed,
-        is_our_bridge: matches!(target, Target::Orchestrator(_)),
-    };
+    let endpoint = Endpoint { kind, trace, no_entry, access, withheld, unmatched };
     let timeout = connect.timeout;
     Ok(Plan {
         endpoint,
@@ -360,7 +364,7 @@ fn fallback(
 }
 
 /// How a server that is typed is started or reached.
-fn typed(target: &Target, connect: &mut Connect) -> Result<Launch, Failure> {
+fn typed(target: &Target) -> Result<Launch, Failure> {
     let command = |program, args| Destination::Program(Program { program, args, env: Vec::new(), cwd: None });
     Ok(match target {
         Target::Command { program, args } => {
@@ -376,15 +380,9 @@ fn typed(target: &Target, connect: &mut Connect) -> Result<Launch, Failure> {
             let shown = format!("mcpjoin {}", words_shown(&demo.arguments()));
             Launch::new(command(own_program()?, demo.arguments()), shown)
         }
-        // Our own bridge to an orchestrator, which is an MCP server on standard input and output.
-        Target::Orchestrator(Quic(address)) => {
-            let mut args: Vec<OsString> =
-                vec!["bridge".into(), "--orchestrator-addr".into(), address.as_str().into()];
-            args.extend(network::certificate_options(connect)?);
-            // The bridge reads the files.
-            (connect.ca, connect.cert, connect.key) = (None, None, None);
-            (connect.certs_dir, connect.server_name) = (None, None);
-            Launch::new(command(own_program()?, args), format!("orchestra://{address}"))
+        Target::Orchestrator(address) => {
+            let shown = format!("orchestra://{}", address.0);
+            Launch::new(Destination::Orchestrator(address.clone()), shown)
         }
         // Without such an entry the word is a program.
         Target::Entry(named) => {
@@ -415,18 +413,20 @@ fn own_program() -> Result<OsString, Failure> {
 }
 
 /// The options that have an effect for some servers alone, and which servers these are.
-const LIMITED_OPTIONS: [(&str, &[&str]); 5] = [
+const LIMITED_OPTIONS: [(&str, &[&str]); 6] = [
     (OF_A_CHILD, &["-e", "--env-clean", "--inherit-env", "--cwd"]),
     (OF_HTTP, &["--header"]),
     (OF_TLS, &["--ca"]),
     // `--key` requires `--cert`.
-    (OF_QUIC, &["--pin", "--cert"]),
+    (OF_QUIC, &["--cert"]),
+    (OF_MCP_OVER_QUIC, &["--pin"]),
     (OF_ORCHESTRA, &["--certs-dir", "--server-name"]),
 ];
 const OF_A_CHILD: &str = "run as a child";
 const OF_HTTP: &str = "over HTTP";
 const OF_TLS: &str = "over HTTPS or QUIC";
 const OF_QUIC: &str = "over QUIC";
+const OF_MCP_OVER_QUIC: &str = "of MCP over QUIC";
 const OF_ORCHESTRA: &str = "of Orchestra";
 
 /// Refuses options that have no effect for this server.
@@ -435,7 +435,8 @@ fn refuse(connect: &Connect, destination: &Destination, shown: &str) -> Result<(
         Destination::Program(_) => (&[OF_A_CHILD], "is run as a child"),
         Destination::Remote(_) => (&[OF_HTTP, OF_TLS], "speaks over HTTP"),
         Destination::Socket(_) => (&[], "is a socket"),
-        Destination::Quic(_) => (&[OF_TLS, OF_QUIC], "speaks MCP over QUIC"),
+        Destination::Quic(_) => (&[OF_TLS, OF_QUIC, OF_MCP_OVER_QUIC], "speaks MCP over QUIC"),
+        Destination::Orchestrator(_) => (&[OF_TLS, OF_QUIC, OF_ORCHESTRA], "is an orchestrator"),
     };
     let given: Vec<&str> = connect.given().collect();
     let others = LIMITED_OPTIONS.iter().filter(|(kind, _)| !kinds.contains(kind));

@@ -72,7 +72,7 @@ async fn open(
     plan: Plan,
     prepare: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Result<(RestartingClient, Endpoint, Phase), Failure> {
-    let Plan { endpoint, client, first, .. } = plan;
+    let Plan { endpoint, client, first, .. } = plan.remembering();
     events::show_waits(ui);
     let shown = ui.clone();
     let restart = Restart::default().on_event(move |event| match event {

@@ -7,7 +7,10 @@ use mcpjoin::proto::session::{
     TransportError, TransportErrorKind, foreign_protocol,
 };
 use mcpjoin::proto::{ErrorObject, Method, Version, code};
+use mcpjoin::server::BuildError;
 use mcpjoin::transport::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
+use mcpjoin_diagnostics::doctor::{KnownFault, listening_url};
+use mcpjoin_orchestra::client::SetupError;
 use mcpjoin_quic::endpoint::{QuicError, QuicErrorKind};
 
 use super::{Failure, Phase};
@@ -16,6 +19,7 @@ use crate::exit::Exit;
 use crate::target::{path_shown, shown};
 
 const SEE_STDERR: &str = "run the command by itself in a terminal; -v shows its standard error";
+const STDERR_SAYS: &str = "its standard error says why; mcpjoin doctor with the same command shows more";
 const INSTALL: &str = "install the program, add its folder to PATH, or use its path";
 /// The end of hints about a child, whose standard error we have.
 const SHOWS_STDERR: &str = "-v shows the server's standard error";
@@ -25,6 +29,7 @@ const TELL: &str = "this is a bug in the server: report it to its authors";
 const RAISE_LIMIT: &str = "raise the limit with --max-message-size";
 const CHECK_HOST: &str = "check the host name";
 const MEND_FILE: &str = "fix the file, or use another one";
+const NOT_STARTED: &str = "start the server, or check the host and the port";
 const NOT_LISTENING: &str = "check that a server listens there, and that you can reach it";
 const ADDRESS_TAKEN: &str = "check that the address is free and permitted; port 0 uses any free port";
 const TCP_FORM: &str = "tcp://host:port, with an IPv6 address in brackets";
@@ -32,6 +37,8 @@ const QUIC_FORM: &str = "quic://host:port, with an IPv6 address in brackets";
 const WEB_SERVER: &str = "this is a web server: use http:// instead of tcp://";
 const STDOUT_IS_FOR_MESSAGES: &str =
     "a server may write only messages to its standard output: check the output of this command";
+/// The hint for a call that the server does not accept, where no better command line is known.
+pub(crate) const SEE_TOOLS: &str = "mcpjoin list shows the tools, and mcpjoin tool NAME their parameters";
 /// What the transport says of a response that it cannot read.
 const NOT_HTTP: &str = "the response is not HTTP/1.1";
 /// The problems of a body that is JSON of something else, or no JSON.
@@ -51,6 +58,11 @@ impl Failure {
                 "E_SPAWN_NOT_FOUND",
                 "check the path; relative paths start at the server's working \
                     directory (--cwd)",
+            ),
+            SpawnErrorKind::NotFound { .. } if error.command.contains(' ') => (
+                "E_SPAWN_NOT_FOUND",
+                "the name of the program contains its arguments: in an entry, move all words but the first to \
+                 \"args\"",
             ),
             SpawnErrorKind::NotFound { .. } => ("E_SPAWN_NOT_FOUND", INSTALL),
             SpawnErrorKind::NotExecutable { .. } if is_configuration(&error.command) => (
@@ -109,7 +121,10 @@ impl Failure {
                 "check that the server is not busy, and that no firewall blocks it; --connect-timeout 30s \
                  waits longer",
             ),
-            _ => ("E_CONNECT", NOT_LISTENING),
+            _ if error.target.starts_with("unix:") => {
+                ("E_CONNECT", "start the server, which creates the socket, or check the path")
+            }
+            _ => ("E_CONNECT", NOT_STARTED),
         };
         Self::to_connect(id, error.to_string()).hint(hint)
     }
@@ -142,6 +157,26 @@ impl Failure {
             _ => ("E_LINK", "try again; see the server's own log"),
         };
         Self::to_connect(id, error.to_string()).hint(hint)
+    }
+
+    /// The bridge to an orchestrator could not be set up, or one of the two sides rejects the other: a retry would not help.
+    pub(crate) fn orchestra(error: &SetupError) -> Self {
+        let message = error.to_string();
+        match error {
+            SetupError::Address(_) => Self::usage(message, "--orchestrator-addr localhost:50100"),
+            SetupError::Certificate(_) => Self::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message)
+                .hint("--certs-dir DIR names another folder of certificates"),
+            _ => Self::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message).hint(
+                "both ends need certificates of one authority (--certs-dir), and the name in the other's \
+                 (--server-name orchestrator); an orchestrator knows them as they are when it is started again",
+            ),
+        }
+    }
+
+    /// The server of the bridge to an orchestrator could not be built.
+    pub(crate) fn orchestra_bridge(error: &BuildError) -> Self {
+        Self::new("E_BRIDGE", Exit::Usage, Phase::Serve, error.to_string())
+            .hint("report it to the authors of mcpjoin")
     }
 
     fn to_connect(id: &'static str, message: String) -> Self {
@@ -394,6 +429,36 @@ impl Failure {
         failure
     }
 
+    /// Adds what a child has said of the fault, where its words are known: its runtime or a package manager has named it, or it
+    /// listens elsewhere. `stderr`: all that is kept of its standard error.
+    #[must_use]
+    pub(crate) fn and_said(mut self, stderr: &[u8]) -> Self {
+        let opening = matches!(self.phase, Phase::Spawn | Phase::Probe | Phase::Initialize);
+        match self.id {
+            "E_SERVER_EXITED" if opening && !self.seen.stderr.is_empty() => {
+                if let Some(known) = KnownFault::of_stderr(&String::from_utf8_lossy(stderr)) {
+                    self.message = format!("{}; {}", known.seen, self.message);
+                    self.hint = known.advice;
+                } else if self.hint == SEE_STDERR {
+                    self.hint = STDERR_SAYS.into();
+                }
+            }
+            "E_NOT_MCP" | "E_SILENT" => {
+                let printed = self.seen.garbage.iter().flat_map(|text| text.lines()).map(str::to_owned);
+                let said: Vec<String> = self.seen.stderr.iter().cloned().chain(printed).collect();
+                if let Some(url) = listening_url(&said) {
+                    self.message = format!("the program serves HTTP at {url}, and not MCP over stdio");
+                    self.hint = format!(
+                        "start it in another terminal, and use {url} in place of the command; or use its option \
+                         for MCP over stdio"
+                    );
+                }
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// The connection ended without an error.
     fn ended(kind: &TransportEndKind, exit: Option<ProcessExit>, phase: Phase) -> Self {
         if let TransportEndKind::CutOff { received } = kind {
@@ -416,9 +481,16 @@ impl Failure {
                 "the server closed its standard output",
                 "a server must keep it open until it exits; -v shows its standard error",
             ),
-            _ if matches!(phase, Phase::Probe | Phase::Initialize | Phase::Spawn) => {
-                ("the server exited before the session was open", SEE_STDERR)
-            }
+            (_, exit) if matches!(phase, Phase::Probe | Phase::Initialize | Phase::Spawn) => (
+                "the server exited before the session was open",
+                match exit {
+                    Some(ProcessExit::Code(0)) => {
+                        "it ended without an error and did not serve: check the arguments (some servers need one, \
+                         such as stdio), and run it by itself in a terminal"
+                    }
+                    _ => SEE_STDERR,
+                },
+            ),
             (_, Some(ProcessExit::Code(0))) => (
                 "the server exited with success before it responded",
                 "its main function may return too early, or a function exits with 0; -v shows its standard \
@@ -439,6 +511,10 @@ impl Failure {
                      one"
                 } else if says("does not speak TLS on that port") {
                     "use http:// instead of https:// for a server without TLS, or the port for HTTPS"
+                } else if says("cannot be resolved") {
+                    CHECK_HOST
+                } else if says("connection refused") {
+                    NOT_STARTED
                 } else {
                     NOT_LISTENING
                 };
@@ -461,7 +537,7 @@ impl Failure {
             TransportErrorKind::Unauthorized => (
                 "E_AUTH",
                 Exit::Authorization,
-                "authorization required",
+                if says(": forbidden: ") { "access denied" } else { "authorization required" },
                 "send a token with --header 'Authorization: Bearer ...' or --header @FILE; if you did, the \
                  server rejects it",
             ),
@@ -472,8 +548,26 @@ impl Failure {
                 "check the path: usually /mcp, or /sse for the HTTP+SSE of 2024-11-05",
             ),
             _ => {
+                let status = status(&error.message);
+                let what = match status {
+                    Some(300..=399) => "the URL redirects",
+                    Some(429) => "the server limits requests",
+                    Some(502 | 504) => "a proxy does not reach the server",
+                    Some(503) => "the server is not available",
+                    Some(500..=599) => "the server failed",
+                    _ => "the connection failed",
+                };
                 let hint = match phase {
                     Phase::Call => MAYBE_DONE,
+                    _ if says("another origin: not followed") => {
+                        "use the address to which it redirects, if that is the server; a page for logins there may \
+                         mean that the server requires a token (--header)"
+                    }
+                    _ if status == Some(429) => "wait, then try again",
+                    _ if matches!(status, Some(502 | 504)) => {
+                        "check that the server behind the proxy runs, then try again"
+                    }
+                    _ if matches!(status, Some(500..=599)) => "see the server's own log, or try again later",
                     _ if says("which form a loop") => {
                         "try https:// instead of http://, and the path with and without a / at its end; \
                          then check the rules of the proxy"
@@ -486,7 +580,7 @@ impl Failure {
                     _ if error.retryable => TRY_AGAIN,
                     _ => "a retry will fail, too: check the address, and see the server's own log",
                 };
-                ("E_LINK", Exit::Connection, "the connection failed", hint)
+                ("E_LINK", Exit::Connection, what, hint)
             }
         };
         Self::new(id, exit, phase, format!("{what}: {error}")).hint(hint)
@@ -555,8 +649,8 @@ impl Failure {
                 Self::broken(error, phase)
             }
             CallError::Lost(error) => {
-                Self::new("E_LOST", Exit::Connection, phase, format!("no response: {error}"))
-                    .hint(again(phase))
+                let hint = if error.message.contains("but not the reply") { TELL } else { again(phase) };
+                Self::new("E_LOST", Exit::Connection, phase, format!("no response: {error}")).hint(hint)
             }
             // The limit is ours, and no fault of the server.
             CallError::ResponseTooLarge { .. } => new("E_TOO_LARGE", Exit::Connection, RAISE_LIMIT),
@@ -589,9 +683,7 @@ impl Failure {
             return Self::new("E_CONNECT", Exit::Connection, phase, why.to_owned()).hint(hint);
         }
         let hint = match (error.code, phase) {
-            (code::INVALID_PARAMS, Phase::Call) => {
-                "mcpjoin list shows the tools, and mcpjoin tool NAME their parameters"
-            }
+            (code::INVALID_PARAMS, Phase::Call) => SEE_TOOLS,
             (code::INVALID_PARAMS | code::RESOURCE_NOT_FOUND, Phase::Read) => {
                 "mcpjoin list shows the resources and the URI templates"
             }
@@ -639,6 +731,12 @@ fn version_advice(supported: &[Version]) -> String {
     }
     let ours: Vec<&str> = Version::ALL.iter().map(Version::as_str).collect();
     format!("update the server, or report this to its authors: mcpjoin speaks {}", ours.join(", "))
+}
+
+/// The status of a response in the message of the transport: `POST URL (METHOD): 502 Bad Gateway ...`.
+fn status(message: &str) -> Option<u16> {
+    let (_, behind) = message.split_once("): ")?;
+    behind.get(..4)?.strip_suffix(' ')?.parse().ok()
 }
 
 /// The hint after a lost response: a call may have had its effect.

@@ -12,6 +12,8 @@ use mcpjoin::proto::session::ProcessExit;
 use mcpjoin::proto::{ErrorObject, Raw};
 use serde_json::{Value, json};
 
+pub(crate) use self::cause::SEE_TOOLS;
+
 use crate::exit::Exit;
 use crate::visible::{self, BAD, FAINT, cut_chars};
 
@@ -53,7 +55,7 @@ pub(crate) enum Phase {
     Serve,
     /// Getting an authorization.
     Authorize,
-    /// OutgoingEvent the result.
+    /// Writing the result.
     Output,
 }
 
@@ -158,8 +160,7 @@ impl Failure {
     /// Adds the server's standard error to a failure of the connection, where it has none yet.
     #[must_use]
     pub(crate) fn stderr(mut self, bytes: &[u8]) -> Self {
-        // With a child only our own bridge makes this failure, and its standard error says the same.
-        if self.seen.stderr.is_empty() && self.exit == Exit::Connection && self.id != "E_CONNECT" {
+        if self.seen.stderr.is_empty() && self.exit == Exit::Connection {
             self.keep_stderr(bytes);
         }
         self
@@ -184,35 +185,19 @@ impl Failure {
         self.garbage(text)
     }
 
-    /// Adds what is wrong with the last text that was no message to the failure of a request without an answer: that may have been it.
+    /// Adds to the failure of a request without an answer what has come last that was no answer: that may have been it.
     #[must_use]
-    pub(crate) fn and_malformed(mut self, problem: Option<String>) -> Self {
+    pub(crate) fn and_unmatched(mut self, last: Option<String>) -> Self {
         if self.id == "E_TIMEOUT"
             && self.seen.garbage.is_none()
-            && let Some(problem) = problem
+            && let Some(last) = last
+            // A list has added it to the failure that it reports.
+            && !self.message.contains(&last)
         {
-            self.message.push_str("; the server has sent a text that is not a message: ");
-            self.message.push_str(&problem);
-            self.hint = "the answer may be that text: report it to the server's authors".into();
+            self.message.push_str("; the server has sent ");
+            self.message.push_str(&last);
+            self.hint = "that may have been the answer: report it to the server's authors".into();
         }
-        self
-    }
-
-    /// In place of the end of our own bridge, the failure that it has printed: its standard error has the form of
-    /// [`block`](Self::block).
-    #[must_use]
-    pub(crate) fn of_our_bridge(mut self) -> Self {
-        let printed = |start: &str| {
-            let line = self.seen.stderr.iter().find_map(|line| line.trim_start().strip_prefix(start));
-            line.map(|rest| rest.trim_start().to_owned())
-        };
-        let (Some(message), true) = (printed("error: "), self.seen.status.is_some()) else { return self };
-        self.hint = printed("try ").unwrap_or_default();
-        self.message = message.rsplit_once(" (E_").map_or(&*message, |(message, _)| message).to_owned();
-        if message.ends_with("(E_CERTIFICATE)") {
-            (self.id, self.exit) = ("E_CERTIFICATE", Exit::Usage);
-        }
-        (self.seen.stderr, self.seen.status) = (Vec::new(), None);
         self
     }
 

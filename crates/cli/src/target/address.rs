@@ -135,10 +135,7 @@ impl Bound {
     /// That of a URL of HTTP.
     pub(crate) fn of_url(url: &str) -> Option<Self> {
         let origin = Origin::of(url).ok()?;
-        let (_, rest) = url.split_once("://")?;
-        let authority = rest.split(['/', '?', '#']).next()?;
-        let host = host_of(authority).to_owned();
-        Some(Self::Tcp { host, port: origin.port() })
+        Some(Self::Tcp { host: origin.host(), port: origin.port() })
     }
 
     /// That of `host:port` over TCP.
@@ -168,12 +165,6 @@ impl Bound {
             _ => false,
         }
     }
-}
-
-/// The host of an authority, with the brackets of an IPv6 address.
-fn host_of(authority: &str) -> &str {
-    let port = authority.rfind(':').filter(|colon| authority.rfind(']').is_none_or(|end| end < *colon));
-    port.map_or(authority, |colon| &authority[..colon])
 }
 
 fn split(address: &str) -> Option<(String, u16)> {
@@ -313,6 +304,7 @@ mod tests {
             ("http://localhost:8080/mcp", "http://LOCALHOST:8080/other"),
             ("http://127.0.0.1:8080/mcp", "http://localhost:8080"),
             ("http://localhost:8080/mcp", "https://[::1]:8080/mcp"),
+            ("http://localhost:8080/mcp", "http://[0:0:0:0:0:0:0:1]:8080/mcp"),
             ("http://0.0.0.0:8080/mcp", "127.0.0.1:8080"),
             ("[::]:8080", "http://localhost:8080/mcp"),
             ("http://example.com/mcp", "http://example.com:80/mcp"),

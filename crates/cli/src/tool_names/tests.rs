@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use mcpjoin::proto::Raw;
 
 use super::{
-    MAX_FILE_BYTES, MAX_NAME_BYTES, MAX_SERVER_BYTES, MAX_SERVERS, Servers, ToolNames, add, identity,
+    FORMAT, MAX_FILE_BYTES, MAX_NAME_BYTES, MAX_SERVER_BYTES, MAX_SERVERS, Servers, ToolNames, add, identity,
 };
 use crate::config::ToolFilter;
 use crate::object::Object;
@@ -134,9 +134,9 @@ fn the_file_has_1_mib_at_most() {
         [&sound, line.as_bytes(), &vec![b' '; bytes - sound.len() - line.len()]].concat()
     };
     fs::write(&file, with(1 << 20)).unwrap();
-    assert!(Servers::read(&file).is_some());
+    assert!(Servers::<String>::read(&file, &FORMAT).is_some());
     fs::write(&file, with((1 << 20) + 1)).unwrap();
-    assert!(Servers::read(&file).is_none());
+    assert!(Servers::<String>::read(&file, &FORMAT).is_none());
 }
 
 #[test]

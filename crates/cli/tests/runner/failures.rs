@@ -59,14 +59,17 @@ fn what_a_server_leaves_out_is_named_in_the_words_of_the_protocol() {
 fn an_answer_whose_id_is_given_twice_is_named() {
     let list = |answer: &str| legacy(&format!("read -r line; printf '%s\\n' '{answer}'; cat >/dev/null"));
     let limit = ["--json", "--era", "legacy", "--timeout", "1s"];
-    // Neither of two ids can be trusted, so the request waits until its time has passed.
+    // Neither of two ids can be trusted, but the request that waits gets no other answer.
     let twice = list(r#"{"jsonrpc":"2.0","id":2,"id":2,"result":{"tools":[]}}"#);
-    for verb in ["list", "ping"] {
-        let failure = run([&[verb], &limit[..], &["sh", "-c", &twice]].concat()).exits(4).failure();
-        assert_eq!(failure["id"], "E_TIMEOUT", "{failure}");
-        let said = "; the server has sent a text that is not a message: the member \"id\" appears twice, at byte 25: ";
-        assert!(failure["message"].as_str().unwrap().contains(said), "{failure}");
-        assert_eq!(failure["hint"], "the answer may be that text: report it to the server's authors");
+    for (verb, method) in [("list", "tools/list"), ("ping", "ping")] {
+        let failure = run([&[verb], &limit[..], &["sh", "-c", &twice]].concat()).exits(5).failure();
+        assert_eq!(failure["id"], "E_BAD_REPLY", "{failure}");
+        let said =
+            format!("the answer to {method} is not valid: the member \"id\" appears twice, at byte 25: ");
+        let message = failure["message"].as_str().unwrap();
+        assert!(message.starts_with(&said), "{failure}");
+        // An excerpt can be copied.
+        assert!(message.ends_with(r#""id":2,"result":{"tools":[]}}"#), "{failure}");
     }
     // Of another member the answer is known.
     let twice = list(r#"{"jsonrpc":"2.0","id":2,"result":{},"result":{"tools":[]}}"#);
@@ -76,6 +79,42 @@ fn an_answer_whose_id_is_given_twice_is_named() {
         failure["message"].as_str().unwrap().contains("the member \"result\" appears twice"),
         "{failure}"
     );
+}
+
+#[test]
+fn an_answer_with_the_id_of_no_request_is_named_at_once() {
+    let answer =
+        |id: &str| format!(r#"printf '%s\n' '{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[]}}}}'"#);
+    let server = |id: &str| legacy(&format!("read -r line; {}; cat >/dev/null", answer(id)));
+    for id in ["77", r#""2""#, r#""x\u001b[2J""#] {
+        // The request has a minute.
+        let failure = run(["list", "--json", "--era", "legacy", "sh", "-c", &server(id)]).exits(5).failure();
+        assert_eq!(failure["id"], "E_BAD_REPLY", "{failure}");
+        let said = format!("the answer to tools/list is not valid: it has the id {id}, which no request has");
+        assert_eq!(failure["message"], said);
+        assert!(failure["elapsedMs"].as_u64().unwrap() < 30_000, "{failure}");
+    }
+    // The answer to one of two requests leaves the other one.
+    let both = format!("read -r line; read -r line; {}; {}; cat >/dev/null", answer("77"), answer("2"));
+    let server = legacy_with(r#""tools":{},"prompts":{}"#, &both);
+    let listed = run(["list", "--json", "--era", "legacy", "sh", "-c", &server]).exits(5).json();
+    assert!(listed["tools"].as_array().unwrap().is_empty(), "{listed}");
+    assert!(listed.to_string().contains("the id 77, which no request has"), "{listed}");
+}
+
+#[test]
+fn a_second_answer_to_another_request_is_named_while_a_request_waits() {
+    let first = r#"printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'"#;
+    let twice = format!("read -r line; {first}; read -r line; {first}; cat >/dev/null");
+    let words = ["call", "--era", "legacy", "--timeout", "3s", "x", "--", "sh", "-c", &legacy(&twice)];
+    let ran = run(words).exits(4);
+    // The warning comes before the timeout.
+    assert!(ran.stderr.find("warning") < ran.stderr.find("error"), "{}", ran.stderr);
+    ran.says(&[
+        "warning: the server has answered the request 2 twice, and tools/call not yet",
+        "; the server has sent a second response to the request 2 (E_TIMEOUT)",
+        "try      that may have been the answer",
+    ]);
 }
 
 #[test]

@@ -126,7 +126,8 @@ fn an_entry_with_a_url_is_used_and_its_filters_hold() {
 }
 
 /// A server that sends this response to every request, and passes the requests to the test. It ends with the test.
-fn answering(response: &'static str) -> (String, Receiver<String>) {
+pub(super) fn answering(response: impl Into<String>) -> (String, Receiver<String>) {
+    let response = response.into();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let (heads, received) = mpsc::channel();
@@ -236,11 +237,11 @@ fn what_is_to_be_tried_fits_what_has_failed() {
     for (response, told) in [
         (
             "HTTP/1.1 307 Go\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-            &["(E_LINK)", "another origin", "a retry will fail, too"][..],
+            &["(E_LINK)", "the URL redirects", "another origin", "use the address to which it redirects"][..],
         ),
         (
             "HTTP/1.1 500 Oh\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-            &["(E_LINK)", "500", "try      try again"],
+            &["(E_LINK)", "the server failed", "500", "try      see the server's own log"],
         ),
         (
             "HTTP/1.1 429 No\r\nretry-after: 120\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",

@@ -34,6 +34,7 @@ mod escapes;
 mod every;
 mod failures;
 mod faulty;
+mod frequent;
 mod help;
 mod http;
 mod info;

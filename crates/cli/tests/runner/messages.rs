@@ -161,9 +161,9 @@ fn a_failure_of_orchestra_is_one_sentence() {
         assert!(failure["stderr"].is_null() && failure["status"].is_null(), "{failure}");
     }
     let ran = run(["doctor", "--certs-dir", name, &format!("orchestra://{address}")]).exits(1);
-    let seen = format!(
-        "fault 1 of 2: {name}/ca.crt: not a certificate: there is no certificate in it (certificates)\n"
-    );
+    // The folder and the connection have the same fault.
+    let seen =
+        format!("fault: {name}/ca.crt: not a certificate: there is no certificate in it (certificates)\n");
     assert!(ran.stdout.starts_with(&seen), "{}", ran.stdout);
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -175,6 +175,11 @@ fn what_is_for_an_orchestrator_is_for_nobody_else() {
             run(["list", option, "x", server]).exits(2).says(&[option, "a server of Orchestra", "leave out"]);
         }
     }
+    // Our bridge is no program of the user's.
+    let orchestrator = "orchestra://127.0.0.1:1";
+    run(["list", "-e", "A=1", orchestrator])
+        .exits(2)
+        .says(&["-e is for a server run as a child", "leave out -e"]);
     let file = scratch("messages-file");
     std::fs::write(&file, "").unwrap();
     let name = file.to_str().unwrap();

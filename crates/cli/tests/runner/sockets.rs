@@ -182,7 +182,7 @@ fn what_listens_and_is_no_server_is_told() {
         "doing    connect",
         "url      tcp://127.0.0.1:1",
         "refused",
-        "check that a server listens there",
+        "start the server, or check the host and the port",
     ]);
 }
 

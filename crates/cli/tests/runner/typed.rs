@@ -1,8 +1,10 @@
 //! Tests of commands as people type them first: each works, or is answered with the command that does.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use super::config::Folder;
 use super::sockets::Demo;
@@ -387,4 +389,19 @@ fn shells_complete_the_tools_that_a_server_has_listed_before() {
     // A command in one word, and a call that fails.
     run(&["call", "python3 ./server.py", "read", "count=0"]).exits(2);
     assert_eq!(completed(&["call", "python3 ./server.py", "rea"]), "read");
+}
+
+#[test]
+fn shells_complete_the_tools_that_the_server_of_a_session_has_listed() {
+    let folder = Folder::new("typed-tools-of-shell");
+    folder.file("server.py", FILES);
+    let cache = folder.path().join("cache");
+    let mut session = folder.command(&["shell", "python3 ./server.py"]);
+    session.env("XDG_CACHE_HOME", &cache).stdin(Stdio::piped());
+    let mut session = start(session);
+    session.child.stdin.take().unwrap().write_all(b"tools\n").unwrap();
+    session.finish().exits(0);
+    let mut completion = folder.command(&["--", "mcpjoin", "call", "python3 ./server.py", "rea"]);
+    completion.env("XDG_CACHE_HOME", &cache).env("MCPJOIN_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "3");
+    assert_eq!(start(completion).finish().exits(0).stdout, "read");
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use mcpjoin_proto::session::{CloseCause, Violation};
+use mcpjoin_proto::session::CloseCause;
 use mcpjoin_proto::{Method, code};
 use tokio::time::{Instant, timeout};
 
@@ -216,8 +216,16 @@ impl Examination {
             biased;
             read = timeout(LIST_TIMEOUT, pages.all()) => read,
             () = observer.unreadable(began) => {
-                let seen = format!("{}: the response is not a message", method.as_str());
-                self.add(LIST_UNREADABLE.at(Phase::List, seen));
+                let method = method.as_str();
+                self.add(match self.observer.observed().unknown_id {
+                    Some(id) => LIST_MISDIRECTED.at(
+                        Phase::List,
+                        format!("{method}: no response has its id; one has the unknown id {id}"),
+                    ),
+                    None => {
+                        LIST_UNREADABLE.at(Phase::List, format!("{method}: the response is not a message"))
+                    }
+                });
                 return true;
             }
         };
@@ -268,15 +276,6 @@ impl Examination {
     pub(super) fn add_violations(&mut self) {
         let observed = self.observer.observed();
         self.pass([Check::Output, Check::ByteOrderMark, Check::Rules]);
-        let misdirected = observed.violations.iter().find_map(|violation| match violation {
-            Violation::UnknownResponse { id: Some(id) } => Some(id),
-            _ => None,
-        });
-        if let Some(id) = misdirected {
-            for finding in self.findings_of(&LIST_UNREADABLE) {
-                finding.seen.push_str(&format!("; a response arrived with the unknown id {id}"));
-            }
-        }
         let opening = if observed.initialize.is_some() { Phase::Initialize } else { Phase::Probe };
         let phase = if observed.early { opening } else { Phase::List };
         let noise = match diagnosis::encoding_fault(phase, &observed) {

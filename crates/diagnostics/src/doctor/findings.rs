@@ -83,6 +83,9 @@ const MORE_TIME: &str = "see the server's own log; allow a slow server more time
 const USUAL_PATHS: &str = "check the path: usually /mcp, or /sse for servers of 2024";
 const CHECK_PATH: &str = "check the path; if it is right, report it to the server's authors";
 const CHECK_HOST: &str = "check the host name";
+const OWN_ID: &str =
+    "a response must have the id of its request: without it, clients wait until their timeout";
+const COPY_ID: &str = "let the server copy each id without changing it";
 const OTHER_CERTS_DIR: &str = "use --certs-dir with the orchestrator's folder of certificates";
 const READ_ORCHESTRATOR_LOG: &str = "see the orchestrator's own log";
 const NO_MCP_SERVER: &str = "this is not an MCP server";
@@ -440,9 +443,7 @@ kinds! { Check:
     ID_AS_STRING: "other-id", Opening,
         "the id came back as a string: a response must have the id of its request with the same type",
         "let the server copy each id without changing it";
-    OTHER_ID: "other-id", Opening,
-        "a response must have the id of its request: without it, clients wait until their timeout",
-        "let the server copy each id without changing it";
+    OTHER_ID: "other-id", Opening, OWN_ID, COPY_ID;
     ECHO: "echo", Opening,
         "the program or server echoes its input",
         "check the program or port; it may need an option to serve MCP";
@@ -514,6 +515,9 @@ kinds! { Check:
     LIST_NO_NEWLINE: "list-unanswered", Lists,
         "each message ends with a newline: without it a client waits for the rest",
         "let the server write a newline behind each message, and flush its output";
+    LIST_MISDIRECTED: "list-unanswered", Lists,
+        OWN_ID,
+        COPY_ID;
     LIST_UNREADABLE: "list-unanswered", Lists,
         "the response of the server cannot be read, and no other response follows",
         "write each message as one line of JSON";

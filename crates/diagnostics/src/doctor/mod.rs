@@ -47,6 +47,7 @@ pub use environment::{
 };
 pub use orchestra::{OrchestraDoctor, Orchestrator};
 pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step};
+pub use stderr_patterns::{KnownFault, listening_url};
 
 use self::examination::{Callbacks, Examination};
 use self::report::Transport;

@@ -61,8 +61,10 @@ pub(super) struct Observed {
     pub(super) noise_lines: usize,
     /// When the last of them arrived.
     pub(super) noise_at: Option<Instant>,
-    /// When the last of them arrived that was meant to be a message.
+    /// When the last of them arrived that was meant to be a message, or the last response with an unknown id.
     unreadable_at: Option<Instant>,
+    /// The id of the first response that no request has.
+    pub(super) unknown_id: Option<RequestId>,
     spread: Spread,
     /// Whether the first violation came before the session was open.
     pub(super) early: bool,
@@ -236,7 +238,8 @@ impl Observer {
         }
     }
 
-    /// Completes when an unreadable message has arrived since then, and nothing after it for two seconds.
+    /// Completes when an unreadable message, or a response to no request, has arrived since then, and nothing after it for two
+    /// seconds.
     pub(super) async fn unreadable(&self, since: Instant) {
         loop {
             let noise = self.0.noise_arrived.notified();
@@ -284,6 +287,11 @@ impl Observer {
             // A response after our own timeout looks the same, and is no fault of the server.
             Violation::LateResponse { .. } => {}
             other => {
+                if let Violation::UnknownResponse { id: Some(id) } = other {
+                    observed.unknown_id.get_or_insert_with(|| id.clone());
+                    observed.unreadable_at = Some(Instant::now());
+                    self.0.noise_arrived.notify_one();
+                }
                 observed.violation_count += 1;
                 if observed.violations.len() < MAX_VIOLATIONS {
                     observed.violations.push(other.clone());

@@ -140,7 +140,10 @@ impl OrchestraDoctor {
         let tls = match made {
             Ok(tls) => tls,
             Err(error) => {
-                exam.fail(CERTIFICATES_UNUSABLE.at(Phase::Connect, error.to_string()));
+                let unusable = CERTIFICATES_UNUSABLE.at(Phase::Connect, error.to_string());
+                // The report of the folder has the same fault, without its effect.
+                exam.report.findings.retain(|found| found.seen != unusable.seen);
+                exam.fail(unusable);
                 return None;
             }
         };

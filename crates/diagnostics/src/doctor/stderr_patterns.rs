@@ -7,7 +7,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use self::table::PATTERNS;
+use self::table::{PATTERNS, Pattern};
 use super::findings::fill;
 use super::report::Finding;
 
@@ -39,18 +39,46 @@ fn truncated(text: &str, max_chars: usize) -> String {
 
 /// Turns a finding into that of the first row of which a line is found in this standard error. Returns whether there is one.
 pub(super) fn recognize(finding: &mut Finding, stderr: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(stderr);
-    let matched = PATTERNS.iter().find_map(|row| {
-        let mut found = row.lines.iter().flat_map(|pattern| text.lines().map(move |line| (pattern, line)));
-        found.find_map(|(pattern, line)| Some((row, values(pattern, line)?)))
-    });
-    let Some((row, values)) = matched else { return false };
-    let values: Vec<(&str, String)> =
-        values.into_iter().map(|(name, value)| (name, truncated(value, MAX_VALUE_CHARS))).collect();
-    let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let Some((row, values)) = matched(&String::from_utf8_lossy(stderr)) else { return false };
+    let values = borrowed(&values);
     finding.seen = fill(row.seen, &values);
     finding.becomes(&row.kind, &values);
     true
+}
+
+/// The fault that a program has named on its standard error before it exited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownFault {
+    /// The fault in one sentence.
+    pub seen: String,
+    /// What to do.
+    pub advice: String,
+}
+
+impl KnownFault {
+    /// Reads the standard error of a program that exited by itself. `None` where none of its lines is one of a known runtime,
+    /// package manager or system.
+    pub fn of_stderr(stderr: &str) -> Option<Self> {
+        let (row, values) = matched(stderr)?;
+        let values = borrowed(&values);
+        let [_, advice] = row.kind.texts(&values);
+        Some(Self { seen: fill(row.seen, &values), advice })
+    }
+}
+
+/// The first row of which a line is found, with the values of its placeholders.
+fn matched(stderr: &str) -> Option<(&'static Pattern, Vec<(&'static str, String)>)> {
+    let (row, values) = PATTERNS.iter().find_map(|row| {
+        let mut found = row.lines.iter().flat_map(|pattern| stderr.lines().map(move |line| (pattern, line)));
+        found.find_map(|(pattern, line)| Some((row, values(pattern, line)?)))
+    })?;
+    let values = values.into_iter().map(|(name, value)| (name, truncated(value, MAX_VALUE_CHARS)));
+    Some((row, values.collect()))
+}
+
+fn borrowed<'a>(values: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
+    values.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
 /// The values of the placeholders of a pattern in a line that contains it. The value of a placeholder at the beginning is one
@@ -108,9 +136,9 @@ pub(super) fn reports_failure(lines: &[String]) -> bool {
     })
 }
 
-/// The URL at which a program says that it listens, from the first line that says so. One that names a port alone is taken to
-/// mean this machine; without a path it is that of most servers.
-pub(super) fn listening_url(lines: &[String]) -> Option<String> {
+/// The URL at which a program says that it listens, from the first line of its output that says so. One that names a port alone
+/// is taken to mean this machine; without a path it is that of most servers.
+pub fn listening_url(lines: &[String]) -> Option<String> {
     const WORDS: [&str; 5] = ["listening", "running", "serving", "started", "available"];
     // A server on standard input and output may listen for the browser of a login.
     const LOGIN: [&str; 3] = ["callback", "oauth", "authoriz"];

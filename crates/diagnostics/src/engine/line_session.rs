@@ -35,6 +35,10 @@ pub(crate) struct LineSession {
     malformed: bool,
     /// The requests that got no response in time.
     missed: Vec<RequestId>,
+    /// The ids that were sent and are not counted ones: of invalid messages and the like.
+    other_ids: Vec<RequestId>,
+    /// The responses with ids that were never sent, since requests wait.
+    misdirected: usize,
     /// The first line that was no message, as long as there was no message.
     garbage: Option<Bytes>,
     garbage_lines: usize,
@@ -79,6 +83,8 @@ impl LineSession {
             marked: false,
             malformed: false,
             missed: Vec::new(),
+            other_ids: Vec::new(),
+            misdirected: 0,
             garbage: None,
             garbage_lines: 0,
             max_garbage_lines: limits.opening_garbage,
@@ -104,7 +110,15 @@ impl LineSession {
     }
 
     fn record_sent(&mut self, probe: Probe, line: &str) {
-        self.state.note(What::Sent(probe, Line::new(line.to_owned())));
+        let line = Line::new(line.to_owned());
+        let ids = line.parts().filter_map(|part| match part {
+            Ok(Message::Request(request)) => Some(&request.id),
+            Ok(Message::Response(response)) => response.id.as_ref(),
+            Ok(Message::Notification(_)) => None,
+            Err(error) => error.id.as_ref(),
+        });
+        self.other_ids.extend(ids.filter(|id| !self.state.has_counted(id)).cloned());
+        self.state.note(What::Sent(probe, line));
     }
 
     /// Sends lines and waits for the responses to all requests in them.
@@ -152,8 +166,12 @@ impl LineSession {
     /// `first`: the index of the first event of these requests.
     async fn await_responses(&mut self, first: usize, mut waiting: Vec<RequestId>, within: Duration) {
         let deadline = Instant::now() + within;
+        self.misdirected = 0;
         while !waiting.is_empty() && !self.is_over() {
-            let Ok(event) = timeout_at(deadline, self.link.recv()).await else {
+            // A server answers each request once: then none of these gets another response.
+            let is_hopeless = self.misdirected >= waiting.len();
+            let event = if is_hopeless { None } else { timeout_at(deadline, self.link.recv()).await.ok() };
+            let Some(event) = event else {
                 if self.state.timed_out() || !self.spoken {
                     self.stopped = Some(Stop::Silent);
                 }
@@ -228,6 +246,8 @@ impl LineSession {
                 Err(error) => (error.id.as_ref(), Outcome::Broken(error.clone())),
             };
             let Some(id) = id else { continue };
+            let is_known = self.state.has_counted(id) || self.other_ids.contains(id);
+            self.misdirected += usize::from(part.is_ok() && !is_known);
             waiting.retain(|wanted| wanted != id);
             match &mut self.in_flight {
                 Some((wanted, so_far)) if wanted == id && !matches!(so_far, Outcome::Echo) => {

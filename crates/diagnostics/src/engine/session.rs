@@ -149,6 +149,11 @@ impl RunState {
         self.run.note(self.started.elapsed(), what);
     }
 
+    /// Whether a request has had this id, among those that are counted.
+    pub(super) fn has_counted(&self, id: &RequestId) -> bool {
+        id.as_i64().is_some_and(|id| (1..=self.last_id).contains(&id))
+    }
+
     /// Counts a request without a response. Returns whether there are too many of them.
     pub(super) fn timed_out(&mut self) -> bool {
         self.timeouts += 1;

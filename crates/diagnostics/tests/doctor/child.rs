@@ -382,15 +382,14 @@ fn a_response_with_another_id_is_found() {
         let finding = only(&report, "other-id", Check::Opening, Phase::Initialize);
         assert!(finding.seen.contains(&format!("the unknown id {given}")), "{finding:?}");
     }
-    // The same after the opening.
-    let mut limits = Limits::default();
-    limits.request = Duration::from_secs(2);
+    // The same after the opening. The request has a minute.
     let list = format!("id=7000; {TOOLS}").leak();
-    let doctor = Doctor::new(Shell { list, ..HEALTHY }.command(), client().limits(limits));
-    let report = run(doctor.examine());
+    let report = Shell { list, ..HEALTHY }.examine();
+    let list = report.steps.iter().find(|step| step.phase == Phase::List).and_then(|step| step.took);
+    assert!(list.is_some_and(|took| took < Duration::from_secs(30)), "{list:?}");
     let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["list-unanswered", "violations"], "{report:#?}");
-    assert!(report.findings[0].seen.contains("with the unknown id 7000"), "{report:#?}");
+    assert!(report.findings[0].seen.contains("one has the unknown id 7000"), "{report:#?}");
 }
 
 #[test]

@@ -283,6 +283,33 @@ async fn r44_a_mute_server_is_waited_for_as_long_as_was_said() {
     }
 }
 
+/// A server whose responses have the id of no request.
+fn misdirecting() -> Link {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, split};
+    let (near, far) = tokio::io::duplex(1 << 16);
+    tokio::spawn(async move {
+        let (reader, mut writer) = split(far);
+        let mut lines = BufReader::new(reader).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line.contains("\"id\"") {
+                writer.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":7000,\"result\":{}}\n").await.unwrap();
+            }
+        }
+    });
+    let (reader, writer) = split(near);
+    Link::stream(reader, writer, "misdirecting")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_with_the_id_of_no_request_is_not_waited_for() {
+    let began = tokio::time::Instant::now();
+    let outcome = looked(Validator::stream(|| async { Ok::<_, SocketError>(misdirecting()) })).await;
+    let Err(ValidateError::NoSession(failure)) = outcome else { panic!("{outcome:?}") };
+    assert!(failure.to_string().contains("the unknown id 7000"), "{failure}");
+    // The timeouts of the first requests are 35 s together.
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
 /// A program that reads nothing, sends nothing, and does not exit when its input ends.
 #[cfg(unix)]
 #[tokio::test]

@@ -67,7 +67,7 @@ pub struct Driver {
     /// The session may be waiting until the transport has written, or be about to end.
     watches_link: bool,
     stage: Stage,
-    /// OutgoingEvent has failed. What the peer may still have sent is read until this time.
+    /// Writing has failed. What the peer may still have sent is read until this time.
     write_failure: Option<Box<(TransportEnd, Time)>>,
     /// There may be thousands of such connections, most of them idle: between turns it keeps buffers for one item each.
     shrinks_when_idle: bool,

@@ -116,7 +116,8 @@ impl Spec {
                 return Err(SpawnErrorKind::WorkingDirectory { path: path.clone(), source });
             }
         }
-        if self.program.as_bytes().contains(&b'/') {
+        // `.` would be found in every folder of PATH.
+        if self.program.as_bytes().contains(&b'/') || matches!(self.program.as_bytes(), b"." | b"..") {
             let path = here.join(&self.program);
             return check(&path)
                 .unwrap_or(Err(SpawnErrorKind::NotFound { searched: Vec::new() }))

@@ -96,7 +96,7 @@ pub(super) struct Stream<R, W> {
     reader: R,
     /// `None` when our side is closed or writing has failed.
     writer: Option<W>,
-    /// OutgoingEvent has failed for another reason than that the peer has closed its side.
+    /// Writing has failed for another reason than that the peer has closed its side.
     unwritten: Option<TransportError>,
     lines: LineDecoder,
     gather: Gather,

@@ -458,7 +458,7 @@ impl OutgoingEvent<'_> {
 /// Appends only the delay before a reconnect, for a server that closes a stream which the client resumes.
 pub fn write_retry(retry: Duration, out: &mut BytesMut) {
     let mut line = String::new();
-    // OutgoingEvent to a `String` does not fail.
+    // Writing to a `String` does not fail.
     let _ = writeln!(line, "retry: {}", retry.as_millis());
     out.put_slice(line.as_bytes());
 }

@@ -2,11 +2,10 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::ToString;
 use core::fmt;
 
 use crate::scan::ScanErrorKind;
-use crate::text::Line;
+use crate::text::{Line, escape_excerpt};
 use crate::{ErrorObject, RequestId, code};
 
 /// Why bytes are not a message.
@@ -21,7 +20,7 @@ pub struct DecodeError {
     pub id: Option<RequestId>,
     /// The kind of message.
     pub shape: Shape,
-    /// Up to 40 bytes of the text at that position, with everything but printable ASCII escaped.
+    /// Up to 40 bytes of the text at that position, escaped as by [`escape_excerpt`].
     pub excerpt: Box<str>,
 }
 
@@ -150,9 +149,13 @@ impl DecodeError {
 
     #[cold]
     pub(super) fn new(kind: DecodeErrorKind, at: usize, text: &[u8]) -> Self {
-        let start = at.min(text.len().saturating_sub(Self::EXCERPT_BYTES));
+        let mut start = at.min(text.len().saturating_sub(Self::EXCERPT_BYTES));
         let end = text.len().min(start + Self::EXCERPT_BYTES);
-        let excerpt = text[start..end].escape_ascii().to_string().into();
+        // Not in the middle of a character, if only the excerpt cuts it.
+        while start < at && text[start] & 0xc0 == 0x80 {
+            start += 1;
+        }
+        let excerpt = escape_excerpt(&text[start..end]).into();
         Self { kind, at, id: None, shape: Shape::Unknown, excerpt }
     }
 

@@ -9,7 +9,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -151,6 +151,12 @@ impl Origin {
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.host)
+    }
+
+    /// The host in lower case, an IPv6 address in brackets.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.host.to_string()
     }
 
     /// The port, or the default port of the scheme.

@@ -175,10 +175,37 @@ impl ClientNegotiation {
                 if response.id.is_some() {
                     self.unmatched_id.clone_from(&response.id);
                 }
+                let unknown = response.id.as_ref().is_some_and(|id| !shared.calls.was_sent(id));
                 shared.violation(Violation::UnknownResponse { id: response.id });
-                None
+                match (self.probe, self.initialize) {
+                    // The only request that waits gets no other response.
+                    (Some(probe), None) if unknown => {
+                        self.probe = None;
+                        shared.calls.take(probe);
+                        self.misdirected(shared, now, Method::Discover, probe)
+                    }
+                    (None, Some(initialize)) if unknown => {
+                        shared.calls.take(initialize);
+                        self.misdirected(shared, now, Method::Initialize, initialize)
+                    }
+                    _ => None,
+                }
             }
         }
+    }
+
+    /// The response to the request has the id of no request.
+    fn misdirected(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        method: Method,
+        asked: i64,
+    ) -> Option<EraDecision> {
+        if method == Method::Discover && self.client.era == EraChoice::Auto {
+            return self.fall_back(shared, now);
+        }
+        self.unmatched_response(method, asked).map(failed)
     }
 
     fn probe_answered(

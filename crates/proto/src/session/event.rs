@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::transport::{Origin, TransportEnd, TransportError};
 use super::violation::Violation;
-use crate::text::Line;
+use crate::text::{Line, escape_excerpt};
 use crate::types::{
     ClientCapabilities, Implementation, InputRequired, LoggingLevel, ProgressParams, ServerCapabilities,
 };
@@ -401,7 +401,7 @@ fn list(versions: &[Version]) -> String {
 }
 
 fn excerpt(bytes: &Bytes) -> String {
-    format!("`{}`", bytes.escape_ascii())
+    format!("`{}`", escape_excerpt(bytes))
 }
 
 fn garbage_note(garbage: Option<&Bytes>) -> String {

@@ -6,7 +6,7 @@ use core::fmt;
 use bytes::Bytes;
 
 use crate::http::params::InvalidHeaderMark;
-use crate::text::Line;
+use crate::text::{Line, escape_excerpt};
 use crate::{DecodeError, Method, ProgressToken, RequestId, Version};
 
 /// A rule that the peer has violated.
@@ -96,7 +96,7 @@ impl fmt::Display for Violation {
         match self {
             Self::Malformed { error, excerpt } if excerpt.is_empty() => write!(f, "not a message: {error}"),
             Self::Malformed { error, excerpt } => {
-                write!(f, "not a message: {error}; it begins `{}`", excerpt.escape_ascii())
+                write!(f, "not a message: {error}; it begins `{}`", escape_excerpt(excerpt))
             }
             Self::UnknownResponse { id: Some(id) } => {
                 write!(f, "a response to request {id}, which was never made")

@@ -92,7 +92,7 @@ fn c58_garbage_instead_of_an_answer_is_shown_escaped() {
     say(&mut client, "\u{1b}[31mfatal\u{1b}[0m");
     client.handle_timeout(at(30));
     let text = closed(&mut client).unwrap().to_string();
-    assert!(text.contains(r"\x1b[31mfatal"), "{text}");
+    assert!(text.contains(r"\u{1b}[31mfatal"), "{text}");
 
     let mut client = crate::common::client(EraChoice::Auto, Limits::default());
     client.open(Time::ZERO);
@@ -112,6 +112,29 @@ fn c58_garbage_before_a_death_is_shown_too() {
         .handle(Time::ZERO, mcpjoin_proto::session::Inbound::Closed { cause: TransportEnd::end_of_stream() });
     let text = closed(&mut client).unwrap().to_string();
     assert!(text.contains("usage: server"), "{text}");
+}
+
+#[test]
+fn an_opening_request_whose_answer_has_the_id_of_no_request_is_not_waited_for() {
+    let misdirected = r#"{"jsonrpc":"2.0","id":777,"result":{}}"#;
+    for (era, method) in [(Era::Legacy, "initialize"), (Era::Modern, "server/discover")] {
+        let mut client = client(EraChoice::Only(era), Limits::default());
+        client.open(Time::ZERO);
+        say(&mut client, misdirected);
+        let text = closed(&mut client).unwrap().to_string();
+        assert_eq!(text, format!("the response to {method} has the unknown id 777 instead of 1"));
+    }
+    // A server of the legacy era may answer the probe like that, and `initialize` rightly.
+    let mut client = client(EraChoice::Auto, Limits::default());
+    client.open(Time::ZERO);
+    assert!(sent(&mut client)[0].contains("server/discover"));
+    say(&mut client, misdirected);
+    assert!(sent(&mut client)[0].contains("initialize"));
+    say(
+        &mut client,
+        r#"{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}"#,
+    );
+    assert_eq!(client.state(), State::Ready);
 }
 
 #[test]

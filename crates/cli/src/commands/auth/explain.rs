@@ -52,7 +52,7 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
             ui.hidden(&page(access, &report, ui.verbosity() > 0)).into_owned()
         };
         match print_page(ui, text).await {
-            Exit::Done if is_broken(&report) => Ok(Exit::Faults),
+            Exit::Done if !can_log_in(&report) => Ok(Exit::Faults),
             exit => Ok(exit),
         }
     })
@@ -89,12 +89,10 @@ fn connect_failure(access: &Access, report: &DiscoveryReport) -> Option<Failure>
     })
 }
 
-/// Whether a broken rule makes a login impossible, or nothing shows that there is one.
-fn is_broken(report: &DiscoveryReport) -> bool {
-    if needs_no_login(report) {
-        return false;
-    }
-    report.outcome.is_err() || shows_no_oauth(report) || broken_registration(report).is_some()
+/// Whether a client can use the server: it needs no login, or no failed step prevents one and the server supports OAuth.
+fn can_log_in(report: &DiscoveryReport) -> bool {
+    needs_no_login(report)
+        || report.outcome.is_ok() && !shows_no_oauth(report) && failed_registration(report).is_none()
 }
 
 /// Whether the server refuses requests, and nothing shows that it does so by OAuth.
@@ -110,8 +108,8 @@ fn needs_no_login(report: &DiscoveryReport) -> bool {
     report.outcome.is_err() && report.steps.first().is_some_and(is_open)
 }
 
-/// The broken step behind discovery: no client could get an id.
-fn broken_registration(report: &DiscoveryReport) -> Option<(&Step, &str)> {
+/// The failed step behind discovery: no client could get an id.
+fn failed_registration(report: &DiscoveryReport) -> Option<(&Step, &str)> {
     let ends = |step: &&Step| step.subject == StepSubject::Registration;
     report.steps.iter().filter(ends).find_map(|step| match &step.result {
         StepResult::Failed(why) => Some((step, why.as_str())),
@@ -173,7 +171,7 @@ fn verdict(access: &Access, report: &DiscoveryReport, links: bool) -> String {
     // The server itself fails, which says nothing about logins.
     let fails = report.steps.first().is_some_and(|step| step.status >= Some(500));
     let so = if fails { "it is not yet known whether a client can log in" } else { "no client can log in" };
-    let broken = |subject: StepSubject, message: &str, of: &Rule, advice: Option<&str>| {
+    let failed = |subject: StepSubject, message: &str, of: &Rule, advice: Option<&str>| {
         format!(
             "{BAD}{so}{BAD:#}: {}\n  {FAINT}rule{FAINT:#} {}\n  {FAINT}try{FAINT:#}  {}",
             visible::line(&format!("{}: {message}", subject.as_str())),
@@ -181,18 +179,18 @@ fn verdict(access: &Access, report: &DiscoveryReport, links: bool) -> String {
             visible::line(advice.unwrap_or("report it to the operators of the server"))
         )
     };
-    match (&report.outcome, broken_registration(report)) {
+    match (&report.outcome, failed_registration(report)) {
         (Ok(_), _) if shows_no_oauth(report) => format!(
             "{BAD}{NO_OAUTH}{BAD:#}\n  {FAINT}try{FAINT:#}  {}\n       {}",
             NO_OAUTH_ADVICE,
             visible::line(&format!("if the server has logins: {}", access.line(&[])))
         ),
-        (Err(error), _) => broken(error.subject, &error.message, &error.rule, error.advice.as_deref()),
-        (Ok(_), Some((step, why))) => broken(step.subject, why, &step.rule, step.advice.as_deref()),
+        (Err(error), _) => failed(error.subject, &error.message, &error.rule, error.advice.as_deref()),
+        (Ok(_), Some((step, why))) => failed(step.subject, why, &step.rule, step.advice.as_deref()),
         (Ok(discovered), None) => {
             let scopes = scopes(discovered).map(|scopes| format!(", for {scopes}")).unwrap_or_default();
-            let is_broken = |step: &&Step| matches!(step.result, StepResult::Failed(_));
-            let although = match report.steps.iter().filter(is_broken).count() {
+            let has_failed = |step: &&Step| matches!(step.result, StepResult::Failed(_));
+            let although = match report.steps.iter().filter(has_failed).count() {
                 0 => "",
                 1 => ", but one violation may stop other clients",
                 _ => ", but violations may stop other clients",
@@ -251,13 +249,15 @@ fn document(server: &str, report: &DiscoveryReport) -> Value {
     };
     let of_no_oauth = report.steps.iter().find(|step| step.subject == StepSubject::ServerMetadata);
     let advice_of_no_oauth = Some(NO_OAUTH_ADVICE.to_owned());
-    let failed = match (&report.outcome, broken_registration(report)) {
-        _ if !is_broken(report) => None,
+    let failed = match (&report.outcome, failed_registration(report)) {
+        _ if can_log_in(report) => None,
         (Ok(_), _) if shows_no_oauth(report) => {
             of_no_oauth.map(|step| (step.subject, NO_OAUTH, &step.rule, &advice_of_no_oauth))
         }
         (Err(error), _) => Some((error.subject, error.message.as_str(), &error.rule, &error.advice)),
-        (Ok(_), broken) => broken.map(|(step, why)| (step.subject, why, &step.rule, &step.advice)),
+        (Ok(_), registration) => {
+            registration.map(|(step, why)| (step.subject, why, &step.rule, &step.advice))
+        }
     };
     let failed = failed.map(|(subject, message, rule, advice)| {
         present(json!({
@@ -269,7 +269,7 @@ fn document(server: &str, report: &DiscoveryReport) -> Value {
     });
     present(json!({
         "server": server,
-        "canLogIn": !is_broken(report),
+        "canLogIn": can_log_in(report),
         "steps": steps.collect::<Value>(),
         "loginNeeded": !needs_no_login(report),
         "resource": discovered.map(|discovered| &discovered.resource),

@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use mcpjoin::Link;
 use mcpjoin::proto::session::CloseCause;
-use mcpjoin_orchestra::certs::Certificates;
-use mcpjoin_orchestra::client::{
-    Bridge, BridgeOptions, Orchestrator, OrchestratorOptions, SetupError, serve_compat,
-};
+use mcpjoin_orchestra::client::{Bridge, BridgeOptions, Orchestrator, OrchestratorOptions, serve_compat};
 use mcpjoin_orchestra::value::Numbers;
 use mcpjoin_orchestra::{CLIENT_ADDRESS, LISTEN_ADDRESS};
 use tokio::time::timeout;
 
 use crate::args::{self, Poll};
 use crate::commands::{listen_for_signals, runtime};
-use crate::connect::certificates_folder;
+use crate::connect::orchestra_certificates;
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -55,7 +52,8 @@ pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
 async fn serve(args: &args::Bridge, orchestrator: &Orchestrator, link: Link) -> Result<Exit, Failure> {
     let numbers = if args.lossy_numbers { Numbers::Lossy } else { Numbers::Exact };
     if args.compat.is_some() {
-        let end = serve_compat(link, orchestrator, numbers).await.map_err(|error| refused(&error))?;
+        let end =
+            serve_compat(link, orchestrator, numbers).await.map_err(|error| Failure::orchestra(&error))?;
         return ended(&CloseCause::Link(end));
     }
     let mut options = BridgeOptions::default();
@@ -67,11 +65,9 @@ async fn serve(args: &args::Bridge, orchestrator: &Orchestrator, link: Link) -> 
         Some(Poll::Never) => (options.poll, options.settling) = (None, Duration::ZERO),
         None => {}
     }
-    let bridge = Bridge::new(orchestrator.clone(), options).map_err(|error| {
-        Failure::new("E_BRIDGE", Exit::Usage, Phase::Serve, error.to_string())
-            .hint("report it to the authors of mcpjoin")
-    })?;
-    let cause = bridge.serve(link).await.map_err(|error| refused(&error))?;
+    let bridge =
+        Bridge::new(orchestrator.clone(), options).map_err(|error| Failure::orchestra_bridge(&error))?;
+    let cause = bridge.serve(link).await.map_err(|error| Failure::orchestra(&error))?;
     ended(&cause)
 }
 
@@ -94,39 +90,10 @@ async fn orchestrator(args: &args::Bridge) -> Result<Orchestrator, Failure> {
         Some(address) => Orchestrator::tcp(address, options),
         None => {
             let address = args.orchestrator_addr.as_deref().unwrap_or_default();
-            Orchestrator::quic(address, certificates(args)?, options).await
+            Orchestrator::quic(address, orchestra_certificates(&args.connect)?, options).await
         }
     };
-    outcome.map_err(|error| refused(&error))
-}
-
-fn certificates(args: &args::Bridge) -> Result<Certificates, Failure> {
-    let directory = certificates_folder(args.connect.certs_dir.as_deref())?;
-    let mut certificates = Certificates::in_directory(directory);
-    if let Some(file) = &args.connect.ca {
-        certificates = certificates.ca(file);
-    }
-    if let (Some(certificate), Some(key)) = (&args.connect.cert, &args.connect.key) {
-        certificates = certificates.pair(certificate, key);
-    }
-    Ok(match &args.connect.server_name {
-        Some(name) => certificates.server_name(name),
-        None => certificates,
-    })
-}
-
-/// A failure that a retry would not solve.
-fn refused(error: &SetupError) -> Failure {
-    let message = error.to_string();
-    match error {
-        SetupError::Address(_) => Failure::usage(message, "--orchestrator-addr localhost:50100"),
-        SetupError::Certificate(_) => Failure::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message)
-            .hint("--certs-dir DIR names another folder of certificates"),
-        _ => Failure::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message).hint(
-            "both ends need certificates of one authority (--certs-dir), and the name in the other's \
-             (--server-name orchestrator); an orchestrator knows them as they are when it is started again",
-        ),
-    }
+    outcome.map_err(|error| Failure::orchestra(&error))
 }
 
 /// Reports each new connection, and once that there is none yet.

@@ -93,7 +93,7 @@ fn target(server: &Server) -> Target {
 }
 
 async fn examine(plan: Plan, machine: EnvironmentDoctor) -> Examined {
-    let mut report = Doctor::new(plan.endpoint.doctor_target(), plan.client).examine().await;
+    let mut report = Doctor::new(plan.endpoint.doctor_target()?, plan.client).examine().await;
     plan.endpoint.advise(&mut report);
     let surroundings = environment::about(&machine, &plan.endpoint, &report).await;
     Ok((report, surroundings))

@@ -150,7 +150,7 @@ async fn examine(
         return openers::examine(ui, &plan, &options.connect, on_opener).await.map(Examination::Openers);
     }
     let mut number = 0;
-    let validator = options.with_calls(plan.endpoint.validator(), &plan.tools)?;
+    let validator = options.with_calls(plan.endpoint.validator()?, &plan.tools)?;
     let validator = with_options(&options.connect, validator, plan.first).on_progress(move |now| {
         let probe = if progress.has_line() { now.probe.as_str() } else { "" };
         if progress.has_line() || number != now.number {

@@ -3,8 +3,7 @@
 //! Called by `servers add` and `servers remove`. A change is made on the text first and shown; [`Change::write`] then replaces the
 //! file at once, with a copy of the old one beside it. The entry is written in the dialect of the file.
 
-use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +20,7 @@ use super::super::{called, no_such_entry};
 use super::rendering::{self, Value};
 use crate::args::Configured;
 use crate::failure::Failure;
+use crate::replacement;
 use crate::secret::{self, Secrets};
 use crate::target::path_shown;
 
@@ -343,33 +343,17 @@ impl Change {
         if !is_same {
             return Err(io::Error::other("another program has changed it in the meantime"));
         }
-        let beside = |end: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(OsString::from(format!(".{end}")));
-            PathBuf::from(name)
-        };
-        let backup = beside(BACKUP);
+        let mut backup = path.as_os_str().to_owned();
+        backup.push(format!(".{BACKUP}"));
+        let backup = PathBuf::from(backup);
         fs::copy(&path, &backup)?;
-        let new = beside(&format!("{}.new", std::process::id()));
-        let written = replace(&path, &new, &self.new);
-        if written.is_err() {
-            let _ = fs::remove_file(&new);
-        }
-        written.map(|()| Some(backup))
+        // The new file gets the permissions of the old one.
+        let prepare = |file: &File| {
+            file.set_permissions(fs::metadata(&path)?.permissions())?;
+            file.sync_all()
+        };
+        replacement::replace(&path, self.new.as_bytes(), prepare).map(|()| Some(backup))
     }
-}
-
-/// Writes the text to a new file, and moves it to the place of the old one, whose permissions it gets.
-fn replace(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(beside)?;
-    file.write_all(text.as_bytes())?;
-    file.set_permissions(fs::metadata(path)?.permissions())?;
-    file.sync_all()?;
-    fs::rename(beside, path)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use bytes::Bytes;
 use mcpjoin_proto::session::{
     Inbound, Limits, Origin, Outbound, TransportCaps, TransportEnd, TransportError,
 };
+use mcpjoin_proto::text::escape_excerpt;
 use tokio::io::AsyncWrite;
 use tokio::net::{TcpStream, tcp};
 #[cfg(unix)]
@@ -273,7 +274,7 @@ impl<S: Socket> Transport for SocketLink<S> {
             Inbound::Malformed { excerpt, .. } => excerpt.as_ref(),
             _ => &[],
         };
-        let begin = excerpt[..excerpt.len().min(MAX_SHOWN_BYTES)].escape_ascii();
+        let begin = escape_excerpt(&excerpt[..excerpt.len().min(MAX_SHOWN_BYTES)]);
         let message = format!("the peer does not speak MCP: its first line begins `{begin}`");
         if let Far::Client { strangers, .. } = &self.far
             && let Some(left_out) = strangers.due(())
