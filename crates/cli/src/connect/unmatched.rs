@@ -19,8 +19,8 @@ use tokio::time::sleep;
 
 use crate::ui::Ui;
 
-/// How long a request waits after a second response to another one, until the user is told.
-const REPEATED_NOTE_DELAY: Duration = Duration::from_secs(2);
+/// How long a request waits for its own answer after a response that belongs to no request, or to another one.
+const GRACE: Duration = Duration::from_secs(2);
 /// The longest id that is shown.
 const MAX_ID_CHARS: usize = 80;
 
@@ -149,29 +149,47 @@ impl Unmatched {
         })
     }
 
-    /// Waits until the request cannot be answered any more. Returns why.
+    /// Waits until the request will probably get no answer. Returns why. Tells the user of a call, and does not return.
     async fn misdirected(&self, ui: &Ui, method: &Method) -> String {
-        let told = async {
-            let mut seen = self.0.subscribe();
+        let waits = Line::of(method.as_str());
+        let repeated = async {
             // The sender is alive as long as this is.
+            let mut seen = self.0.subscribe();
             let repeated = seen.wait_for(|seen| seen.repeated.is_some()).await;
             let id = repeated.ok().and_then(|seen| seen.repeated.clone());
-            sleep(REPEATED_NOTE_DELAY).await;
+            sleep(GRACE).await;
             if let Some(id) = id {
-                let (id, method) = (shown(&id), Line::of(method.as_str()));
+                let id = shown(&id);
                 ui.warning_once(&format!(
-                    "the server has answered the request {id} twice, and {method} not yet"
+                    "the server has answered the request {id} twice, and {waits} not yet"
                 ));
             }
             std::future::pending::<Infallible>().await
         };
-        let mut seen = self.0.subscribe();
-        tokio::select! {
-            biased;
-            seen = seen.wait_for(Seen::is_misdirected) => {
-                seen.map(|seen| seen.problem.clone()).unwrap_or_default()
+        let unknown = async {
+            let mut seen = self.0.subscribe();
+            loop {
+                let _ = seen.wait_for(Seen::is_misdirected).await;
+                sleep(GRACE).await;
+                let problem = {
+                    let seen = seen.borrow();
+                    seen.is_misdirected().then(|| seen.problem.clone())
+                };
+                match problem {
+                    Some(problem) if *method != Method::CallTool => break problem,
+                    Some(problem) => {
+                        ui.warning_once(&format!(
+                            "the server has sent a response while {waits} waits: {problem}; Ctrl-C cancels the call"
+                        ));
+                        std::future::pending::<Infallible>().await;
+                    }
+                    None => {}
+                }
             }
-            never = told => match never {},
+        };
+        tokio::select! {
+            problem = unknown => problem,
+            never = repeated => match never {},
         }
     }
 
@@ -199,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_given_up_when_as_many_answers_went_astray() {
+    fn requests_are_unanswered_when_as_many_responses_have_unknown_ids() {
         let unmatched = Unmatched::default();
         let note = |violation: &Violation| unmatched.0.send_modify(|seen| seen.note(violation));
         let is_misdirected = || unmatched.0.borrow().is_misdirected();

@@ -58,8 +58,8 @@ fn what_a_server_leaves_out_is_named_in_the_words_of_the_protocol() {
 #[test]
 fn an_answer_whose_id_is_given_twice_is_named() {
     let list = |answer: &str| legacy(&format!("read -r line; printf '%s\\n' '{answer}'; cat >/dev/null"));
-    let limit = ["--json", "--era", "legacy", "--timeout", "1s"];
-    // Neither of two ids can be trusted, but the request that waits gets no other answer.
+    let limit = ["--json", "--era", "legacy"];
+    // Neither of two ids can be trusted, and the request that waits gets no other answer.
     let twice = list(r#"{"jsonrpc":"2.0","id":2,"id":2,"result":{"tools":[]}}"#);
     for (verb, method) in [("list", "tools/list"), ("ping", "ping")] {
         let failure = run([&[verb], &limit[..], &["sh", "-c", &twice]].concat()).exits(5).failure();
@@ -82,7 +82,7 @@ fn an_answer_whose_id_is_given_twice_is_named() {
 }
 
 #[test]
-fn an_answer_with_the_id_of_no_request_is_named_at_once() {
+fn an_answer_with_the_id_of_no_request_is_named_before_the_timeout() {
     let answer =
         |id: &str| format!(r#"printf '%s\n' '{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[]}}}}'"#);
     let server = |id: &str| legacy(&format!("read -r line; {}; cat >/dev/null", answer(id)));
@@ -100,6 +100,25 @@ fn an_answer_with_the_id_of_no_request_is_named_at_once() {
     let listed = run(["list", "--json", "--era", "legacy", "sh", "-c", &server]).exits(5).json();
     assert!(listed["tools"].as_array().unwrap().is_empty(), "{listed}");
     assert!(listed.to_string().contains("the id 77, which no request has"), "{listed}");
+}
+
+#[test]
+fn a_call_is_answered_although_a_response_to_no_request_came_before() {
+    // As a server that answers the notification `initialized`.
+    let stray = r#"printf '%s\n' '{"jsonrpc":"2.0","id":0,"result":{}}'"#;
+    let tools = r#"printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}}'"#;
+    let result =
+        r#"printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"done"}]}}'"#;
+    // The call takes longer than a list may.
+    let server = legacy(&format!(
+        "read -r line; {stray}; {tools}; read -r line; {stray}; sleep 3; {result}; cat >/dev/null"
+    ));
+    let ran = run(["call", "--era", "legacy", "x", "--", "sh", "-c", &server]).exits(0);
+    assert_eq!(ran.stdout, "done\n", "{}", ran.stderr);
+    ran.says(&[
+        "warning: the server has sent a response while tools/call waits: it has the id 0, which no request has; Ctrl-C \
+         cancels the call",
+    ]);
 }
 
 #[test]

@@ -176,7 +176,7 @@ impl Examination {
             // A response that arrived after the timeout of the probe still decides.
             self.reopen(Phase::Probe, observed.probe.unwrap_or(began));
             self.end(detail);
-            self.skip(Phase::Initialize, "this protocol version has no ping");
+            self.skip(Phase::Initialize, "this protocol version has no initialize");
         }
         let unanswered = observed.probe.is_some() && observed.answered.is_none();
         let took = match observed.initialize {

@@ -21,6 +21,8 @@ const LOOK_TIME: Duration = Duration::from_millis(100);
 const LATE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How much is kept of the first line that is no message.
 const MAX_GARBAGE_BYTES: usize = 200;
+/// How long requests wait after as many responses with unknown ids. Some servers answer notifications with an id of their own.
+const UNKNOWN_ID_GRACE: Duration = Duration::from_secs(2);
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -168,10 +170,11 @@ impl LineSession {
         let deadline = Instant::now() + within;
         self.misdirected = 0;
         while !waiting.is_empty() && !self.is_over() {
-            // A server answers each request once: then none of these gets another response.
-            let is_hopeless = self.misdirected >= waiting.len();
-            let event = if is_hopeless { None } else { timeout_at(deadline, self.link.recv()).await.ok() };
-            let Some(event) = event else {
+            // A server answers each request once: then none of these will probably get another response.
+            let is_misdirected = self.misdirected >= waiting.len();
+            let until =
+                if is_misdirected { deadline.min(Instant::now() + UNKNOWN_ID_GRACE) } else { deadline };
+            let Ok(event) = timeout_at(until, self.link.recv()).await else {
                 if self.state.timed_out() || !self.spoken {
                     self.stopped = Some(Stop::Silent);
                 }

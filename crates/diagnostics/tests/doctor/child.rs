@@ -168,7 +168,7 @@ fn an_answer_to_the_probe_decides_also_when_it_is_late() {
         let phases: Vec<Phase> = report.steps.iter().map(|step| step.phase).collect();
         assert_eq!(phases, PHASES);
         assert!(report.steps[2].detail.ends_with("protocol 2026-07-28"), "{report:#?}");
-        assert_eq!(report.steps[3].outcome, Outcome::NotRun("this protocol version has no ping"));
+        assert_eq!(report.steps[3].outcome, Outcome::NotRun("this protocol version has no initialize"));
     }
 }
 
