@@ -124,6 +124,10 @@ impl Peers {
             let others = ["ours, TLS", "TypeScript", "Python"];
             all.retain(|candidate| !others.iter().any(|other| candidate.name.starts_with(other)));
         }
+        if cell.words.contains(&"streams") {
+            // The generator opens these streams without TLS.
+            all.retain(|candidate| candidate.name != "ours, TLS");
+        }
         if part == Part::Servers && !cell.words.is_empty() {
             // The others do not offer what these cells ask for.
             let others = ["floor, one scan", "ours", "rmcp, pipes", "Python SDK"];
