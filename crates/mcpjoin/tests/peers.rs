@@ -314,7 +314,7 @@ fn c58_twenty_lines_that_are_no_messages_are_enough_and_nineteen_are_none_too_ma
             panic!("{error:?}")
         };
         assert_eq!(&first[..], b"line 0\x1b");
-        assert!(error.to_string().contains(r"line 0\x1b"), "{error}");
+        assert!(error.to_string().contains(r"line 0\u{1b}"), "{error}");
 
         let answer = r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'; cat >/dev/null"#;
         let link = sh(&(lines(19) + answer)).start().await.unwrap();
