@@ -49,6 +49,8 @@ pub(super) struct TaskIds {
     keys: TaskKeys,
     /// Where the processes find which tasks a client has created at another one.
     store: Option<Arc<dyn TaskStore>>,
+    /// A random name of this process: connections are numbered in each one, and processes may share the keys.
+    process: [u8; 16],
     /// The number of the last session or connection.
     last_connection: AtomicU64,
 }
@@ -88,12 +90,13 @@ pub(crate) struct TargetTasks {
 
 impl TaskIds {
     pub(super) fn new(shared: Option<SealingKeys>, store: Option<Arc<dyn TaskStore>>) -> Self {
-        let own = || {
-            let mut key = [0; 32];
-            getrandom::fill(&mut key).is_ok().then_some(key)
+        let (mut key, mut process) = ([0; 32], [0; 16]);
+        let is_random = getrandom::fill(&mut key).and_then(|()| getrandom::fill(&mut process)).is_ok();
+        let keys = match shared {
+            Some(keys) if is_random => TaskKeys::Shared(keys),
+            _ => TaskKeys::Own(is_random.then_some(key)),
         };
-        let keys = shared.map_or_else(|| TaskKeys::Own(own()), TaskKeys::Shared);
-        Self { keys, store, last_connection: AtomicU64::new(0) }
+        Self { keys, store, process, last_connection: AtomicU64::new(0) }
     }
 
     /// Returns the keys, the one that makes ids first.
@@ -109,7 +112,7 @@ impl TaskIds {
         let owner = match caller {
             Caller::Principal(principal) => [b"principal ", principal.as_bytes()].concat(),
             Caller::Address(address) => format!("address {address}").into_bytes(),
-            Caller::Connection(number) => format!("connection {number}").into_bytes(),
+            Caller::Connection(number) => [b"connection ", &self.process[..], &number.to_be_bytes()].concat(),
             Caller::Local => b"local".to_vec(),
         };
         self.owned_by(owner, matches!(caller, Caller::Principal(_)))
@@ -393,6 +396,7 @@ fn too_long() -> ErrorObject {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use mcpjoin::server::StateKey;
 
     use super::*;
 
@@ -429,6 +433,17 @@ mod tests {
         // A principal has its tasks in each of its sessions.
         let id = owners[0].seal(0, "T").expect("short");
         assert_eq!(ids.of_connection(&principal("a")).open(&id), Some((0, "T".to_owned())));
+    }
+
+    #[test]
+    fn a_connection_of_another_process_with_the_same_key_and_number_has_other_tasks() {
+        let key = || SealingKeys::new(StateKey::from_bytes([1; 32]), []);
+        let [ours, theirs] = [(); 2].map(|()| Arc::new(TaskIds::new(Some(key()), None)));
+        let id = ours.of_connection(&Caller::Local).seal(0, "T").expect("short");
+        assert_eq!(theirs.of_connection(&Caller::Local).open(&id), None);
+        // A principal is the same everywhere.
+        let id = ours.of(&principal("a")).seal(0, "T").expect("short");
+        assert_eq!(theirs.of(&principal("a")).open(&id), Some((0, "T".to_owned())));
     }
 
     #[test]
