@@ -106,8 +106,10 @@ impl Watched {
         }
         let now = Instant::now();
         if now.duration_since(self.began) <= FLOOD_PERIOD {
-            let text = format_args!("a server sends more than {FLOOD} notifications in a second");
-            self.settings.warn(Problem::Flood, text);
+            self.settings.warn(
+                Problem::Flood,
+                format_args!("a server sends more than {FLOOD} notifications in a second"),
+            );
         }
         (self.began, self.notifications) = (now, 0);
     }

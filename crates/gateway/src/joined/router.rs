@@ -396,21 +396,22 @@ impl<P: Part> Router<P> {
         if let Some(Collision { name, owner, other, .. }) = learned.collisions.first() {
             let named = |source: usize| self.parts.get(source).map_or("", |part| part.name());
             let (owner, other, count) = (named(owner.source), named(other.source), learned.collisions.len());
-            let text = format_args!(
+            settings.warn(Problem::Collision, format_args!(
                 "a list of {kind} has {count} names of other servers, the first {name}: of {owner} and {other}, that \
                  of {owner} is offered"
-            );
-            settings.warn(Problem::Collision, text);
+            ));
         }
         if let Some(name) = &learned.repeated {
-            let text =
-                format_args!("a list of {kind} has the name {name} more than once; the first is offered");
-            settings.warn(Problem::RepeatedName, text);
+            settings.warn(
+                Problem::RepeatedName,
+                format_args!("a list of {kind} has the name {name} more than once; the first is offered"),
+            );
         }
         if learned.left_out {
-            let text =
-                format_args!("a list of {kind} is too long; what follows its first entries is not offered");
-            settings.warn(Problem::LongList, text);
+            settings.warn(
+                Problem::LongList,
+                format_args!("a list of {kind} is too long; what follows its first entries is not offered"),
+            );
         }
     }
 
@@ -508,8 +509,10 @@ impl<P: Part> Router<P> {
             Err(Late::Known) => None,
             Err(Late::New) => {
                 let list = listed.member();
-                let text = format_args!("the list `{list}` took too long; it is sent without this server");
-                self.parts[target].settings().warn(Problem::SlowList, text);
+                self.parts[target].settings().warn(
+                    Problem::SlowList,
+                    format_args!("the list `{list}` took too long; it is sent without this server"),
+                );
                 None
             }
         }

@@ -4,8 +4,9 @@
 //! while a line is edited goes above it, and the line is drawn again (`Ui::edited`): the printer of `rustyline` itself loses keys
 //! that come together before its version 19. The history is a file in the state folder, readable for the user alone.
 
+use std::fs::File;
 use std::io::{BufRead, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as channel};
 use std::thread;
 
@@ -13,7 +14,7 @@ use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
-use rustyline::history::FileHistory;
+use rustyline::history::MemHistory;
 use rustyline::validate::Validator;
 use rustyline::{Behavior, CompletionType, Config, Context, Editor, Helper};
 use tokio::sync::mpsc;
@@ -21,8 +22,11 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::completion::Catalogue;
 use crate::folders;
+use crate::replacement::replace;
 use crate::ui::Ui;
 
+/// The bytes that are read of the history file.
+const MAX_HISTORY_BYTES: u64 = 1024 * 1024;
 /// The lines of the history.
 const MAX_HISTORY_LINES: usize = 1000;
 /// The longest line of a script.
@@ -67,13 +71,14 @@ impl Lines {
             .behavior(Behavior::PreferTerm)
             .build();
         let terminal = rustix::termios::tcgetattr(std::io::stdin()).ok();
-        let mut editor: Editor<Completing, FileHistory> = Editor::with_config(config).map_err(problem)?;
+        let mut editor: Editor<Completing, MemHistory> = Editor::with_config(config).map_err(problem)?;
         let edited = Edited::default();
         editor.set_helper(Some(Completing { catalogue, edited: edited.clone() }));
         let history = history();
         if let Some(file) = &history {
-            // There is none before the first session.
-            let _ = editor.load_history(file);
+            for line in stored(file) {
+                let _ = editor.add_history_entry(line);
+            }
         }
         let read = move || {
             let line = match editor.readline(prompt) {
@@ -83,8 +88,9 @@ impl Lines {
                 Err(error) => Line::Failed(error.to_string()),
             };
             if let Some(file) = &history {
+                let lines: Vec<&str> = editor.history().into_iter().map(String::as_str).collect();
                 // The history of this session is lost where it cannot be written.
-                let _ = editor.save_history(file);
+                let _ = replace(file, lines.join("\n").as_bytes(), |_| Ok(()));
             }
             line
         };
@@ -145,6 +151,15 @@ impl Lines {
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, terminal);
         }
     }
+}
+
+/// The lines of the history file; none before the first session. Not `FileHistory` of `rustyline` 18, which needs Rust 1.89.
+fn stored(file: &Path) -> Vec<String> {
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(MAX_HISTORY_BYTES).read_to_end(&mut bytes));
+    let text = read.map(|_| String::from_utf8_lossy(&bytes)).unwrap_or_default();
+    // What earlier versions wrote begins with a line that names its form.
+    text.lines().filter(|line| *line != "#V2").map(str::to_owned).collect()
 }
 
 /// The file of the history; `None` where there is no place for it. Our folder is made, and the state folder around it, but never
