@@ -366,7 +366,7 @@ mod tests {
         assert!(layer.open.is_empty());
     }
 
-    /// Notes what the targets are told.
+    /// Records the notifications for the targets.
     #[derive(Default)]
     struct Told(Mutex<Vec<Notification>>);
 

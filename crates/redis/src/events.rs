@@ -2,9 +2,9 @@
 //!
 //! One task writes: what is ready when Redis has answered is sent together. Each event is sealed for its session, its stream, its
 //! number and its kind. So a record that was moved, or written by somebody else, is refused, and the numbers show what is missing,
-//! stands twice or in another order. The beginning of a stream names its requests and its process, which says each second
-//! that it is there: the requests of one that is gone have nobody to answer them. One Redis stream for each session, in place of one for each of its streams, has the limits
-//! and the expiry of the session, and is forgotten by one command.
+//! stands twice or in another order. The beginning of a stream names its requests and its process. A process writes a sign of
+//! life each second; without it, its requests get no response. One Redis stream for each session, in place of one for each of
+//! its streams, has the limits and the expiry of the session, and one command removes it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -87,7 +87,7 @@ pub struct RedisEvents(Arc<Inner>);
 
 struct Inner {
     redis: Redis,
-    /// The name of this run of the process. Empty without random numbers: then nobody takes its streams for over.
+    /// The name of this run of the process. Empty without random numbers: then its streams never count as ended.
     process: Box<str>,
     expiry: Duration,
     jobs: mpsc::Sender<Job>,

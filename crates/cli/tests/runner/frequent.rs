@@ -1,4 +1,4 @@
-//! Tests of the failures that newcomers meet most: each says what was tried, what came back and what to do.
+//! Tests of the most frequent failures: each message says what was tried, what was received and what to do.
 
 use super::config::Folder;
 use super::http::answering;

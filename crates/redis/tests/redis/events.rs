@@ -111,7 +111,7 @@ fn a_stream_has_nobody_to_answer_it_some_seconds_after_the_end_of_its_process_un
         assert_eq!(other.unanswered(&BOB, 7).await.unwrap(), None);
         // What was stored of it is there as before.
         assert_eq!(replayed(&other, ADA, id(7, 0), ALL).await, texts(["one"]));
-        // Somebody else has written there.
+        // Another program has written there.
         let mut stranger = Stranger::at(&server).await;
         let key = stranger.key(KEYS).await;
         let _: String = stranger.says(&["RENAME", &key, "elsewhere"]).await;

@@ -114,7 +114,7 @@ fn a_notification_that_names_no_call_of_its_client_cancels_nothing() {
             assert_eq!(peer.call("a__count").await.0, 200);
         }
         assert_eq!(*target.held.borrow(), BTreeSet::from([own]));
-        // With the id of her session, bob is nobody.
+        // The session of ada is unknown to bob.
         let stolen = other.with("authorization", "bob");
         let cancelled =
             json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });

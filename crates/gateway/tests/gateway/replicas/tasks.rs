@@ -100,7 +100,7 @@ fn the_tasks_of_a_client_are_listed_at_every_process_and_those_of_others_are_not
         let owners: BTreeSet<Box<str>> =
             store.0.lock().unwrap().iter().map(|task| task.owner.clone()).collect();
         assert_eq!(owners.len(), 3);
-        // Without the store nobody takes a part of the list for all of it. The task goes on.
+        // Without the store the list is an error, because a part of it looks like all of it. The task goes on.
         *store.1.lock().unwrap() = true;
         let third = created(&ada, "a__job").await;
         for service in [&one, &other] {

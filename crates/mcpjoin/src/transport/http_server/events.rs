@@ -53,7 +53,7 @@ pub struct Event {
 /// The events that resume a stream.
 pub type Replay<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<Event>>, EventStoreError>> + Send + 'a>>;
 
-/// The requests that nobody will answer, because the process that handled them is gone. `None`: more may come on their stream.
+/// The requests that get no response, because the process that handled them has ended. `None`: more events may come on their stream.
 pub type Unanswered<'a> =
     Pin<Box<dyn Future<Output = Result<Option<Vec<RequestId>>, EventStoreError>> + Send + 'a>>;
 
