@@ -16,6 +16,7 @@ mod instructions;
 mod interop;
 mod messages;
 mod mutants;
+mod oldest_rust;
 mod picture;
 mod public_api;
 mod release_check;

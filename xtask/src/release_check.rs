@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::steps::{Steps, cargo, succeed};
-use crate::{bench, beside, conformance, dist, fuzz, instructions, interop, test, weight};
+use crate::{bench, beside, conformance, dist, fuzz, instructions, interop, oldest_rust, test, weight};
 
 /// How long each fuzz target runs, in seconds: more than an hour for all of them on two processors.
 const FUZZ_SECONDS: u64 = 600;
@@ -26,7 +26,7 @@ const SOAKED: [(&str, &str); 4] = [
 /// Runs every step, and fails if one of them failed.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut steps = Steps::default();
-    steps.step("oldest Rust", "cargo +VERSION check --workspace", || oldest_rust(root));
+    steps.step("oldest Rust", "cargo +VERSION check --workspace", || oldest_rust::check(root));
     steps.step("clippy", "cargo clippy --manifest-path bench/Cargo.toml", || test::clippy_detached(root));
     steps.step("beside", "cargo xtask beside", || beside::run(root));
     steps.step("weight", "cargo xtask weight", || weight::run(root));
@@ -47,19 +47,6 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         0 => Ok(()),
         failed => bail!("{failed} steps failed"),
     }
-}
-
-/// Compiles the workspace with the version that `rust-version` names.
-fn oldest_rust(root: &Path) -> Result<()> {
-    let manifest: toml::Table = std::fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
-    let version = manifest["workspace"]["package"]["rust-version"].as_str().context("a rust-version")?;
-    let toolchain = format!("+{version}");
-    let mut command = std::process::Command::new("cargo");
-    command.args([&*toolchain, "check", "--quiet", "--workspace"]).current_dir(root);
-    // The cargo that runs this chore sets this variable; the other version must not inherit it.
-    command.env_remove("RUSTUP_TOOLCHAIN").env("CARGO_TARGET_DIR", root.join("target/oldest-rust"));
-    succeed(&mut command)
-        .with_context(|| format!("if it is missing: rustup toolchain install {version} --profile minimal"))
 }
 
 /// Kills the servers behind a gateway for minutes, and runs its clients that start a process for each request.

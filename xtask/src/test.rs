@@ -12,8 +12,8 @@ use crate::counts::{self, Counts};
 use crate::steps::{self, Beside, Steps, background_cargo, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
 use crate::{
-    beside, bounds, catalogue, conformance, dependencies, dist, fuzz, interop, public_api, requirements,
-    tools, tree, weight, wire,
+    beside, bounds, catalogue, conformance, dependencies, dist, fuzz, interop, oldest_rust, public_api,
+    requirements, tools, tree, weight, wire,
 };
 
 /// The package whose tests need the published servers.
@@ -74,6 +74,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         let documentation = "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --lib";
         let documentation = Beside::begin("docs", documentation, move || docs(&other));
         let folder = root.to_owned();
+        let oldest = "cargo +VERSION check --workspace";
+        let oldest = Beside::begin("oldest Rust", oldest, move || oldest_rust::check_where_possible(&folder));
+        let folder = root.to_owned();
         let examples =
             Beside::begin("doc tests", "cargo test --workspace --doc", move || suite::run_doc_tests(&folder));
         steps.step("tests", "cargo test --workspace", || groups(&own, &[], &mut ran));
@@ -93,6 +96,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         });
         steps.joined(compiling);
         steps.joined(documentation);
+        steps.joined(oldest);
         if let Some(tallies) = steps.joined(examples) {
             steps.step("doc test counts", "cargo test --workspace --doc", || doc_tests(tallies, &mut ran));
         }

@@ -1,0 +1,80 @@
+//! Compiles the workspace with the oldest Rust that it supports, which is the `rust-version` of the root manifest. Clippy's
+//! `incompatible_msrv` sees our own calls of the standard library only, not what a dependency needs.
+//!
+//! `test` runs it beside the tests where rustup can bring that compiler; `release-check` always does.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::steps::succeed;
+
+/// For `test`: without the compiler, because there is no rustup or no network, it says so and succeeds.
+pub(crate) fn check_where_possible(root: &Path) -> Result<()> {
+    let version = version(root)?;
+    if let Err(error) = install(&version) {
+        println!("    oldest Rust: not checked, because Rust {version} could not be installed: {error:#}");
+        return Ok(());
+    }
+    compile(root, &version)
+}
+
+/// Fails if the compiler cannot be installed.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let version = version(root)?;
+    install(&version)?;
+    compile(root, &version)
+}
+
+fn version(root: &Path) -> Result<String> {
+    let manifest: toml::Table = std::fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
+    let version = manifest["workspace"]["package"]["rust-version"].as_str().context("a rust-version")?;
+    Ok(version.to_owned())
+}
+
+/// Does nothing if it is installed already, also when there is no network.
+fn install(version: &str) -> Result<()> {
+    let mut probe = rustup(&["run", version, "cargo", "--version"]);
+    if probe.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    let output = rustup(&["toolchain", "install", version, "--profile", "minimal", "--no-self-update"])
+        .output()
+        .context("rustup does not run")?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("rustup: {}", stderr.lines().last().unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// With the lowest priority, in a target folder of its own: the other compiler shares nothing with the first.
+fn compile(root: &Path, version: &str) -> Result<()> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let mut command = Command::new("nice");
+    command.args([
+        "-n",
+        "19",
+        "rustup",
+        "run",
+        version,
+        "cargo",
+        "check",
+        "--quiet",
+        "--locked",
+        "--workspace",
+    ]);
+    command.current_dir(root).stdin(Stdio::null());
+    // The cargo that runs this chore sets these variables; the other version must not inherit them.
+    for variable in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"] {
+        command.env_remove(variable);
+    }
+    succeed(command.env("CARGO_TARGET_DIR", target.join("oldest-rust")))
+}
+
+fn rustup(arguments: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(arguments).stdin(Stdio::null()).env_remove("RUSTUP_TOOLCHAIN");
+    command
+}
