@@ -303,7 +303,7 @@ impl fmt::Display for ProcessExit {
     }
 }
 
-/// One line: what ended, the exit status, the last line of standard error.
+/// One line: what ended, the exit status, the line of standard error that tells why.
 impl fmt::Display for TransportEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, &self.exit) {
@@ -320,11 +320,32 @@ impl fmt::Display for TransportEnd {
             write!(f, " ({exit})")?;
         }
         let text = String::from_utf8_lossy(&self.stderr);
-        if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
+        if let Some(line) = reason_of_runtime(&text) {
+            write!(f, "; on stderr: {}", Line::of(line.trim()))?;
+        } else if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
             write!(f, "; its last line on stderr: {}", Line::of(line.trim()))?;
         }
         Ok(())
     }
+}
+
+/// The line with the reason, where a runtime ends its output with something else: npm with the place of its log, Node.js with
+/// a stack and its version.
+fn reason_of_runtime(stderr: &str) -> Option<&str> {
+    let mut before = stderr.trim_end().lines();
+    let last = before.next_back()?;
+    if last.starts_with("Node.js v") {
+        // The stack and the members of the error are indented, or close with a brace.
+        return before.rfind(|line| line.starts_with(|first: char| first.is_alphanumeric() || first == '['));
+    }
+    if last.contains("A complete log of this run can be found in:") {
+        // The message begins in the line after the code of the error.
+        return match stderr.rfind("npm error code ").or_else(|| stderr.rfind("npm ERR! code ")) {
+            Some(code) => stderr[code..].lines().nth(1),
+            None => before.next_back(),
+        };
+    }
+    None
 }
 
 #[cfg(test)]
@@ -332,6 +353,31 @@ mod tests {
     use alloc::string::ToString as _;
 
     use super::*;
+
+    /// The ends of outputs of npm 10.8 and Node.js 20.20.
+    #[test]
+    fn the_reason_that_npm_and_node_print_stands_in_place_of_their_last_line() {
+        let npm = "npm warn exec x\nnpm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/nothing\n\
+                   npm error 404\nnpm error 404 Note that you can also install from a\n\
+                   npm error A complete log of this run can be found in: /root/.npm/_logs/debug-0.log\n";
+        let without_code = "npm error could not determine executable to run\n\
+                            npm error A complete log of this run can be found in: /root/.npm/_logs/debug-0.log\n";
+        let node = "node:internal/modules/cjs/loader:1210\n  throw err;\n  ^\n\nError: Cannot find module '/x.js'\n    \
+                    at Module._resolveFilename (node:internal/modules/cjs/loader:1207:15) {\n  \
+                    code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}\n\nNode.js v20.20.2\n";
+        for (stderr, line) in [
+            (npm, "; on stderr: npm error 404 Not Found - GET https://registry.npmjs.org/nothing"),
+            (without_code, "; on stderr: npm error could not determine executable to run"),
+            (node, "; on stderr: Error: Cannot find module '/x.js'"),
+            ("Node.js v20.20.2\n", "; its last line on stderr: Node.js v20.20.2"),
+            ("KeyError: 'TOKEN'\n", "; its last line on stderr: KeyError: 'TOKEN'"),
+        ] {
+            let mut end = TransportEnd::end_of_stream();
+            end.exit = Some(ProcessExit::Code(1));
+            end.stderr = Bytes::copy_from_slice(stderr.as_bytes());
+            assert_eq!(end.to_string(), alloc::format!("the server ended (exit code 1){line}"));
+        }
+    }
 
     #[test]
     fn the_last_line_of_stderr_stays_readable_and_obeys_no_terminal() {
