@@ -121,6 +121,24 @@ fn all_entries_of_a_file_that_is_named_are_joined_without_the_one_that_cannot_st
     assert!(gone.is_some_and(|line| line.contains("/nowhere/at-all")), "{stderr}");
 }
 
+/// The number of its process is in each failure, as the place of a log is in those of npm.
+#[test]
+fn a_joined_server_that_ends_at_each_start_is_named_and_reported_once() {
+    let folder = Folder::new("joined-ends");
+    let mut entries = configuration();
+    entries["mcpServers"]["broken"] =
+        json!({ "command": "sh", "args": ["-c", "echo process $$ >&2; exit 9"] });
+    let file = folder.file("servers.json", entries.to_string());
+    let bridge = Bridge::before("http://127.0.0.1:0/mcp", &["-v", "--config", file.to_str().unwrap()]);
+    for _ in 0..4 {
+        run(["list", &bridge.addresses[0]]).exits(0);
+    }
+    let stderr = bridge.ends("TERM", 143).stderr;
+    let reported = stderr.matches("error: broken: the server exited before the session was open").count();
+    let again = stderr.matches("another client was refused: broken: the server exited").count();
+    assert!(reported == 1 && again > 0, "{reported}, {again}: {stderr}");
+}
+
 #[test]
 fn only_the_entries_that_are_named_are_joined() {
     let folder = Folder::new("joined-named");

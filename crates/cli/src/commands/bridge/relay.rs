@@ -238,7 +238,7 @@ impl TargetGateway {
         let report = EventReport {
             ui: ui.clone(),
             shown: shown.clone(),
-            server: joined.map_or_else(|| "the server".to_owned(), ToOwned::to_owned),
+            joined: joined.map(ToOwned::to_owned),
             upstream: upstream.clone(),
             there: Mutex::default(),
             refused: Mutex::default(),
@@ -356,12 +356,13 @@ fn refused(upstream: &Upstream, refusal: &Refusal) -> Failure {
 struct EventReport {
     ui: Ui,
     shown: String,
-    /// How messages name the server.
-    server: String,
+    /// The name of the server among several.
+    joined: Option<String>,
     upstream: Upstream,
     /// The connections that were established and have not ended.
     there: Mutex<BTreeSet<u64>>,
     /// The last reasons to refuse clients, the oldest first. A client that tries again and again is reported once a minute.
+    /// The lines of standard error do not count: the place of a log, or a time, differs at each start.
     refused: Mutex<VecDeque<(String, Instant)>>,
 }
 
@@ -371,7 +372,8 @@ impl EventReport {
     }
 
     fn event(&self, event: &GatewayEvent<'_>, listens: bool) {
-        let Self { ui, shown, server, upstream, .. } = self;
+        let Self { ui, shown, upstream, .. } = self;
+        let server = self.joined.as_deref().unwrap_or("the server");
         match event {
             GatewayEvent::Started { upstream, run: 1 } => {
                 // That one principal has access says nothing about the others.
@@ -420,17 +422,20 @@ impl EventReport {
             GatewayEvent::Refused { why } if listens => {
                 let mut failure = refused(upstream, why);
                 failure.seen.server = Some(shown.clone());
-                let block = failure.block(ui.verbosity() > 0);
+                if let Some(name) = &self.joined {
+                    failure.message = format!("{name}: {}", failure.message);
+                }
+                let reason = failure.message.clone();
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
                 refused.retain(|(_, at)| at.elapsed() < REFUSED_AGE);
-                if refused.iter().any(|(known, _)| *known == block) {
-                    ui.detail(&format!("another client was refused: {}", visible::line(&failure.message)));
+                if refused.iter().any(|(known, _)| *known == reason) {
+                    ui.detail(&format!("another client was refused: {}", visible::line(&reason)));
                 } else {
                     ui.failure(&failure);
                     if refused.len() >= MAX_REFUSED {
                         refused.pop_front();
                     }
-                    refused.push_back((block, Instant::now()));
+                    refused.push_back((reason, Instant::now()));
                 }
             }
             _ => {}
