@@ -97,7 +97,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Starts to forward both directions.
-fn hand_through(client: &TcpStream, server: SocketAddr, heard: &Arc<Mutex<Connection>>) -> io::Result<()> {
+fn hand_through(client: &TcpStream, server: SocketAddr, received: &Arc<Mutex<Connection>>) -> io::Result<()> {
     let server = TcpStream::connect(server)?;
     for stream in [client, &server] {
         stream.set_nodelay(true)?;
@@ -106,8 +106,8 @@ fn hand_through(client: &TcpStream, server: SocketAddr, heard: &Arc<Mutex<Connec
     let answered: Direction = |connection| &mut connection.answered;
     for (from, to, directions) in [(client, &server, [asked, answered]), (&server, client, [answered, asked])]
     {
-        let (from, to, heard) = (from.try_clone()?, to.try_clone()?, heard.clone());
-        thread::spawn(move || copy(from, to, &heard, directions));
+        let (from, to, received) = (from.try_clone()?, to.try_clone()?, received.clone());
+        thread::spawn(move || copy(from, to, &received, directions));
     }
     Ok(())
 }
@@ -115,7 +115,7 @@ fn hand_through(client: &TcpStream, server: SocketAddr, heard: &Arc<Mutex<Connec
 type Direction = fn(&mut Connection) -> &mut Said;
 
 /// Copies one direction to its end; it is the first one of `directions`.
-fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, directions: [Direction; 2]) {
+fn copy(mut from: TcpStream, mut to: TcpStream, received: &Mutex<Connection>, directions: [Direction; 2]) {
     let mut bytes = [0; 16 * 1024];
     let orderly = loop {
         let read = match from.read(&mut bytes) {
@@ -125,19 +125,19 @@ fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, direc
             Err(_) => break false,
         };
         {
-            let mut heard = lock(heard);
-            let said = directions[0](&mut heard);
+            let mut received = lock(received);
+            let said = directions[0](&mut received);
             said.marks.push((said.bytes.len(), now()));
             said.bytes.extend_from_slice(&bytes[..read]);
         }
         if to.write_all(&bytes[..read]).is_err() {
             // The other side has closed the connection before this one.
-            directions[1](&mut lock(heard)).over.get_or_insert_with(now);
+            directions[1](&mut lock(received)).over.get_or_insert_with(now);
             let _ = from.shutdown(Shutdown::Both);
             break true;
         }
     };
-    directions[0](&mut lock(heard)).over.get_or_insert_with(now);
+    directions[0](&mut lock(received)).over.get_or_insert_with(now);
     let how = if orderly { Shutdown::Write } else { Shutdown::Both };
     let _ = to.shutdown(how);
 }

@@ -45,9 +45,9 @@ async fn started_again(mut server: Listening) -> Listening {
 /// A connected client, and the rule violations that it has reported.
 async fn connect(address: SocketAddr) -> (Client, Arc<Mutex<Vec<String>>>) {
     let broken: Arc<Mutex<Vec<String>>> = Arc::default();
-    let heard = broken.clone();
+    let received = broken.clone();
     let client = Client::builder("survival", "1")
-        .on_violation(move |violation| heard.lock().unwrap().push(violation.to_string()))
+        .on_violation(move |violation| received.lock().unwrap().push(violation.to_string()))
         .connect(Link::http(format!("http://{address}/mcp")).build().unwrap())
         .await
         .unwrap();
@@ -203,7 +203,7 @@ async fn pass(
     let (mut request, mut answered, mut cut) = (Vec::new(), false, None);
     loop {
         let resumed = request.windows(14).any(|head| head.eq_ignore_ascii_case(b"last-event-id:"));
-        let heard = async {
+        let received = async {
             tokio::select! {
                 read = client.read(&mut up) => (true, read),
                 read = server.read(&mut down) => (false, read),
@@ -217,7 +217,7 @@ async fn pass(
             (true, true) => patience.resumed,
             (true, false) => patience.all,
         };
-        let Ok((upwards, read)) = timeout(patience, heard).await else { return Over::Silent };
+        let Ok((upwards, read)) = timeout(patience, received).await else { return Over::Silent };
         let Ok(read @ 1..) = read else { return Over::Ended };
         if upwards {
             if answered {
@@ -370,11 +370,11 @@ fn of_calls_in_one_session_each_gets_its_own_however_they_are_cut() {
         assert_eq!((ended.len(), nothing_is_lost(&ended, &proxy)), (cuts.len(), kept));
         assert_eq!(echo(&client, "still here").await.unwrap(), "Echo: still here");
         // Late messages of failed calls arrive with the others, and each of them once.
-        let mut heard: BTreeMap<String, u32> = BTreeMap::new();
+        let mut received: BTreeMap<String, u32> = BTreeMap::new();
         for told in broken.lock().unwrap().iter() {
-            *heard.entry(told.clone()).or_default() += 1;
+            *received.entry(told.clone()).or_default() += 1;
         }
-        for (told, count) in heard {
+        for (told, count) in received {
             let most = if told.starts_with("progress for") { STEPS } else { 1 };
             // The server's store also has the event that opens a stream, as an empty object.
             assert!(count <= most || told.contains("begins `{}`"), "{count} times {told}");

@@ -6,7 +6,7 @@
 //! `test://counter`; `log` logs a warning; `ask` asks for the user's name in the way of the era, and `elicit` always with a
 //! request `elicitation/create`. Where a server cannot do one of them, its test expects exactly that and says why.
 //!
-//! And the other direction, for what `interop/clients/table.md` does not cover: clients on three SDKs hear from
+//! And the other direction, for what `interop/clients/table.md` does not cover: clients on three SDKs receive from
 //! `mcpjoin serve demo --full` that its list of tools has changed, and get its log messages of the level that they asked for.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

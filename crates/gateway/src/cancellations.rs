@@ -347,7 +347,7 @@ mod tests {
         let other = cancelled(&(FIRST + 9).to_string());
         assert_eq!(sends(&mut layer, other.clone(), None), other);
         let cause = TransportError::new("lost", false);
-        let hears = |layer: &mut TargetLayer, message: Inbound| {
+        let handle = |layer: &mut TargetLayer, message: Inbound| {
             wire.lock().received.push_back(message);
             match next(layer) {
                 Some(Inbound::Message { message: Message::Response(response), .. }) => response.id,
@@ -356,13 +356,13 @@ mod tests {
                 None => None,
             }
         };
-        assert_eq!(hears(&mut layer, inbound(response(FIRST + 8))), None);
-        assert_eq!(hears(&mut layer, inbound(response(2))), Some(2.into()));
-        assert_eq!(hears(&mut layer, inbound(response(FIRST + 7))), Some(1.into()));
-        assert_eq!(hears(&mut layer, inbound(response(FIRST + 7))), None, "once");
+        assert_eq!(handle(&mut layer, inbound(response(FIRST + 8))), None);
+        assert_eq!(handle(&mut layer, inbound(response(2))), Some(2.into()));
+        assert_eq!(handle(&mut layer, inbound(response(FIRST + 7))), Some(1.into()));
+        assert_eq!(handle(&mut layer, inbound(response(FIRST + 7))), None, "once");
         assert_eq!(sends(&mut layer, request(5), Some(7)), request(FIRST + 7));
         let lost = Inbound::Lost { id: (FIRST + 7).into(), cause };
-        assert_eq!(hears(&mut layer, lost), Some(5.into()));
+        assert_eq!(handle(&mut layer, lost), Some(5.into()));
         assert!(layer.open.is_empty());
     }
 

@@ -177,10 +177,10 @@ fn d82_a_call_that_cannot_be_written_fails_and_the_status_is_told() {
         let gate = std::env::temp_dir().join(format!("mcpjoin-gate-{}", std::process::id()));
         assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
         let script = format!("exec <&-; echo closed >&2; read -r line <{}; exit 7", gate.display());
-        let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let (said, mut received) = tokio::sync::mpsc::unbounded_channel();
         let command = server(&script).stderr(move |line| said.send(line.to_vec()).unwrap());
         let client = connected(command).await;
-        assert_eq!(heard.recv().await.as_deref(), Some(&b"closed"[..]));
+        assert_eq!(received.recv().await.as_deref(), Some(&b"closed"[..]));
         let mut call = Box::pin(IntoFuture::into_future(client.call_tool("t", ())));
         assert!(poll_once(&mut call).is_pending());
         let opened = std::fs::File::options().write(true).open(&gate).unwrap();

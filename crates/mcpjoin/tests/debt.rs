@@ -222,14 +222,14 @@ fn calls(from: usize, tools: &[&str]) -> String {
 const OPENS: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 
 /// Reads until a line contains these words.
-async fn hears(ours: &mut DuplexStream, words: &str) {
-    let mut heard = Vec::new();
+async fn expects(ours: &mut DuplexStream, words: &str) {
+    let mut received = Vec::new();
     let mut piece = vec![0; 1 << 20];
     let all = async {
-        while !heard.windows(words.len()).any(|window| window == words.as_bytes()) {
+        while !received.windows(words.len()).any(|window| window == words.as_bytes()) {
             let length = ours.read(&mut piece).await.unwrap();
             assert_ne!(length, 0, "the server has ended");
-            heard.extend_from_slice(&piece[..length]);
+            received.extend_from_slice(&piece[..length]);
         }
     };
     tokio::time::timeout(Duration::from_secs(5), all).await.unwrap_or_else(|_| panic!("nobody says {words}"));
@@ -272,7 +272,7 @@ async fn a_handler_that_begins_when_the_answer_before_it_leaves_is_polled_again(
     begun.subscribe().wait_for(|begun| *begun).await.unwrap();
     settle().await;
     gate.add_permits(1);
-    hears(&mut ours, "waited").await;
+    expects(&mut ours, "waited").await;
 }
 
 /// The size of a pipe in the tests below.
@@ -305,7 +305,7 @@ async fn owes_more_than_a_pipe() -> DuplexStream {
 #[tokio::test(start_paused = true)]
 async fn what_did_not_fit_into_the_link_leaves_when_the_peer_takes_everything_at_once() {
     let mut ours = owes_more_than_a_pipe().await;
-    hears(&mut ours, "small").await;
+    expects(&mut ours, "small").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,7 +318,7 @@ async fn what_came_while_too_much_was_owed_is_read_when_everything_has_left() {
     let mut taken = vec![0; OVER - 100 * 1024];
     ours.read_exact(&mut taken).await.unwrap();
     settle().await;
-    hears(&mut ours, "last").await;
+    expects(&mut ours, "last").await;
 }
 
 /// The client has 200 requests of a mebibyte at once, over a pipe and in memory, and answers all of them: it handles four at

@@ -156,24 +156,24 @@ async fn say(mut link: RawLink) -> bool {
 }
 
 /// Checks that the received messages are the first of the sent ones, and returns their number.
-async fn hear(mut link: RawLink) -> usize {
-    let mut heard = 0;
+async fn receive(mut link: RawLink) -> usize {
+    let mut received = 0;
     let sizes: Vec<_> = sizes().collect();
     loop {
         match link.recv().await {
             Inbound::Message { message: Message::Notification(note), .. } => {
                 assert_eq!(note.method, Method::parse("test/note"));
                 let said: serde_json::Value = note.params.expect("params").raw().decode().expect("JSON");
-                assert_eq!(said["n"], heard);
-                assert_eq!(said["y"].as_str().map(str::len), Some(sizes[heard]));
-                heard += 1;
+                assert_eq!(said["n"], received);
+                assert_eq!(said["y"].as_str().map(str::len), Some(sizes[received]));
+                received += 1;
             }
             // Half a line before the end: it is reported as malformed, and the end follows.
             Inbound::Malformed { .. } => {
                 assert!(matches!(link.recv().await, Inbound::Closed { .. }));
-                return heard;
+                return received;
             }
-            Inbound::Closed { .. } => return heard,
+            Inbound::Closed { .. } => return received,
             other => panic!("{other:?}"),
         }
     }
@@ -193,7 +193,7 @@ fn once(number: usize, fault: Fault, reading: bool) -> bool {
             bare(Link::stream(left_reader, Faulty { inner: left_writer, plan: write_plan }, "sender"));
         let receiver =
             bare(Link::stream(Faulty { inner: right_reader, plan: read_plan }, right_writer, "receiver"));
-        let (said, heard) = tokio::join!(say(sender), hear(receiver));
+        let (said, received) = tokio::join!(say(sender), receive(receiver));
         let deadly = plan.fired()
             && match fault {
                 Fault::Error | Fault::Nothing => true,
@@ -201,7 +201,7 @@ fn once(number: usize, fault: Fault, reading: bool) -> bool {
             };
         if !deadly {
             assert!(said, "{fault:?} at {number}");
-            assert_eq!(heard, sizes().count(), "{fault:?} at {number}");
+            assert_eq!(received, sizes().count(), "{fault:?} at {number}");
         }
         plan.fired()
     })

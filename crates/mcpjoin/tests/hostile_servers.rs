@@ -95,8 +95,8 @@ async fn c62_each_reason_for_not_starting_has_its_own_error() {
 
 #[tokio::test]
 async fn a16_a17_log_text_on_standard_output_is_reported_and_the_session_works() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let log = heard.clone();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let log = received.clone();
     let script = format!(
         "echo 'Starting server ...'; read -r line; printf 'log: '; {ANSWER}; {ANSWER}; read -r line; read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{{\"tools\":[]}}}}'; cat >/dev/null"
     );
@@ -107,7 +107,7 @@ async fn a16_a17_log_text_on_standard_output_is_reported_and_the_session_works()
         .await
         .unwrap();
     assert_eq!(client.list_tools().all().await.unwrap(), []);
-    let heard = heard.lock().unwrap().join("\n");
-    assert!(heard.contains("it begins `Starting server ...`"), "{heard}");
-    assert!(heard.contains("it begins `log: {"), "{heard}");
+    let received = received.lock().unwrap().join("\n");
+    assert!(received.contains("it begins `Starting server ...`"), "{received}");
+    assert!(received.contains("it begins `log: {"), "{received}");
 }

@@ -131,13 +131,13 @@ async fn connect(url: &str, era: Era) -> (Client, Arc<Mutex<Vec<String>>>) {
 /// A client, the notifications that it has received, and a signal for each of them.
 async fn connect_and_hear(url: &str, era: Era) -> (Client, Arc<Mutex<Vec<String>>>, Arc<Notify>) {
     let notes: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (heard, told) = (notes.clone(), Arc::new(Notify::new()));
+    let (received, told) = (notes.clone(), Arc::new(Notify::new()));
     let tell = told.clone();
     let client = Client::builder("both", "1")
         .era(EraChoice::Only(era))
         .on_notification(move |note| {
             let params = note.params.map(|params| params.raw().as_str().to_owned()).unwrap_or_default();
-            heard.lock().unwrap().push(format!("{} {params}", note.method));
+            received.lock().unwrap().push(format!("{} {params}", note.method));
             tell.notify_one();
         })
         .connect(Link::http(url).build().unwrap())
@@ -231,14 +231,14 @@ async fn pass(
     // Whether an event stream has begun and not ended.
     let mut streaming = false;
     loop {
-        let heard = async {
+        let received = async {
             tokio::select! {
                 read = client.read(&mut up) => (true, read),
                 read = server.read(&mut down) => (false, read),
             }
         };
         let longest = patience.filter(|_| streaming).unwrap_or(DEADLINE);
-        let Ok((upwards, Ok(read @ 1..))) = tokio::time::timeout(longest, heard).await else {
+        let Ok((upwards, Ok(read @ 1..))) = tokio::time::timeout(longest, received).await else {
             return;
         };
         if upwards {
@@ -419,7 +419,7 @@ fn a_proxy_that_drops_silent_streams_costs_a_legacy_call_nothing() {
         let gate = Gate::default();
         let up = Up::new(&gate).await;
         let proxy = Proxy::impatient(up.address, Duration::from_millis(150)).await;
-        let (client, notes, heard) = connect_and_hear(&proxy.url(), Era::Legacy).await;
+        let (client, notes, received) = connect_and_hear(&proxy.url(), Era::Legacy).await;
         let calling = tokio::spawn({
             let client = client.clone();
             async move { call(&client, "slow", 0).await }
@@ -436,7 +436,7 @@ fn a_proxy_that_drops_silent_streams_costs_a_legacy_call_nothing() {
         // The proxy has dropped the stream of the session as well, and the client has opened it again.
         up.server.handle().add_tool(tool("another"), |_: NoArguments, _| async { "x" }).unwrap();
         loop {
-            let told = heard.notified();
+            let told = received.notified();
             if notes.lock().unwrap().iter().any(|note| note.contains("tools/list_changed")) {
                 break;
             }
@@ -539,7 +539,7 @@ fn log_messages_of_a_call_are_heard_over_http_in_both_eras() {
     run(async {
         for era in [Era::Legacy, Era::Modern] {
             let up = Up::new(&Gate::default()).await;
-            let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+            let (tell, mut received) = tokio::sync::mpsc::unbounded_channel();
             let client = Client::builder("both", "1")
                 .era(EraChoice::Only(era))
                 .on_log(move |message| drop(tell.send((message.level, message.data.as_str().to_owned()))))
@@ -548,7 +548,7 @@ fn log_messages_of_a_call_are_heard_over_http_in_both_eras() {
                 .unwrap();
             assert_eq!(call(&client, "steps", 7).await.unwrap(), "done 7");
             for step in 0..3 {
-                let (level, data) = heard.recv().await.unwrap();
+                let (level, data) = received.recv().await.unwrap();
                 assert_eq!(level, LoggingLevel::Info, "{era:?}");
                 assert_eq!(data, format!(r#"{{"cut":7,"step":{step}}}"#), "{era:?}");
             }
@@ -557,7 +557,7 @@ fn log_messages_of_a_call_are_heard_over_http_in_both_eras() {
             assert_eq!(call(&client, "steps", 8).await.unwrap(), "done 8");
             client.close().await;
             drop(client);
-            assert_eq!(heard.recv().await, None, "{era:?}");
+            assert_eq!(received.recv().await, None, "{era:?}");
         }
     });
 }

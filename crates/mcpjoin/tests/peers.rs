@@ -430,7 +430,7 @@ printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25",
 read -r line; read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"content":[}}'
 read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":77,"result":{}}' '{"jsonrpc":"2.0","id":3,"error":{"code":-5,"message":"no"}}'
 cat >/dev/null"#;
-        let (told, hears) = std::sync::mpsc::channel();
+        let (told, receiver) = std::sync::mpsc::channel();
         let client = legacy()
             .on_violation(move |violation: &Violation| drop(told.send(violation.clone())))
             .connect(sh(script).start().await.unwrap())
@@ -438,11 +438,11 @@ cat >/dev/null"#;
             .unwrap();
         let error = client.call_tool("t", ()).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::InvalidResponse { .. })), "{error:?}");
-        assert!(matches!(hears.recv().unwrap(), Violation::Malformed { .. }));
+        assert!(matches!(receiver.recv().unwrap(), Violation::Malformed { .. }));
         let error = client.call_tool("t", ()).await.unwrap_err();
         assert_eq!(error.remote().map(|error| error.code), Some(-5), "{error:?}");
         let foreign = RequestId::from(77);
-        assert_eq!(hears.recv().unwrap(), Violation::UnknownResponse { id: Some(foreign) });
+        assert_eq!(receiver.recv().unwrap(), Violation::UnknownResponse { id: Some(foreign) });
         let error = client.call_tool("t", ()).timeout(Duration::from_millis(50)).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::TimedOut { .. })), "{error:?}");
         client.close().await;

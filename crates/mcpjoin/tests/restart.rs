@@ -23,7 +23,7 @@ use tokio::time::{Instant, advance};
 struct Stage {
     servers: UnboundedReceiver<Scripted>,
     failing: Arc<Mutex<(usize, usize)>>,
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
     pauses: Arc<Mutex<Vec<Duration>>>,
 }
 
@@ -32,9 +32,9 @@ impl Stage {
         let (started, servers) = unbounded_channel();
         // The starts so far, and how many of the next ones fail.
         let failing = Arc::new(Mutex::new((0, 0)));
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let pauses = Arc::new(Mutex::new(Vec::new()));
-        let (notes, noted) = (heard.clone(), pauses.clone());
+        let (notes, noted) = (received.clone(), pauses.clone());
         let restart = Restart::default().on_event(move |event| {
             let note = match event {
                 RunEvent::Started { run } => format!("run {run}"),
@@ -59,7 +59,7 @@ impl Stage {
             let _ = started.send(server);
             ready(Ok(link))
         };
-        (Self { servers, failing, heard, pauses }, restart, start)
+        (Self { servers, failing, received, pauses }, restart, start)
     }
 
     async fn server(&mut self) -> Scripted {
@@ -81,8 +81,8 @@ impl Stage {
         self.failing.lock().unwrap().1 = starts;
     }
 
-    fn heard(&self) -> Vec<String> {
-        std::mem::take(&mut self.heard.lock().unwrap())
+    fn received(&self) -> Vec<String> {
+        std::mem::take(&mut self.received.lock().unwrap())
     }
 }
 
@@ -90,7 +90,7 @@ impl Stage {
 async fn running(builder: ClientBuilder, era: Era) -> (RestartingClient, Scripted, Stage) {
     let (mut stage, restart, start) = Stage::set();
     let (server, far) = tokio::join!(builder.restarting(restart, start), stage.open(era));
-    assert_eq!(stage.heard(), ["run 1"]);
+    assert_eq!(stage.received(), ["run 1"]);
     (server.unwrap(), far, stage)
 }
 
@@ -123,7 +123,7 @@ async fn f21_what_was_under_way_fails_and_is_never_made_again() {
             far.result(request.id, text("ok")).await;
         });
         result.unwrap();
-        assert_eq!(stage.heard(), [format!("ended: {GONE}"), "run 2".to_owned()]);
+        assert_eq!(stage.received(), [format!("ended: {GONE}"), "run 2".to_owned()]);
     }
 }
 
@@ -200,7 +200,7 @@ async fn d88_a_server_that_dies_at_once_is_started_five_times_and_ever_more_slow
     assert_eq!(now.elapsed(), Duration::ZERO);
     advance(Duration::from_secs(3600)).await;
     assert_eq!(stage.starts(), 5);
-    assert_eq!(stage.heard().last().unwrap(), &format!("given up: {GONE}"));
+    assert_eq!(stage.received().last().unwrap(), &format!("given up: {GONE}"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +282,7 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
     assert_eq!(client.close_cause(), Some(CloseCause::Local));
     assert!(far.message().await.is_none());
     assert!(matches!(server.client().await, Err(RestartError::Closed)));
-    assert_eq!((stage.starts(), stage.heard().len()), (1, 0));
+    assert_eq!((stage.starts(), stage.received().len()), (1, 0));
 
     // During a pause.
     let (server, far, stage) = running(builder(), Era::Modern).await;
@@ -424,10 +424,10 @@ async fn what_a_run_was_asked_for_is_asked_of_the_next_where_the_runs_are_told()
 
 #[tokio::test(start_paused = true)]
 async fn what_was_registered_holds_for_every_run() {
-    let (heard, mut hears) = unbounded_channel();
+    let (received, mut receiver) = unbounded_channel();
     let builder = builder()
         .roots(vec![Root::new("file:///a")])
-        .on_notification(move |notification| heard.send(notification.method).unwrap());
+        .on_notification(move |notification| received.send(notification.method).unwrap());
     let (server, mut far, mut stage) = running(builder, Era::Legacy).await;
     let (changed, told) = tokio::join!(
         async { server.client().await.unwrap().set_roots(vec![Root::new("file:///b")]) },
@@ -440,7 +440,7 @@ async fn what_was_registered_holds_for_every_run() {
     let roots = far.ask(1, "roots/list", json!({})).await.outcome.unwrap();
     assert_eq!(value(Some(&roots))["roots"], json!([{"uri": "file:///b"}]));
     far.notify("notifications/tools/list_changed", json!({})).await;
-    assert_eq!(hears.recv().await, Some(Method::ToolListChanged));
+    assert_eq!(receiver.recv().await, Some(Method::ToolListChanged));
 }
 
 #[cfg(target_os = "linux")]

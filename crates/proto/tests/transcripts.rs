@@ -240,7 +240,7 @@ impl World {
                 let now = self.now;
                 let session = &mut self.sides[place].as_mut().unwrap().session;
                 if let Some(said) = act(session, now, verb, &words) {
-                    writeln!(self.log, "{subject} hears: {said}").unwrap();
+                    writeln!(self.log, "{subject} receives: {said}").unwrap();
                 }
             }
         }

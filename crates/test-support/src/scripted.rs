@@ -55,8 +55,8 @@ pub fn note_violations(builder: ClientBuilder) -> (ClientBuilder, Arc<Mutex<Vec<
 pub fn note_notifications(
     builder: ClientBuilder,
 ) -> (ClientBuilder, tokio::sync::mpsc::UnboundedReceiver<Notification>) {
-    let (heard, hears) = tokio::sync::mpsc::unbounded_channel();
-    (builder.on_notification(move |notification| drop(heard.send(notification))), hears)
+    let (received, receiver) = tokio::sync::mpsc::unbounded_channel();
+    (builder.on_notification(move |notification| drop(received.send(notification))), receiver)
 }
 
 impl Scripted {

@@ -139,7 +139,7 @@ async fn progress<S: Session>(server: &Server, era: Era) -> Checked {
     let token = call.token().clone();
     let result = call.answer().await?;
     equal("the result", &text(&result)?.into(), &"Tool with progress executed successfully".into())?;
-    let seen = desk.until(|heard| (heard.progress.len() >= 3).then(|| heard.progress.clone())).await;
+    let seen = desk.until(|received| (received.progress.len() >= 3).then(|| received.progress.clone())).await;
     let steps = [(0.0, "Begun"), (50.0, "Half done"), (100.0, "Done")].map(|(progress, message)| {
         json!({ "progressToken": token, "progress": progress, "total": 100.0, "message": message })
     });
@@ -170,7 +170,7 @@ async fn sampling<S: Session>(server: &Server, era: Era) -> Checked {
     let session = S::open(server, era, desk.clone()).await?;
     let result = session.call("test_sampling", json!({ "prompt": "The capital?" })).await?;
     equal("the result", &text(&result)?.into(), &"LLM response: Paris".into())?;
-    let asked = desk.heard().asked.clone();
+    let asked = desk.received().asked.clone();
     let content = json!({ "type": "text", "text": "The capital?" });
     equal("how often it was asked", &asked.len().into(), &1.into())?;
     equal("the question", &asked[0]["messages"], &json!([{ "role": "user", "content": content }]))?;
@@ -220,7 +220,7 @@ fn elicited(params: &Value) -> Value {
 async fn elicitation<S: Session>(server: &Server, era: Era) -> Checked {
     let desk = Arc::new(Desk { elicitation: Some(elicited), ..Desk::default() });
     let session = S::open(server, era, desk.clone()).await?;
-    let asked = || desk.heard().asked.last().cloned().unwrap_or_default();
+    let asked = || desk.received().asked.last().cloned().unwrap_or_default();
 
     let result = session.call("test_elicitation", json!({ "message": "Who are you?" })).await?;
     equal(
@@ -386,8 +386,8 @@ async fn fifty<S: Session>(server: &Server, era: Era) -> Checked {
     for (token, label) in calls {
         // The client handles each notification in a task of its own.
         let mine = desk
-            .until(|heard| {
-                let mine = heard.progress.iter().filter(|progress| progress["progressToken"] == token);
+            .until(|received| {
+                let mine = received.progress.iter().filter(|progress| progress["progressToken"] == token);
                 Some(mine.cloned().collect::<Vec<Value>>()).filter(|mine| !mine.is_empty())
             })
             .await;

@@ -160,13 +160,13 @@ pub struct Desk {
     pub sampling: Option<Answer>,
     pub elicitation: Option<Answer>,
     pub roots: Option<Answer>,
-    heard: Mutex<Heard>,
+    received: Mutex<Received>,
     changed: tokio::sync::Notify,
 }
 
 /// The recorded notifications, in order of arrival.
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     asked: Vec<Value>,
     progress: Vec<Value>,
     updates: Vec<String>,
@@ -188,31 +188,31 @@ impl Desk {
     #[must_use]
     pub fn ask(&self, answer: Option<Answer>, params: Value) -> Option<Value> {
         let answered = answer.map(|answer| answer(&params));
-        self.heard().asked.push(params);
+        self.received().asked.push(params);
         answered
     }
 
     /// Records the parameters of a progress notification.
     pub fn progress(&self, params: Value) {
-        self.heard().progress.push(params);
+        self.received().progress.push(params);
         self.changed.notify_one();
     }
 
     /// Records an update of a resource.
     pub fn update(&self, uri: String) {
-        self.heard().updates.push(uri);
+        self.received().updates.push(uri);
         self.changed.notify_one();
     }
 
     /// Takes the next update of a resource.
     pub async fn updated(&self) -> String {
-        self.until(|heard| (!heard.updates.is_empty()).then(|| heard.updates.remove(0))).await
+        self.until(|received| (!received.updates.is_empty()).then(|| received.updates.remove(0))).await
     }
 
     /// Waits until `find` returns a value.
-    async fn until<T>(&self, mut find: impl FnMut(&mut Heard) -> Option<T>) -> T {
+    async fn until<T>(&self, mut find: impl FnMut(&mut Received) -> Option<T>) -> T {
         loop {
-            let found = find(&mut self.heard());
+            let found = find(&mut self.received());
             match found {
                 Some(found) => return found,
                 None => self.changed.notified().await,
@@ -220,8 +220,8 @@ impl Desk {
         }
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn received(&self) -> MutexGuard<'_, Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

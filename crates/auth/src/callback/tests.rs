@@ -121,7 +121,7 @@ async fn thirty_two_connections_are_heard_at_once_and_the_next_waits_for_one_to_
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
-    assert!(!answer.is_finished(), "33 are heard at once");
+    assert!(!answer.is_finished(), "33 are received at once");
     silent.pop();
     assert_eq!(answer.await.unwrap(), "code=c&state=right");
 }

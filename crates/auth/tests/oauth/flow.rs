@@ -313,14 +313,14 @@ fn a_client_that_was_forgotten_is_registered_anew_once() {
 fn g142_a_login_that_is_given_up_frees_its_port() {
     run(async {
         let world = World::new().await;
-        let (told, heard) = tokio::sync::oneshot::channel();
+        let (told, received) = tokio::sync::oneshot::channel();
         let told = Mutex::new(Some(told));
         let browser = LocalBrowser::new().without_opening().on_url(move |url| {
             told.lock().unwrap().take().unwrap().send(url.to_owned()).unwrap();
         });
         let oauth = world.builder().user_agent(browser).build().unwrap();
         let login = tokio::spawn(async move { oauth.login().await });
-        let url = heard.await.unwrap();
+        let url = received.await.unwrap();
         let redirect = super::authority::form(url.split_once('?').unwrap().1)["redirect_uri"].clone();
         let port: u16 =
             redirect.rsplit(':').next().unwrap().strip_suffix("/callback").unwrap().parse().unwrap();

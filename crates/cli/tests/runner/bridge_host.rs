@@ -262,10 +262,10 @@ fn h158_a_host_that_is_killed_under_load_is_there_for_the_bridges_next_call_and_
     let host = started(&address);
     let stderr: Arc<Mutex<Vec<String>>> = Arc::default();
     within(async {
-        let heard = stderr.clone();
+        let received = stderr.clone();
         let bridge = ChildCommand::new(env!("CARGO_BIN_EXE_mcpjoin"))
             .args(["bridge", "--orchestrator-addr", &address, "--certs-dir", certs.word()])
-            .stderr(move |line| heard.lock().unwrap().push(String::from_utf8_lossy(line).into_owned()));
+            .stderr(move |line| received.lock().unwrap().push(String::from_utf8_lossy(line).into_owned()));
         let client = Client::builder("load", "1").connect(bridge.start().await.unwrap()).await.unwrap();
         let next = Arc::new(AtomicU64::new(0));
         let over = Arc::new(AtomicBool::new(false));

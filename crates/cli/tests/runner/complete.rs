@@ -21,15 +21,15 @@ fn proposals_stand_one_a_line() {
 
 #[test]
 fn what_is_known_already_is_sent_along() {
-    let body = r#"read -r line; echo "heard $line" >&2; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"completion":{"values":["a","b\nc"],"total":250,"hasMore":true,"own":1.50}}}'; cat >/dev/null"#;
+    let body = r#"read -r line; echo "received $line" >&2; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"completion":{"values":["a","b\nc"],"total":250,"hasMore":true,"own":1.50}}}'; cat >/dev/null"#;
     let words = ["complete", "-v", "prompt:p", "x=a=b", "--context", "y=1", "--context", "z="];
     let ran = ask_legacy(&words, body).exits(0);
     assert_eq!(ran.stdout, "a\nb\\u{a}c\n");
-    let heard = ran.stderr.split_once("heard ").unwrap().1.lines().next().unwrap();
-    let heard: serde_json::Value = serde_json::from_str(heard).unwrap();
-    assert_eq!(heard["params"]["ref"], json!({"type": "ref/prompt", "name": "p"}));
-    assert_eq!(heard["params"]["argument"], json!({"name": "x", "value": "a=b"}));
-    assert_eq!(heard["params"]["context"], json!({"arguments": {"y": "1", "z": ""}}));
+    let received = ran.stderr.split_once("received ").unwrap().1.lines().next().unwrap();
+    let received: serde_json::Value = serde_json::from_str(received).unwrap();
+    assert_eq!(received["params"]["ref"], json!({"type": "ref/prompt", "name": "p"}));
+    assert_eq!(received["params"]["argument"], json!({"name": "x", "value": "a=b"}));
+    assert_eq!(received["params"]["context"], json!({"arguments": {"y": "1", "z": ""}}));
     ran.says(&["the first 2 of 250\n"]);
     let ran = ask_legacy(&["complete", "--json", "prompt:p", "x"], body).exits(0);
     assert_eq!(ran.json()["completion"]["values"], json!(["a", "b\nc"]));

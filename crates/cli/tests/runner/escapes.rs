@@ -85,7 +85,7 @@ results = {
 line(err, P)
 for text in sys.stdin:
     asked = json.loads(text)
-    # Of a request of its own it hears that nobody knows it.
+    # Of a request of its own it receiver that nobody knows it.
     if "id" not in asked or "method" not in asked:
         continue
     method, params = asked["method"], asked.get("params", {})

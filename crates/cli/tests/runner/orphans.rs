@@ -35,14 +35,14 @@ impl Call {
     }
 
     /// Waits until the server has printed that word this many times. Returns the text after each word.
-    fn hear(&mut self, word: &str, times: usize) -> Vec<String> {
-        let mut heard = Vec::new();
-        while heard.len() < times {
+    fn receive(&mut self, word: &str, times: usize) -> Vec<String> {
+        let mut received = Vec::new();
+        while received.len() < times {
             let mut line = String::new();
             assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "it ended without `{word}`");
-            heard.extend(line.split_once(word).map(|(_, rest)| rest.trim().to_owned()));
+            received.extend(line.split_once(word).map(|(_, rest)| rest.trim().to_owned()));
         }
-        heard
+        received
     }
 
     fn pid(&self) -> u32 {
@@ -153,10 +153,10 @@ setsid sh -c 'trap "" TERM; env -i /bin/sh -c "echo ready \$\$ >&2; exec /bin/sl
     let strangers = ["1-0123456789abcdef-0", "", "MCPJOIN_CHILD"].map(Stranger::new);
     takes_less_than(LIMIT, || {
         let mut call = Call::begin(&deaf);
-        let heard = call.hear("ready", 3);
+        let received = call.receive("ready", 3);
         // The process that has no mark of mcpjoin.
-        let bare: Vec<u32> = heard.iter().filter_map(|pid| pid.parse().ok()).collect();
-        assert!(bare.len() == 1 && lives(bare[0]), "{heard:?}");
+        let bare: Vec<u32> = received.iter().filter_map(|pid| pid.parse().ok()).collect();
+        assert!(bare.len() == 1 && lives(bare[0]), "{received:?}");
         let took = call.kill();
         assert!(!lives(bare[0]));
         for stranger in &strangers {
@@ -176,7 +176,7 @@ while :; do sleep 1000; done",
         path.display()
     );
     let mut call = Call::begin(&format!("read -r line; {polite}"));
-    call.hear("ready", 1);
+    call.receive("ready", 1);
     call.kill();
     let left = fs::read_to_string(&path);
     let _ = fs::remove_file(&path);
@@ -186,12 +186,12 @@ while :; do sleep 1000; done",
 #[test]
 fn d78_a_guard_does_not_hear_ctrl_c() {
     let mut call = Call::begin(&format!("trap '' INT TERM; echo ready >&2; {MUTE}"));
-    call.hear("ready", 1);
+    call.receive("ready", 1);
     let guard = call.guard();
     // The signal goes to the process group, as from a terminal. The binary then ends its child, which takes some time.
     let group = format!("-{}", call.pid());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
-    call.hear("end", 1);
+    call.receive("end", 1);
     assert!(lives(guard));
     call.kill();
 }
@@ -199,7 +199,7 @@ fn d78_a_guard_does_not_hear_ctrl_c() {
 #[test]
 fn a_guard_holds_nothing_of_ours() {
     let mut call = Call::begin(&format!("echo ready >&2; {MUTE}"));
-    call.hear("ready", 1);
+    call.receive("ready", 1);
     let guard = call.guard();
     let of = |name: &str| PathBuf::from(format!("/proc/{guard}/{name}"));
     // Before it names itself, the loader still has files open.
@@ -218,7 +218,7 @@ fn a_guard_holds_nothing_of_ours() {
 #[test]
 fn a_guard_is_gone_when_the_binary_is() {
     let mut call = Call::begin(&format!("echo ready >&2; {MUTE}"));
-    call.hear("ready", 1);
+    call.receive("ready", 1);
     let guard = call.guard();
     call.running.signal("TERM");
     // The second signal skips the wait for the server.

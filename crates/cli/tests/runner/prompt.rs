@@ -40,7 +40,7 @@ fn a_prompt_is_filled_in_from_everywhere() {
 }
 
 /// Lists one prompt and writes every request to standard error.
-const LISTING: &str = r#"while read -r line; do echo "heard $line" >&2; case "$line" in
+const LISTING: &str = r#"while read -r line; do echo "received $line" >&2; case "$line" in
 *prompts/list*) printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"prompts":[{"name":"p","arguments":[{"name":"one","description":"The first.\nMore","required":true},{"name":"two","required":true},{"name":"three"}]}]}}';;
 *prompts/get*) printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{"messages":[{"role":"user","content":{"type":"text","text":"a"}},{"role":"assistant","content":{"type":"image","data":"AAAA","mimeType":"image/png"}}],"own":[1.50]}}';;
 esac; done"#;

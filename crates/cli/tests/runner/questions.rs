@@ -118,7 +118,7 @@ fn a_page_is_accepted_by_a_script_and_its_address_shown() {
     let question = r#"{"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":{"mode":"url","elicitationId":"1","message":"Pay","url":"https://pay.example/\u001b[2J"}}"#;
     let result = r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"done"}]}}"#;
     let body = format!(
-        "read -r line; printf '%s\\n' '{question}'; read -r line; echo \"heard $line\" >&2; \
+        "read -r line; printf '%s\\n' '{question}'; read -r line; echo \"received $line\" >&2; \
          printf '%s\\n' '{result}'; cat >/dev/null"
     );
     let script = legacy_with(r#""tools":{}"#, &body);
@@ -194,7 +194,7 @@ fn a_command_answers_for_a_model() {
 #[test]
 fn a_terminal_declares_forms_and_a_script_does_not() {
     let script =
-        legacy("cat >/dev/null").replacen("read -r line", "read -r line; echo \"heard $line\" >&2", 1);
+        legacy("cat >/dev/null").replacen("read -r line", "read -r line; echo \"received $line\" >&2", 1);
     let ping = ["info", "-v", "--era", "legacy", "--", "sh", "-c", &script];
     let mut timed: Vec<&str> = ping[..2].to_vec();
     timed.extend(["-t", "1s"]);

@@ -150,9 +150,10 @@ fn a_question_at_the_prompt_is_asked_after_the_line() {
         )
     };
     for (answer, keys, told) in [("Send this", "\r", "accept"), ("name: text", "^C", "cancel")] {
-        let heard = format!(r#"*\"action\":\"{told}\"*) printf '%s\n' '{}';;"#, log(&format!("got {told}")));
+        let received =
+            format!(r#"*\"action\":\"{told}\"*) printf '%s\n' '{}';;"#, log(&format!("got {told}")));
         let server = server(":").replacen("n=0", &format!("printf '%s\\n' '{question}'"), 1);
-        let server = server.replacen("*tools/list*)", &format!("{heard} *tools/list*)"), 1);
+        let server = server.replacen("*tools/list*)", &format!("{received} *tools/list*)"), 1);
         let mut steps = vec![("press Enter to see it", "\r"), ("name: text", "Ada\r"), (answer, keys)];
         if answer == "name: text" {
             steps.remove(1);

@@ -118,7 +118,7 @@ fn f10_terminate_ends_everything() {
 fn i170_a_call_under_way_is_cancelled() {
     // The server records what it receives after the call.
     let script =
-        legacy("read -r line; echo ready >&2; read -r line; echo \"heard $line\" >&2; cat >/dev/null");
+        legacy("read -r line; echo ready >&2; read -r line; echo \"received $line\" >&2; cat >/dev/null");
     let running = ready(&["call", "-v", "--era", "legacy", "--force", "x", "--", "sh", "-c", &script]);
     running.signal("INT");
     running.finish().exits(130).says(&["notifications/cancelled"]);

@@ -70,9 +70,9 @@ fn r47_spawn_initialize_initialized_list_call_close_exit_in_this_order() {
     );
     let words = ["call", "--era", "legacy", "echo", "message=hi", "--", "sh", "-c", &script];
     assert_eq!(super::support::run(words).exits(0).stdout, "hi\n");
-    let heard = std::fs::read_to_string(&log).unwrap();
+    let received = std::fs::read_to_string(&log).unwrap();
     std::fs::remove_file(&log).unwrap();
-    let methods: Vec<String> = heard
+    let methods: Vec<String> = received
         .lines()
         .map(|line| match serde_json::from_str::<Value>(line) {
             Ok(message) => message["method"].as_str().unwrap().to_owned(),

@@ -187,9 +187,9 @@ fn a_task_whose_question_nobody_answers_is_called_off() {
     ] {
         script += &format!("read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":{id},{reply}}}'\n");
     }
-    script += "read -r line; echo \"heard $line\" >&2; cat >/dev/null";
+    script += "read -r line; echo \"received $line\" >&2; cat >/dev/null";
     let ran = run(["call", "-v", "--era", "modern", "--force", "x", "--", "sh", "-c", &script]).exits(5);
-    ran.says(&["(E_NEEDS_INPUT)", "elicitation/create", "heard ", "tasks/cancel"]);
+    ran.says(&["(E_NEEDS_INPUT)", "elicitation/create", "received ", "tasks/cancel"]);
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub(super) struct Row {
 
 /// A message that the server has received.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Received {
     pub(super) line: String,
     pub(super) method: String,
     /// As JSON; empty if the message has no id.
@@ -81,7 +81,7 @@ pub(super) struct Heard {
 #[derive(Default)]
 pub(super) struct Talk {
     counts: BTreeMap<String, usize>,
-    heard: Vec<Heard>,
+    received: Vec<Received>,
 }
 
 /// The bytes of a message.
@@ -90,8 +90,8 @@ pub(super) type Said = Vec<u8>;
 type Instead = dyn Fn(&Parts, &str) -> Option<Reply> + Send + Sync;
 type After = dyn Fn(&Parts, &mut u16, &mut HeaderMap, &mut String) + Send + Sync;
 
-type Say = dyn Fn(&Heard, String) -> Vec<Said> + Send + Sync;
-type Told = dyn Fn(&Heard) -> Vec<Said> + Send + Sync;
+type Say = dyn Fn(&Received, String) -> Vec<Said> + Send + Sync;
+type Told = dyn Fn(&Received) -> Vec<Said> + Send + Sync;
 type Before = dyn Fn(&mut Parts, &str) + Send + Sync;
 
 /// The changes to the messages of a connection. The default changes nothing.
@@ -112,7 +112,7 @@ pub(super) struct Fault {
     /// The first call of a tool takes as long as a call that can be cancelled. Only for lines.
     pub(super) busy: bool,
     /// Changes a message to the server.
-    pub(super) hear: Arc<dyn Fn(String) -> String + Send + Sync>,
+    pub(super) receive: Arc<dyn Fn(String) -> String + Send + Sync>,
     /// Changes the response to a request: to no message, one, or several.
     pub(super) say: Arc<Say>,
     /// The messages that respond to a notification.
@@ -139,7 +139,7 @@ impl Default for Fault {
             start: Duration::ZERO,
             slow: false,
             busy: false,
-            hear: Arc::new(|line| line),
+            receive: Arc::new(|line| line),
             say: Arc::new(|_, reply| vec![reply.into()]),
             told: Arc::new(|_| Vec::new()),
             before: Arc::new(|_, _| {}),
@@ -214,8 +214,8 @@ impl Row {
         method: &'static str,
         change: impl Fn(&mut Value) + Send + Sync + 'static,
     ) -> Self {
-        self.say(move |heard, reply| {
-            if heard.method != method || !reply.contains("\"result\"") {
+        self.say(move |received, reply| {
+            if received.method != method || !reply.contains("\"result\"") {
                 return vec![reply.into()];
             }
             vec![edited(&reply, |reply| change(&mut reply["result"])).into()]
@@ -227,11 +227,11 @@ impl Row {
         self
     }
 
-    pub(super) fn hear(self, hear: impl Fn(String) -> String + Send + Sync + 'static) -> Self {
-        self.change(|it| it.hear = Arc::new(hear))
+    pub(super) fn receive(self, receive: impl Fn(String) -> String + Send + Sync + 'static) -> Self {
+        self.change(|it| it.receive = Arc::new(receive))
     }
 
-    pub(super) fn say(self, say: impl Fn(&Heard, String) -> Vec<Said> + Send + Sync + 'static) -> Self {
+    pub(super) fn say(self, say: impl Fn(&Received, String) -> Vec<Said> + Send + Sync + 'static) -> Self {
         self.change(|it| it.say = Arc::new(say))
     }
 
@@ -241,8 +241,8 @@ impl Row {
         method: &'static str,
         change: impl Fn(String) -> String + Send + Sync + 'static,
     ) -> Self {
-        self.say(move |heard, reply| {
-            let here = heard.method == method && heard.nth == 0;
+        self.say(move |received, reply| {
+            let here = received.method == method && received.nth == 0;
             vec![if here { change(reply).into() } else { reply.into() }]
         })
     }
@@ -264,16 +264,16 @@ impl Row {
 
     /// Sends these messages before the first response to a method.
     pub(super) fn ahead(self, method: &'static str, messages: &'static [&'static str]) -> Self {
-        self.say(move |heard, reply| {
-            let here = heard.method == method && heard.nth == 0;
+        self.say(move |received, reply| {
+            let here = received.method == method && received.nth == 0;
             let ahead = messages.iter().filter(|_| here).map(|message| message.as_bytes().to_vec());
             ahead.chain([reply.into()]).collect()
         })
     }
 
     /// Drops the responses to these requests.
-    pub(super) fn silent(self, of: impl Fn(&Heard) -> bool + Send + Sync + 'static) -> Self {
-        self.say(move |heard, reply| if of(heard) { Vec::new() } else { vec![reply.into()] })
+    pub(super) fn silent(self, of: impl Fn(&Received) -> bool + Send + Sync + 'static) -> Self {
+        self.say(move |received, reply| if of(received) { Vec::new() } else { vec![reply.into()] })
     }
 
     pub(super) fn before(self, before: impl Fn(&mut Parts, &str) + Send + Sync + 'static) -> Self {
@@ -306,30 +306,30 @@ impl Row {
 
 impl Talk {
     /// Records a message to the server.
-    pub(super) fn hears(&mut self, line: &str) -> Heard {
+    pub(super) fn record(&mut self, line: &str) -> Received {
         let message: Value = serde_json::from_str(line).unwrap_or_default();
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         let count = self.counts.entry(method.clone()).or_default();
         let nth = *count;
         *count += 1;
-        let heard = Heard {
+        let received = Received {
             line: line.into(),
             method,
             // For an array, the id of its first message.
             id: message.get("id").or_else(|| message[0].get("id")).map(Value::to_string).unwrap_or_default(),
             nth,
-            before: self.heard.last().map(|heard| heard.line.clone()).unwrap_or_default(),
+            before: self.received.last().map(|received| received.line.clone()).unwrap_or_default(),
         };
-        self.heard.push(heard.clone());
-        heard
+        self.received.push(received.clone());
+        received
     }
 
     /// The request that a message of the server responds to. If its id matches none, the last message.
-    pub(super) fn answered(&self, reply: &str) -> Heard {
+    pub(super) fn answered(&self, reply: &str) -> Received {
         let message: Value = serde_json::from_str(reply).unwrap_or_default();
         let id = message.get("id").map(Value::to_string).unwrap_or_default();
-        let known = self.heard.iter().rev().find(|heard| heard.id == id && !id.is_empty());
-        known.or_else(|| self.heard.last()).cloned().unwrap_or_default()
+        let known = self.received.iter().rev().find(|received| received.id == id && !id.is_empty());
+        known.or_else(|| self.received.last()).cloned().unwrap_or_default()
     }
 }
 

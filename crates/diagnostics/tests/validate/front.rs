@@ -158,13 +158,13 @@ async fn changed(
     }
     (fault.before)(&mut parts, &text);
     let sent = parts.clone();
-    let heard = talk.lock().unwrap().hears(&text);
-    if fault.slow && heard.method == "tools/list" && heard.nth == 0 {
+    let received = talk.lock().unwrap().record(&text);
+    if fault.slow && received.method == "tools/list" && received.nth == 0 {
         let _ = tokio::time::timeout(SLOW + SLOW / 10, std::future::pending::<()>()).await;
     }
-    let hears = (fault.hear)(text);
+    let receiver = (fault.receive)(text);
     parts.headers.remove(CONTENT_LENGTH);
-    let response = service.call(Request::from_parts(parts, Full::new(hears.into()))).await.unwrap();
+    let response = service.call(Request::from_parts(parts, Full::new(receiver.into()))).await.unwrap();
     let (mut head, body) = response.into_parts();
     let kind = head.headers.get("content-type").map(HeaderValue::as_bytes);
     if kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
@@ -184,7 +184,7 @@ async fn changed(
         return Response::from_parts(head, Full::from(text).boxed_unsync());
     }
     let was = text.contains("-32021");
-    let said = (fault.say)(&heard, text);
+    let said = (fault.say)(&received, text);
     if let [one] = said.as_slice() {
         // A result that replaces an error gets the status of a success.
         if one.windows(9).any(|window| window == b"\"result\":") {

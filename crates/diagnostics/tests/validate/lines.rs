@@ -28,7 +28,7 @@ pub(super) fn link(server: &Server, fault: &Fault) -> Link {
 }
 
 async fn between(near: DuplexStream, far: DuplexStream, fault: Fault) {
-    let ((mut heard, mut said), (answers, mut asks)) = (split(near), split(far));
+    let ((mut received, mut said), (answers, mut asks)) = (split(near), split(far));
     let mut answers = BufReader::new(answers).lines();
     let (mut talk, mut rest, mut buffer) = (Talk::default(), Vec::new(), vec![0; ROOM]);
     let _ = tokio::time::timeout(fault.start, std::future::pending::<()>()).await;
@@ -36,16 +36,16 @@ async fn between(near: DuplexStream, far: DuplexStream, fault: Fault) {
     loop {
         tokio::select! {
             biased;
-            count = heard.read(&mut buffer), if open => {
+            count = received.read(&mut buffer), if open => {
                 let count = count.unwrap_or(0);
                 open = count > 0;
                 rest.extend_from_slice(&buffer[..count]);
                 for line in (fault.together)(lines(&mut rest, fault.hasty)) {
-                    let heard = talk.hears(&line);
-                    if heard.id.is_empty() && !write(&mut said, (fault.told)(&heard)).await {
+                    let received = talk.record(&line);
+                    if received.id.is_empty() && !write(&mut said, (fault.told)(&received)).await {
                         return;
                     }
-                    let line = (fault.hear)(line) + "\n";
+                    let line = (fault.receive)(line) + "\n";
                     // The write fails if the server has ended.
                     let _ = asks.write_all(line.as_bytes()).await;
                 }
@@ -56,14 +56,14 @@ async fn between(near: DuplexStream, far: DuplexStream, fault: Fault) {
             line = answers.next_line() => {
                 let Ok(Some(line)) = line else { return };
                 let line = if fault.whole { line } else { fewer(line) };
-                let heard = talk.answered(&line);
-                if fault.slow && heard.method == "tools/list" && heard.nth == 0 {
+                let received = talk.answered(&line);
+                if fault.slow && received.method == "tools/list" && received.nth == 0 {
                     tokio::time::advance(LONG).await;
                 }
-                if fault.busy && heard.method == "tools/call" && heard.nth == 1 {
+                if fault.busy && received.method == "tools/call" && received.nth == 1 {
                     tokio::time::advance(BUSY).await;
                 }
-                if !write(&mut said, (fault.say)(&heard, line)).await {
+                if !write(&mut said, (fault.say)(&received, line)).await {
                     return;
                 }
             }

@@ -239,7 +239,7 @@ struct Told {
 }
 
 /// Reads messages until the server is silent, and answers requests.
-async fn hear(
+async fn receive(
     reader: &mut (impl tokio::io::AsyncBufRead + Unpin),
     writer: &mut (impl tokio::io::AsyncWrite + Unpin),
     told: &mut Told,
@@ -336,10 +336,10 @@ pub(super) async fn looked_at_by(
         let mut told = Told { silent, ..Told::default() };
         for line in lines {
             send(&mut writer, line, &told, fault).await;
-            hear(&mut reader, &mut writer, &mut told, fault).await;
+            receive(&mut reader, &mut writer, &mut told, fault).await;
         }
         // Responses are expected until this timeout.
-        let _ = timeout(Duration::from_secs(12), hear(&mut reader, &mut writer, &mut told, fault)).await;
+        let _ = timeout(Duration::from_secs(12), receive(&mut reader, &mut writer, &mut told, fault)).await;
     };
     let looking = validator.serve(link(ours), pending());
     let (trace, ()) = tokio::join!(looking, client);

@@ -120,7 +120,7 @@ fn a_cancelled_request_has_one_record() {
         client.say(&call("8", "t")).await;
         assert_eq!(server.value().await["method"], "tools/call");
         drop(client);
-        while server.hear().await.is_some() {}
+        while server.receive().await.is_some() {}
         let [record] = &*records.take() else { panic!("one record") };
         assert_eq!(record.outcome, CallOutcome::Cancelled);
     });

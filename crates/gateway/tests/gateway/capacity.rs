@@ -57,17 +57,17 @@ fn gateway(build: impl FnOnce(GatewayBuilder) -> GatewayBuilder) -> (Gateway, Co
 }
 
 async fn answers(mut server: Raw) {
-    while let Some(line) = server.hear().await {
-        let heard: Value = serde_json::from_str(&line).unwrap();
-        let result = match heard["method"].as_str() {
+    while let Some(line) = server.receive().await {
+        let received: Value = serde_json::from_str(&line).unwrap();
+        let result = match received["method"].as_str() {
             Some("initialize") => json!({
                 "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "s", "version": "1" },
             }),
             Some("hold") => continue,
-            _ if heard["id"].is_null() => continue,
+            _ if received["id"].is_null() => continue,
             _ => json!({ "tools": [] }),
         };
-        server.say(&json!({ "jsonrpc": "2.0", "id": heard["id"], "result": result }).to_string()).await;
+        server.say(&json!({ "jsonrpc": "2.0", "id": received["id"], "result": result }).to_string()).await;
     }
 }
 
@@ -101,7 +101,7 @@ async fn is_open(person: &mut Person) -> bool {
     if !person.tries(r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#.into()).await {
         return false;
     }
-    person.heard().await.is_some_and(|reply| reply["result"].is_object())
+    person.received().await.is_some_and(|reply| reply["result"].is_object())
 }
 
 #[test]

@@ -60,7 +60,7 @@ async fn dies_in_a_call(
     let reply = client.value().await;
     // The session continues with the next run.
     client.say(r#"{"jsonrpc":"2.0","id":6,"method":"ping"}"#).await;
-    client.hears(r#"{"jsonrpc":"2.0","id":6,"result":{}}"#).await;
+    client.expects(r#"{"jsonrpc":"2.0","id":6,"result":{}}"#).await;
     drop(server);
     reply
 }
@@ -118,7 +118,7 @@ fn a_stream_on_a_legacy_server_outlives_its_runs_and_ends_when_it_is_given_up() 
             let mut server = servers.next().await;
             server.line().await;
             server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{INITIALIZED_RESULT}}}"#)).await;
-            server.hears(INITIALIZED).await;
+            server.expects(INITIALIZED).await;
             let told = client.value().await;
             let method = if run == 1 { "subscriptions/acknowledged" } else { "tools/list_changed" };
             assert_eq!(told["method"], format!("notifications/{method}"));
@@ -137,7 +137,7 @@ fn a_server_that_was_started_again_is_told_what_its_client_had_asked_and_the_cli
             .say(r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error","x":-0}}"#)
             .await;
         server
-            .hears(
+            .expects(
                 r#"{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"error","x":-0}}"#,
             )
             .await;
@@ -152,7 +152,7 @@ fn a_server_that_was_started_again_is_told_what_its_client_had_asked_and_the_cli
                     r#"{{"jsonrpc":"2.0","id":9,"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#
                 ))
                 .await;
-            server.hears(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#)).await;
+            server.expects(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#)).await;
             server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)).await;
             client.line().await;
         }
@@ -164,26 +164,28 @@ fn a_server_that_was_started_again_is_told_what_its_client_had_asked_and_the_cli
         let mut server = servers.next().await;
         open_legacy(&mut server).await;
         server
-            .hears(
+            .expects(
                 r#"{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"error","x":-0}}"#,
             )
             .await;
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
-        server.hears(r#"{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"b"}}"#).await;
+        server
+            .expects(r#"{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"b"}}"#)
+            .await;
         server.say(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"gone"}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
         client.say(CALL).await;
-        server.hears(&CALL.replace(":5", ":4")).await;
+        server.expects(&CALL.replace(":5", ":4")).await;
         server.say(r#"{"jsonrpc":"2.0","id":4,"result":{"again":-0}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":5,"result":{"again":-0}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":5,"result":{"again":-0}}"#).await;
     });
 }
 
 #[test]
 fn a_server_that_does_not_stay_is_given_up_and_the_error_says_so() {
     run(async {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let notes = heard.clone();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let notes = received.clone();
         let (_gateway, mut client, server, mut servers, _served) = legacy(move |builder| {
             builder
                 .restart(Restart::default().starts(2).pauses(Duration::from_secs(1), Duration::from_secs(1)))
@@ -197,9 +199,9 @@ fn a_server_that_does_not_stay_is_given_up_and_the_error_says_so() {
         assert_eq!(reply["error"]["data"], json!({"gateway": "givenUp", "starts": 2}));
         let text = reply["error"]["message"].as_str().unwrap();
         assert!(text.starts_with("the server is no longer restarted after 2 starts"), "{text}");
-        let heard = heard.lock().unwrap();
-        assert_eq!(heard.iter().filter(|event| event.starts_with("Started")).count(), 1);
-        assert_eq!(heard.iter().filter(|event| event.starts_with("Ended")).count(), 2);
+        let received = received.lock().unwrap();
+        assert_eq!(received.iter().filter(|event| event.starts_with("Started")).count(), 1);
+        assert_eq!(received.iter().filter(|event| event.starts_with("Ended")).count(), 2);
     });
 }
 
@@ -213,9 +215,9 @@ fn whoever_opens_a_session_is_told_why_there_is_no_server() {
             let (mut client, served) = client(&gateway);
             client.say(&first).await;
             client
-                .hears(r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32603,"message":"the server was not started: no such program: `nope`","data":{"gateway":"notStarted"}}}"#)
+                .expects(r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32603,"message":"the server was not started: no such program: `nope`","data":{"gateway":"notStarted"}}}"#)
                 .await;
-            assert_eq!(client.hear().await, None);
+            assert_eq!(client.receive().await, None);
             let end = served.await.unwrap();
             assert!(matches!(&end, GatewayEnd::NoServer(Refusal::NotStarted(_))), "{end}");
         }
@@ -230,9 +232,11 @@ fn whoever_opens_a_session_is_told_why_there_is_no_server() {
             .say(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"log in","data":[-0]}}"#)
             .await;
         client
-            .hears(r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32000,"message":"log in","data":[-0]}}"#)
+            .expects(
+                r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32000,"message":"log in","data":[-0]}}"#,
+            )
             .await;
-        assert_eq!(server.hear().await, None);
+        assert_eq!(server.receive().await, None);
         // The server is offered the client's version, not the newest.
         let (mut client, _served) = super::client(&gateway);
         client.say(INITIALIZE).await;
@@ -278,7 +282,7 @@ fn nothing_of_a_server_is_left_when_its_client_has_left_in_whichever_phase() {
         server.line().await;
         waits.finish().await;
         let began = tokio::time::Instant::now();
-        assert_eq!(server.hear().await, None);
+        assert_eq!(server.receive().await, None);
         assert_eq!(began.elapsed().as_secs(), 10);
         assert!(matches!(served.await.unwrap(), GatewayEnd::Client(CloseCause::Link(_))));
         // During a call, which is cancelled after the drain time.
@@ -292,7 +296,7 @@ fn nothing_of_a_server_is_left_when_its_client_has_left_in_whichever_phase() {
         server.line().await;
         drop(calls);
         served.await.unwrap();
-        while server.hear().await.is_some() {}
+        while server.receive().await.is_some() {}
         // The future that serves the client is dropped.
         let (mut dropped, served) = client(&gateway);
         dropped.say(INITIALIZE).await;
@@ -300,8 +304,8 @@ fn nothing_of_a_server_is_left_when_its_client_has_left_in_whichever_phase() {
         open_legacy(&mut server).await;
         dropped.line().await;
         served.abort();
-        assert_eq!(server.hear().await, None);
-        assert_eq!(dropped.hear().await, None);
+        assert_eq!(server.receive().await, None);
+        assert_eq!(dropped.receive().await, None);
         // All slots are free.
         gateway.close().await;
     });
@@ -315,7 +319,7 @@ fn what_is_said_before_there_is_a_server_is_neither_lost_nor_out_of_order() {
         let (mut client, _served) = client(&gateway);
         // A message that says nothing about the client is answered at once.
         client.say(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
         client.say("no JSON").await;
         assert_eq!(client.value().await["error"]["code"], -32700);
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).await;
@@ -338,8 +342,8 @@ fn what_is_said_before_there_is_a_server_is_neither_lost_nor_out_of_order() {
         for _ in 0..50 {
             assert!(client.value().await["result"].is_object());
         }
-        assert_eq!(client.hear().await, None);
-        assert_eq!(server.hear().await, None);
+        assert_eq!(client.receive().await, None);
+        assert_eq!(server.receive().await, None);
     });
 }
 
@@ -375,7 +379,7 @@ fn a_call_without_a_sign_of_life_ends_and_is_cancelled() {
         assert_eq!(reply["error"]["message"], "tools/call was not answered within 7 s");
         assert_eq!(reply["error"]["data"], json!({"gateway": "timeout", "afterMs": 7000}));
         server
-            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"timeout"}}"#)
+            .expects(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"timeout"}}"#)
             .await;
     });
 }
@@ -390,27 +394,27 @@ fn a_stream_that_a_server_fills_ends_in_order_with_its_clients_connection() {
         client.say(&listen("\"s\"")).await;
         let mut server = servers.next().await;
         open_modern(&mut server).await;
-        server.hears(&listen("2")).await;
+        server.expects(&listen("2")).await;
         client.say(&modern_request("1", "tools/call", "", "")).await;
-        server.hears(&modern_request("3", "tools/call", "", "")).await;
+        server.expects(&modern_request("3", "tools/call", "", "")).await;
         client.finish().await;
         client
-            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s"}}"#)
+            .expects(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s"}}"#)
             .await;
         let end = client.value().await;
         assert_eq!(end["id"], "s");
         assert_eq!(end["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "s");
         server
-            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#)
+            .expects(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#)
             .await;
         // An open request is still answered.
         server.say(r#"{"jsonrpc":"2.0","id":3,"result":{"n":-0}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{"n":-0}}"#).await;
-        assert_eq!(client.hear().await, None);
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"result":{"n":-0}}"#).await;
+        assert_eq!(client.receive().await, None);
         served.await.unwrap();
         // The server stays for the next client.
         gateway.close().await;
-        assert_eq!(server.hear().await, None);
+        assert_eq!(server.receive().await, None);
     });
 }
 
@@ -433,7 +437,7 @@ fn a_modern_server_that_was_given_up_is_another_one_for_the_next_request() {
         open_modern(&mut server).await;
         server.line().await;
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
     });
 }
 
@@ -539,7 +543,7 @@ fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_
         modern.next().await;
         let (mut legacy, served) = client(&gateway);
         legacy.say(INITIALIZE).await;
-        assert_eq!(server.hear().await, None);
+        assert_eq!(server.receive().await, None);
         let mut server = servers.next().await;
         open_legacy(&mut server).await;
         legacy.line().await;
@@ -554,7 +558,7 @@ fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_
         modern.next().await;
         let other = |id: &str| modern_request(id, "a/b", "", "").replace(r#""elicitation":{},"#, "");
         modern.say(other("3")).await;
-        assert_eq!(server.hear().await, None);
+        assert_eq!(server.receive().await, None);
         let mut server = servers.next().await;
         open_modern(&mut server).await;
         server.line().await;
@@ -563,7 +567,7 @@ fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_
         // A client with its own connection keeps its server, but its own next pool may replace it.
         let (mut alone, _alone) = client(&gateway);
         alone.say(&modern_request("1", "a/b", "", "")).await;
-        assert_eq!(server.hear().await, None);
+        assert_eq!(server.receive().await, None);
         let mut server = servers.next().await;
         open_modern(&mut server).await;
         server.line().await;
@@ -572,7 +576,7 @@ fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_
         modern.say(modern_request("4", "a/b", "", "")).await;
         assert_eq!(modern.next().await["error"]["data"]["gateway"], "tooManyServers");
         alone.say(&other("2")).await;
-        assert_eq!(server.hear().await, None);
+        assert_eq!(server.receive().await, None);
         open_modern(&mut servers.next().await).await;
     });
 }

@@ -65,11 +65,11 @@ fn both_eras_over_http_with_questions_and_logs_in_a_call() {
         for era in [Era::Legacy, Era::Modern] {
             let (url, gateway, end) = gateway(server()).await;
             let logs = Arc::new(Mutex::new(0));
-            let heard = logs.clone();
+            let received = logs.clone();
             let client = Client::builder("near", "1")
                 .era(EraChoice::Only(era))
                 .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) })
-                .on_notification(move |_| *heard.lock().unwrap() += 1)
+                .on_notification(move |_| *received.lock().unwrap() += 1)
                 .connect(Link::http(&url).build().unwrap())
                 .await
                 .unwrap();
@@ -118,13 +118,13 @@ fn two_nameless_clients_at_one_address_are_each_asked_what_their_own_call_asks()
         let (url, gateway, end) = gateway(server).await;
         let mut calls = Vec::new();
         for name in ["first", "second"] {
-            let heard = Arc::new(Mutex::new(Vec::new()));
-            let hears = heard.clone();
+            let received = Arc::new(Mutex::new(Vec::new()));
+            let receiver = received.clone();
             let client = Client::builder("near", "1")
                 .era(EraChoice::Only(Era::Modern))
                 .elicitation(move |params| {
                     let mcpjoin::proto::types::ElicitParams::Form(params) = params else { panic!() };
-                    hears.lock().unwrap().push(params.message);
+                    receiver.lock().unwrap().push(params.message);
                     async { Ok(ElicitResult::new(ElicitAction::Decline)) }
                 })
                 .connect(Link::http(&url).build().unwrap())
@@ -133,7 +133,7 @@ fn two_nameless_clients_at_one_address_are_each_asked_what_their_own_call_asks()
             calls.push(tokio::spawn(async move {
                 let result = client.call_tool(name, ()).await.unwrap();
                 assert_eq!(result.content[0].as_text(), Some("Decline"));
-                assert_eq!(*heard.lock().unwrap(), [name]);
+                assert_eq!(*received.lock().unwrap(), [name]);
             }));
         }
         for call in calls {
@@ -330,7 +330,7 @@ fn the_end_of_a_session_is_the_end_of_its_server() {
         assert_eq!(server.value().await["error"]["code"], -32601);
         // DELETE.
         client.close().await;
-        assert_eq!(server.hear().await, None);
+        assert_eq!(server.receive().await, None);
         gateway.close().await;
         served.abort();
     });

@@ -230,12 +230,12 @@ pub(super) async fn refused(client: &Client, tool: &str) -> Value {
 }
 
 /// The notifications that a client receives, by method.
-fn heard(client: ClientBuilder) -> (ClientBuilder, UnboundedReceiver<String>) {
-    let (told, heard) = unbounded_channel();
+fn received(client: ClientBuilder) -> (ClientBuilder, UnboundedReceiver<String>) {
+    let (told, received) = unbounded_channel();
     let client = client.on_notification(move |told_of| {
         let _ = told.send(told_of.method.as_str().to_owned());
     });
-    (client, heard)
+    (client, received)
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn progress_logs_and_cancellation_of_a_call_belong_to_its_target() {
     run(async {
         for (era, version) in PAIRS {
             let two = Two::new(&version);
-            let (client, mut heard) = heard(builder(era));
+            let (client, mut received) = received(builder(era));
             let client = connect(&two.gateway, client).await;
             client.set_level(LoggingLevel::Info).await.unwrap();
             let progress = Arc::new(Mutex::new(Vec::new()));
@@ -375,7 +375,7 @@ fn progress_logs_and_cancellation_of_a_call_belong_to_its_target() {
             });
             assert_eq!(told.await.unwrap().to_text(), "told", "{era:?} {version}");
             assert_eq!(*progress.lock().unwrap(), ["half"]);
-            while heard.recv().await.unwrap() != "notifications/message" {}
+            while received.recv().await.unwrap() != "notifications/message" {}
             // Dropping the call cancels it; the target answers the next one.
             let stays = client.call_tool("b__stays", ());
             assert!(timeout(Duration::from_secs(1), stays).await.is_err());
@@ -443,7 +443,7 @@ fn a_client_is_subscribed_again_at_a_target_that_was_given_up_and_opened_again()
                 joined.target_with(name, options, target.restart(Restart::default().starts(1)))
             };
             let two = Two::with(&version, given_up_at_once, TargetOptions::new());
-            let (client, mut heard) = heard(builder(Era::Legacy));
+            let (client, mut received) = received(builder(Era::Legacy));
             let client = connect(&two.gateway, client).await;
             for uri in ["b:/all", "shared:/one", "b:/by/7"] {
                 client.subscribe(uri).await.unwrap();
@@ -456,13 +456,13 @@ fn a_client_is_subscribed_again_at_a_target_that_was_given_up_and_opened_again()
                 two.b.comes_back();
                 passes(Duration::from_secs(60)).await;
                 assert_eq!(tools(&client).await.len(), 14, "{version}");
-                while heard.try_recv().is_ok() {}
+                while received.try_recv().is_ok() {}
                 for uri in ["b:/all", "shared:/one", "b:/by/7"] {
                     // What the other target owns is not subscribed to here.
                     two.b.handle.notify_resource_updated(uri);
                 }
                 passes(Duration::from_secs(1)).await;
-                let told = std::iter::from_fn(|| heard.try_recv().ok());
+                let told = std::iter::from_fn(|| received.try_recv().ok());
                 let updates = told.filter(|method| method == "notifications/resources/updated").count();
                 assert_eq!(updates, 1, "{version} {round}");
             }

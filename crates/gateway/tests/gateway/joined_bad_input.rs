@@ -93,7 +93,7 @@ impl Scripted {
         self.say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await
     }
 
-    async fn hear(&mut self) -> Option<Value> {
+    async fn receive(&mut self) -> Option<Value> {
         let line = self.lines.next_line().await.ok()??;
         Some(serde_json::from_str(&line).unwrap())
     }
@@ -101,7 +101,7 @@ impl Scripted {
     /// Answers the opening and what belongs to it. Returns the next other request; `None` at the end.
     async fn next(&mut self) -> Option<Value> {
         loop {
-            let message = self.hear().await?;
+            let message = self.receive().await?;
             let capabilities = json!({
                 "tools": { "listChanged": true }, "logging": {}, "resources": { "subscribe": true },
             });
@@ -246,8 +246,8 @@ fn changes_of_lists_without_end_reach_a_client_five_times_a_second_at_most() {
                 while server.next_call(&["floods"]).await.is_some() {}
             };
             let (gateway, _b) = beside(scripted(of, flood));
-            let heard = Arc::new(AtomicUsize::new(0));
-            let count = heard.clone();
+            let received = Arc::new(AtomicUsize::new(0));
+            let count = received.clone();
             let client = builder(era).on_notification(move |_| {
                 count.fetch_add(1, Ordering::Relaxed);
             });
@@ -261,7 +261,7 @@ fn changes_of_lists_without_end_reach_a_client_five_times_a_second_at_most() {
                 changes += 1;
             }
             assert!(changes <= 10, "{era:?} {of:?}: {changes}");
-            assert!(heard.load(Ordering::Relaxed) <= 40, "{era:?} {of:?}: {heard:?}");
+            assert!(received.load(Ordering::Relaxed) <= 40, "{era:?} {of:?}: {received:?}");
             assert_eq!(call(&client, "b__who").await, "b");
             client.close().await;
         });
@@ -349,7 +349,7 @@ fn ends(bad: GatewayBuilder) -> (GatewayBuilder, Arc<Mutex<Vec<String>>>) {
 fn a_target_that_never_opens_delays_a_client_by_five_seconds_and_its_start_ends_after_thirty() {
     run(async {
         for (era, of) in ERAS {
-            let stalls = |mut server: Scripted| async move { while server.hear().await.is_some() {} };
+            let stalls = |mut server: Scripted| async move { while server.receive().await.is_some() {} };
             let (bad, ends) = ends(scripted(of, stalls));
             let (gateway, _b) = beside(bad);
             let began = Instant::now();
@@ -382,7 +382,7 @@ fn a_target_that_dies_in_the_handshake_is_reported_each_time_and_costs_the_other
             let count = starts.clone();
             let dies = move |mut server: Scripted| {
                 count.fetch_add(1, Ordering::Relaxed);
-                async move { drop(server.hear().await) }
+                async move { drop(server.receive().await) }
             };
             let (bad, ends) = ends(scripted(of, dies));
             let (gateway, _b) = beside(bad);

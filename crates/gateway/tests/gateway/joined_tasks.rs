@@ -163,7 +163,7 @@ fn the_status_of_a_task_is_told_with_the_id_that_the_client_has() {
     run(async {
         for (era, version) in WITH_TASKS {
             let two = Two::new(&version);
-            let (told, mut heard) = unbounded_channel();
+            let (told, mut received) = unbounded_channel();
             let tell = move |notification: Notification| {
                 if matches!(notification.method, Method::TaskStatus | Method::Tasks) {
                     let params: Value = notification.params.unwrap().raw().decode().unwrap();
@@ -190,7 +190,7 @@ fn the_status_of_a_task_is_told_with_the_id_that_the_client_has() {
                 }
             }
             let mut told = BTreeSet::new();
-            while let Ok(Some((id, status))) = timeout(Duration::from_secs(5), heard.recv()).await {
+            while let Ok(Some((id, status))) = timeout(Duration::from_secs(5), received.recv()).await {
                 if status == "completed" {
                     told.insert(id.as_str().unwrap().to_owned());
                 }

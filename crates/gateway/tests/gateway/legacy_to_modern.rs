@@ -29,11 +29,11 @@ async fn opened() -> (Gateway, Raw, Raw, Servers) {
     client.say(INITIALIZE).await;
     // The server is asked for the client's era first.
     let mut legacy = servers.next().await;
-    legacy.hears(&INITIALIZE.replace(r#""id":"hello""#, r#""id":1"#)).await;
+    legacy.expects(&INITIALIZE.replace(r#""id":"hello""#, r#""id":1"#)).await;
     legacy
         .say(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"2025-06-18"}}}"#)
         .await;
-    assert_eq!(legacy.hear().await, None);
+    assert_eq!(legacy.receive().await, None);
     let mut server = servers.next().await;
     let probe = server.value().await;
     assert_eq!(probe["method"], "server/discover");
@@ -46,7 +46,7 @@ async fn opened() -> (Gateway, Raw, Raw, Servers) {
     assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"]["com.example/new"], new);
     server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{DISCOVERED}}}"#)).await;
     client
-        .hears(r#"{"jsonrpc":"2.0","id":"hello","result":{"protocolVersion":"2025-06-18","serverInfo":{"name":"s","version":"2","mood":1e400},"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"x/y":[-0]},"instructions":"be kind","_meta":{"k":1.0},"more":{}}}"#)
+        .expects(r#"{"jsonrpc":"2.0","id":"hello","result":{"protocolVersion":"2025-06-18","serverInfo":{"name":"s","version":"2","mood":1e400},"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"x/y":[-0]},"instructions":"be kind","_meta":{"k":1.0},"more":{}}}"#)
         .await;
     client.say(INITIALIZED).await;
     let listen = server.value().await;
@@ -77,9 +77,9 @@ fn b52_requests_get_the_envelope_and_results_lose_it_and_nothing_else_changes() 
         let id = &asked["id"];
         assert_eq!(meta["progressToken"], *id);
         server.say(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":1e400,"w":-0}}}}"#)).await;
-        client.hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1e400,"w":-0}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1e400,"w":-0}}"#).await;
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","content":[{{"type":"hologram","x":-0}}],"ttlMs":7,"_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"s","version":"2"}},"z":1.0}},"structuredContent":[1e400]}}}}"#)).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"hologram","x":-0}],"ttlMs":7,"_meta":{"z":1.0},"structuredContent":{"result":[1e400]}}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"hologram","x":-0}],"ttlMs":7,"_meta":{"z":1.0},"structuredContent":{"result":[1e400]}}}"#).await;
         // A list loses its cache hints with the envelope. A schema that is no object is wrapped in one, and so are its
         // results.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).await;
@@ -105,7 +105,7 @@ fn b52_requests_get_the_envelope_and_results_lose_it_and_nothing_else_changes() 
             ))
             .await;
         client
-            .hears(
+            .expects(
                 r#"{"jsonrpc":"2.0","id":3,"result":{"content":[],"structuredContent":{"result":{"a":1}}}}"#,
             )
             .await;
@@ -117,13 +117,13 @@ fn b52_requests_get_the_envelope_and_results_lose_it_and_nothing_else_changes() 
                 r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"no","data":-0}}}}"#
             ))
             .await;
-        client.hears(r#"{"jsonrpc":"2.0","id":4,"error":{"code":-32002,"message":"no","data":-0}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":4,"error":{"code":-32002,"message":"no","data":-0}}"#).await;
         client.say(r#"{"jsonrpc":"2.0","id":5,"method":"com.example/x","params":{}}"#).await;
         let asked = server.value().await;
         assert_eq!(asked["method"], "com.example/x");
         client.say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"r"}}"#).await;
         let id = &asked["id"];
-        server.hears(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"r"}}}}"#)).await;
+        server.expects(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"r"}}}}"#)).await;
     });
 }
 
@@ -135,11 +135,11 @@ fn questions_in_place_of_a_result_are_asked_and_the_request_is_made_again_with_t
         let id = server.value().await["id"].clone();
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required","inputRequests":{{"a":{{"method":"elicitation/create","params":{{"message":"m","n":-0}}}},"b":{{"method":"x/y"}}}},"requestState":"s\u0041"}}}}"#)).await;
         client
-            .hears(
+            .expects(
                 r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","n":-0}}"#,
             )
             .await;
-        client.hears(r#"{"jsonrpc":"2.0","id":2,"method":"x/y"}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":2,"method":"x/y"}"#).await;
         client.say(r#"{"jsonrpc":"2.0","id":2,"result":{"n":1e400}}"#).await;
         client.say(r#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"n":-0}}}"#).await;
         let again = server.line().await;
@@ -154,9 +154,9 @@ fn questions_in_place_of_a_result_are_asked_and_the_request_is_made_again_with_t
         assert!(again["params"].get("inputResponses").is_none());
         let id = &again["id"];
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required","inputRequests":{{"a":{{"method":"roots/list"}}}}}}}}"#)).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#).await;
         client.say(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"never","data":[-0]}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"never","data":[-0]}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"never","data":[-0]}}"#).await;
         // A server that asks without end reaches the limit of rounds.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#).await;
         for _ in 0..11 {
@@ -173,7 +173,7 @@ fn subscriptions_and_changes_of_lists_are_one_stream_that_is_opened_again_when_i
     run(async {
         let (_gateway, mut client, mut server, _servers) = opened().await;
         server.say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
         client.say(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}"#).await;
         let listen = server.value().await;
         assert_eq!(
@@ -181,13 +181,13 @@ fn subscriptions_and_changes_of_lists_are_one_stream_that_is_opened_again_when_i
             json!({"toolsListChanged": true, "resourceSubscriptions": ["a:b"]})
         );
         acknowledge(&mut server, &listen).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
         server
-            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#)
+            .expects(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#)
             .await;
         let id = &listen["id"];
         server.say(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"a:b","n":-0,"_meta":{{"io.modelcontextprotocol/subscriptionId":{id},"k":1}}}}}}"#)).await;
-        client.hears(r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b","n":-0,"_meta":{"k":1}}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b","n":-0,"_meta":{"k":1}}}"#).await;
         // The server does not accept this one.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"c:d"}}"#).await;
         let mut listen = server.value().await;
@@ -209,7 +209,7 @@ fn subscriptions_and_changes_of_lists_are_one_stream_that_is_opened_again_when_i
         client
             .say(r#"{"jsonrpc":"2.0","id":3,"method":"resources/unsubscribe","params":{"uri":"a:b"}}"#)
             .await;
-        client.hears(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
         let listen = server.value().await;
         assert_eq!(listen["params"]["notifications"], json!({"toolsListChanged": true}));
     });
@@ -254,7 +254,7 @@ fn what_a_stream_says_until_the_next_one_is_there_is_not_lost() {
         let first = server.value().await;
         // The unsubscription is answered at once, even if the server has not acknowledged the next stream.
         server.say(&tells).await;
-        client.hears(told).await;
+        client.expects(told).await;
         // The subscriptions change again before that: the acknowledged stream stays open.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"c:d"}}"#).await;
         assert_eq!(server.value().await["params"]["requestId"], first["id"]);
@@ -264,15 +264,15 @@ fn what_a_stream_says_until_the_next_one_is_there_is_not_lost() {
         server.say(&tells).await;
         server.say(&tells.replace("tools/list_changed", "com.example/x")).await;
         acknowledge(&mut server, &second).await;
-        let (mut heard, mut answered) = (0, Vec::new());
+        let (mut received, mut answered) = (0, Vec::new());
         for _ in 0..4 {
             match client.value().await["id"].as_u64() {
                 Some(id) => answered.push(id),
-                None => heard += 1,
+                None => received += 1,
             }
         }
         answered.sort_unstable();
-        assert_eq!((heard, answered), (2, vec![1, 2]));
+        assert_eq!((received, answered), (2, vec![1, 2]));
         assert_eq!(server.value().await["params"]["requestId"], 2);
     });
 }
@@ -286,14 +286,14 @@ fn the_level_of_log_messages_is_said_with_each_request() {
         client
             .say(r#"{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"notice"}}"#)
             .await;
-        client.hears(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
         client.say(r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t"}}"#).await;
         let asked = server.value().await;
         assert_eq!(asked["params"]["_meta"]["io.modelcontextprotocol/logLevel"], "notice");
         let log =
             r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"notice","data":-0}}"#;
         server.say(log).await;
-        client.hears(log).await;
+        client.expects(log).await;
     });
 }
 
@@ -351,7 +351,7 @@ fn our_own_client_of_each_legacy_revision_before_our_own_modern_server() {
             let (near, far) = Link::memory();
             let serving = gateway.clone();
             let served = tokio::spawn(async move { serving.serve(far).await });
-            let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+            let (told, mut received) = tokio::sync::mpsc::unbounded_channel();
             let client = Client::builder("near", "1")
                 .protocol_version(version.clone())
                 .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Cancel)) })
@@ -379,16 +379,16 @@ fn our_own_client_of_each_legacy_revision_before_our_own_modern_server() {
             assert_eq!(call("roots").await["content"][0]["text"], "2");
             client.set_level(LoggingLevel::Info).await.unwrap();
             let result = call("logs").await;
-            assert_eq!(heard.recv().await.unwrap(), "notifications/message");
+            assert_eq!(received.recv().await.unwrap(), "notifications/message");
             let structured =
                 if client.profile().structured_content { json!({"result": [1, 2]}) } else { Value::Null };
             assert_eq!(result["structuredContent"], structured, "{version}");
             assert_eq!(client.list_tools().all().await.unwrap().len(), 5);
             client.subscribe("test:r").await.unwrap();
             handle.notify_resource_updated("test:r");
-            assert_eq!(heard.recv().await.unwrap(), "notifications/resources/updated");
+            assert_eq!(received.recv().await.unwrap(), "notifications/resources/updated");
             handle.notify_tools_changed().unwrap();
-            assert_eq!(heard.recv().await.unwrap(), "notifications/tools/list_changed");
+            assert_eq!(received.recv().await.unwrap(), "notifications/tools/list_changed");
             client.unsubscribe("test:r").await.unwrap();
             let missing = client.read_resource("test:none").await.unwrap_err();
             assert_eq!(missing.remote().unwrap().code, code::RESOURCE_NOT_FOUND);

@@ -105,16 +105,16 @@ pub(crate) async fn legacy(
     client.say(INITIALIZE).await;
     let mut server = servers.next().await;
     open_legacy(&mut server).await;
-    client.hears(&format!(r#"{{"jsonrpc":"2.0","id":"hello","result":{INITIALIZED_RESULT}}}"#)).await;
+    client.expects(&format!(r#"{{"jsonrpc":"2.0","id":"hello","result":{INITIALIZED_RESULT}}}"#)).await;
     client.say(INITIALIZED).await;
     (gateway, client, server, servers, served)
 }
 
 /// The server receives the client's `initialize` unchanged.
 pub(crate) async fn open_legacy(server: &mut Raw) {
-    server.hears(&INITIALIZE.replace(r#""id":"hello""#, r#""id":1"#)).await;
+    server.expects(&INITIALIZE.replace(r#""id":"hello""#, r#""id":1"#)).await;
     server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{INITIALIZED_RESULT}}}"#)).await;
-    server.hears(INITIALIZED).await;
+    server.expects(INITIALIZED).await;
 }
 
 pub(crate) const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"com.example/new":{"a":[-0]}},"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1","mood":1E2}"#;

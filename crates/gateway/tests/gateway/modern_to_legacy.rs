@@ -676,11 +676,15 @@ fn errors_have_the_codes_of_the_modern_era() {
 fn progress_and_log_messages_come_with_the_request_that_wants_them() {
     run(async {
         let gateway = gateway(&server(Version::V2025_11_25)).build();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hears = heard.clone();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let receiver = received.clone();
         let client = able().on_notification(move |notification| {
             let data = notification.params.and_then(|params| params.raw().member("data"));
-            hears.lock().unwrap().push(format!("{} {}", notification.method, data.unwrap_or_else(Raw::null)));
+            receiver.lock().unwrap().push(format!(
+                "{} {}",
+                notification.method,
+                data.unwrap_or_else(Raw::null)
+            ));
         });
         let client = connect(&gateway, client).await;
         let mut calling = client.call_tool("says", ()).log_level(LoggingLevel::Warning);
@@ -693,13 +697,13 @@ fn progress_and_log_messages_come_with_the_request_that_wants_them() {
         assert_eq!(calling.await.unwrap().content[0].as_text(), Some("said"));
         assert_eq!(progress, [(1.0, Some("half".to_owned())), (2.0, None)]);
         assert_eq!(
-            *heard.lock().unwrap(),
+            *received.lock().unwrap(),
             [r#"notifications/message "error""#, r#"notifications/message "after""#]
         );
         // A request without a log level receives none.
-        heard.lock().unwrap().clear();
+        received.lock().unwrap().clear();
         assert_eq!(call(&client, "says").await, "said");
-        assert!(heard.lock().unwrap().is_empty());
+        assert!(received.lock().unwrap().is_empty());
     });
 }
 

@@ -92,7 +92,7 @@ impl Far {
         let mut released = self.released.subscribe();
         loop {
             let line = tokio::select! {
-                line = raw.hear() => line,
+                line = raw.receive() => line,
                 _ = async { released.wait_for(|released| *released).await.is_ok() }, if !held.is_empty() => {
                     let id = held.pop_front().unwrap();
                     raw.say(&done(era, &id, json!({ "content": [] })).to_string()).await;
@@ -100,9 +100,9 @@ impl Far {
                 }
             };
             let Some(line) = line else { return };
-            let heard: Value = serde_json::from_str(&line).unwrap();
-            let (id, params) = (&heard["id"], &heard["params"]);
-            let result = match heard["method"].as_str() {
+            let received: Value = serde_json::from_str(&line).unwrap();
+            let (id, params) = (&received["id"], &received["params"]);
+            let result = match received["method"].as_str() {
                 _ if id.is_null() => continue,
                 Some("initialize") => {
                     self.declared.lock().unwrap().push(params["capabilities"].clone());
@@ -252,11 +252,11 @@ impl Guest {
             return self.earlier.remove(at);
         }
         loop {
-            let heard = self.person.next().await;
-            if heard["id"] == id && heard["method"].is_null() {
-                return heard;
+            let received = self.person.next().await;
+            if received["id"] == id && received["method"].is_null() {
+                return received;
             }
-            self.earlier.push(heard);
+            self.earlier.push(received);
         }
     }
 
@@ -290,7 +290,7 @@ impl Guest {
     /// Takes the number of notifications of changed tools that have come.
     fn changes(&mut self) -> usize {
         let before = self.earlier.len();
-        self.earlier.retain(|heard| heard["method"] != "notifications/tools/list_changed");
+        self.earlier.retain(|received| received["method"] != "notifications/tools/list_changed");
         before - self.earlier.len()
     }
 }
@@ -536,7 +536,7 @@ fn a_target_that_may_not_ask_does_not_learn_of_the_capability_and_its_question_i
             Era::Legacy => assert_eq!(answer["result"]["content"][0]["text"], "\"questionRefused\""),
             _ => assert_eq!(answer["error"]["data"]["gateway"], "questionRefused", "{answer}"),
         }
-        assert!(guest.earlier.iter().all(|heard| heard["id"].is_null()), "{:?}", guest.earlier);
+        assert!(guest.earlier.iter().all(|received| received["id"].is_null()), "{:?}", guest.earlier);
         let declared = gate.far.declared.lock().unwrap();
         let declared: Vec<_> = declared.iter().filter(|declared| declared.is_object()).collect();
         assert!(!declared.is_empty());
@@ -551,10 +551,13 @@ fn a_target_that_may_not_ask_does_not_learn_of_the_capability_and_its_question_i
 async fn listen(guest: &mut Guest) {
     if guest.era == Era::Modern {
         guest.begin("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } })).await;
-        while !guest.earlier.iter().any(|heard| heard["method"] == "notifications/subscriptions/acknowledged")
+        while !guest
+            .earlier
+            .iter()
+            .any(|received| received["method"] == "notifications/subscriptions/acknowledged")
         {
-            let heard = guest.person.next().await;
-            guest.earlier.push(heard);
+            let received = guest.person.next().await;
+            guest.earlier.push(received);
         }
     }
 }

@@ -108,11 +108,11 @@ impl Person {
     }
 
     pub(crate) async fn next(&mut self) -> Value {
-        self.heard().await.expect("an answer")
+        self.received().await.expect("an answer")
     }
 
     /// The next message; `None` if the connection has ended.
-    pub(crate) async fn heard(&mut self) -> Option<Value> {
+    pub(crate) async fn received(&mut self) -> Option<Value> {
         loop {
             if let Outbound::Message { message, .. } = self.driver.recv().await? {
                 let mut text = BytesMut::new();
@@ -186,7 +186,7 @@ impl Programs {
     }
 
     /// The next message, which has this method: its server and its id.
-    async fn hear(&mut self, method: &str) -> (usize, Value) {
+    async fn receive(&mut self, method: &str) -> (usize, Value) {
         let (server, said) = self.next().await;
         assert_eq!(said["method"], method, "{server}: {said}");
         (server, said["id"].clone())
@@ -227,19 +227,19 @@ async fn program(
     says: UnboundedSender<(usize, Value)>,
 ) {
     loop {
-        let heard = tokio::select! {
-            heard = server.hear() => heard,
+        let received = tokio::select! {
+            received = server.receive() => received,
             said = told.recv() => match said {
                 Some(Some(said)) => { server.say(&said).await; continue; }
                 _ => return,
             },
         };
-        let Some(heard) = heard else {
+        let Some(received) = received else {
             let _ = says.send((number, Value::Null));
             return;
         };
-        let heard: Value = serde_json::from_str(&heard).unwrap();
-        let result = match heard["method"].as_str() {
+        let received: Value = serde_json::from_str(&received).unwrap();
+        let result = match received["method"].as_str() {
             Some("initialize") => json!({
                 "protocolVersion": "2025-11-25",
                 "serverInfo": { "name": "s", "version": "1" },
@@ -250,15 +250,15 @@ async fn program(
             }),
             Some("notifications/initialized") => continue,
             Some("logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") => {
-                let _ = says.send((number, heard.clone()));
+                let _ = says.send((number, received.clone()));
                 json!({})
             }
             _ => {
-                let _ = says.send((number, heard));
+                let _ = says.send((number, received));
                 continue;
             }
         };
-        server.say(&json!({ "jsonrpc": "2.0", "id": heard["id"], "result": result }).to_string()).await;
+        server.say(&json!({ "jsonrpc": "2.0", "id": received["id"], "result": result }).to_string()).await;
     }
 }
 
@@ -275,7 +275,7 @@ fn two_at_one_address_are_each_asked_what_their_own_call_asks() {
             let mut calls = Vec::new();
             for (person, tool) in people.iter_mut().zip(["first", "second"]) {
                 person.call(1, tool).await;
-                calls.push(servers.hear("tools/call").await);
+                calls.push(servers.receive("tools/call").await);
             }
             // In reverse order, so that the oldest call is not the right one by chance.
             for ((server, _), words) in calls.iter().zip(["the first's", "the second's"]).rev() {
@@ -298,7 +298,7 @@ fn two_at_one_address_are_each_asked_what_their_own_call_asks() {
         let mut person = Person::at(&gateway, "192.0.2.3:1");
         for id in 1..=3 {
             person.call(id, "alone").await;
-            let (server, id) = servers.hear("tools/call").await;
+            let (server, id) = servers.receive("tools/call").await;
             assert_eq!(server, 4);
             servers.answer(server, &id, "alone");
             assert_eq!(person.text().await, "alone");
@@ -369,11 +369,11 @@ fn a_call_that_waits_for_its_client_holds_its_server_and_fails_with_it() {
         let gateway = builder.build();
         let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
         one.call(1, "one").await;
-        let (first, first_id) = servers.hear("tools/call").await;
+        let (first, first_id) = servers.receive("tools/call").await;
         servers.ask(first, "one?");
         let (_, first_state) = one.asked().await;
         two.call(1, "two").await;
-        let (second, _) = servers.hear("tools/call").await;
+        let (second, _) = servers.receive("tools/call").await;
         assert_ne!(first, second);
         servers.ask(second, "two?");
         let (words, second_state) = two.asked().await;
@@ -400,7 +400,7 @@ fn a_state_is_good_for_nobody_else_and_cannot_be_made_up() {
         let gateway = builder.build();
         let mut one = Person::at(&gateway, HOME);
         one.call(1, "one").await;
-        let (server, id) = servers.hear("tools/call").await;
+        let (server, id) = servers.receive("tools/call").await;
         servers.ask(server, "one?");
         let (_, state) = one.asked().await;
         let mut forged = state.clone().into_bytes();
@@ -441,7 +441,7 @@ fn who_can_be_asked_nothing_shares_one_server_and_so_does_what_is_no_call() {
         for person in &mut people {
             person.capabilities = r#"{"com.example/own":{}}"#;
             person.call(1, "t").await;
-            ids.push(servers.hear("tools/call").await);
+            ids.push(servers.receive("tools/call").await);
         }
         // The question is refused at once.
         servers.ask(0, "anybody?");
@@ -455,10 +455,10 @@ fn who_can_be_asked_nothing_shares_one_server_and_so_does_what_is_no_call() {
         // A call that can be asked is in flight. Requests during which nothing can be asked go to the same server.
         let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
         one.call(1, "one").await;
-        let (busy, _) = servers.hear("tools/call").await;
+        let (busy, _) = servers.receive("tools/call").await;
         for (id, method) in [(1, "tools/list"), (2, "completion/complete"), (3, "own/method")] {
             two.ask(id, method, json!({})).await;
-            let (server, id) = servers.hear(method).await;
+            let (server, id) = servers.receive(method).await;
             assert_eq!(server, busy);
             servers.say(server, &json!({ "jsonrpc": "2.0", "id": id, "result": { "tools": [] } }));
             two.next().await;
@@ -474,9 +474,9 @@ fn a_question_beside_the_request_of_another_is_refused_at_once() {
         let gateway = builder.build();
         let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
         one.call(1, "one").await;
-        let (server, _) = servers.hear("tools/call").await;
+        let (server, _) = servers.receive("tools/call").await;
         two.ask(1, "tools/list", json!({})).await;
-        let (_, list) = servers.hear("tools/list").await;
+        let (_, list) = servers.receive("tools/list").await;
         let began = tokio::time::Instant::now();
         servers.ask(server, "whose?");
         let (_, refused) = servers.next().await;
@@ -504,7 +504,7 @@ fn a_fifth_call_of_one_client_waits_for_one_of_its_four_servers() {
         let mut calls = Vec::new();
         for person in &mut people {
             person.call(1, "t").await;
-            calls.push(servers.hear("tools/call").await);
+            calls.push(servers.receive("tools/call").await);
         }
         let at: Vec<_> = calls.iter().map(|(server, _)| *server).collect();
         assert_eq!(at, [0, 1, 2, 3]);
@@ -515,7 +515,7 @@ fn a_fifth_call_of_one_client_waits_for_one_of_its_four_servers() {
         assert_eq!(people[2].asked().await.0, "third?");
         servers.answer(1, &calls[1].1, "second");
         assert_eq!(people[1].text().await, "second");
-        assert_eq!(servers.hear("tools/call").await.0, 1);
+        assert_eq!(servers.receive("tools/call").await.0, 1);
         assert_eq!(servers.starts(), 4);
 
         let (mut alone, served) = client(&gateway);
@@ -524,7 +524,7 @@ fn a_fifth_call_of_one_client_waits_for_one_of_its_four_servers() {
         }
         let mut calls = Vec::new();
         for _ in 1..=4 {
-            calls.push(servers.hear("tools/call").await);
+            calls.push(servers.receive("tools/call").await);
         }
         servers.is_silent().await;
         assert_eq!(calls.iter().map(|(server, _)| *server).collect::<Vec<_>>(), [4, 5, 6, 7]);
@@ -561,26 +561,26 @@ fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_hear_its_que
         two.ask(9, "subscriptions/listen", filter).await;
         two.next().await;
         one.call(1, "one").await;
-        let (left, _) = servers.hear("tools/call").await;
+        let (left, _) = servers.receive("tools/call").await;
         one.leave(1).await;
-        servers.hear("notifications/cancelled").await;
+        servers.receive("notifications/cancelled").await;
         two.call(1, "two").await;
-        let (other, id) = servers.hear("tools/call").await;
+        let (other, id) = servers.receive("tools/call").await;
         assert_ne!(left, other);
         servers.ask(left, "one, still there?");
         let (_, refused) = servers.next().await;
         assert_eq!(refused["error"]["data"]["gateway"], "nobodyToAsk", "{refused}");
         two.is_silent().await;
         two.ask(2, "tools/list", json!({})).await;
-        assert_eq!(servers.hear("tools/list").await.0, left);
+        assert_eq!(servers.receive("tools/list").await.0, left);
         servers.answer(other, &id, "two");
         assert_eq!(two.text().await, "two");
         // When it is unused, it is replaced by a server without an unanswered call.
         let mut three = Person::at(&gateway, "192.0.2.9:1");
         three.call(1, "three").await;
-        let (left, _) = servers.hear("tools/call").await;
+        let (left, _) = servers.receive("tools/call").await;
         three.leave(1).await;
-        servers.hear("notifications/cancelled").await;
+        servers.receive("notifications/cancelled").await;
         three.ask(2, "tools/list", json!({})).await;
         let mut ended = false;
         let fresh = loop {
@@ -607,7 +607,7 @@ fn who_waits_in_vain_for_a_server_is_told_the_limit_and_its_option() {
         let gateway = builder.upstreams(1).timeout(Duration::from_secs(30)).build();
         let [mut one, mut two] = [Person::at(&gateway, HOME), Person::at(&gateway, HOME)];
         one.call(1, "one").await;
-        let (server, id) = servers.hear("tools/call").await;
+        let (server, id) = servers.receive("tools/call").await;
         servers.ask(server, "one?");
         let (_, state) = one.asked().await;
         let began = tokio::time::Instant::now();
@@ -637,17 +637,17 @@ fn streams_hear_once_levels_hold_everywhere_and_what_is_idle_ends() {
     run(async {
         let (mut servers, builder) = Programs::before();
         let gateway = builder.build();
-        let [mut hears, mut one, mut two] = [0; 3].map(|_| Person::at(&gateway, HOME));
+        let [mut receiver, mut one, mut two] = [0; 3].map(|_| Person::at(&gateway, HOME));
         let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["x://a"] });
-        hears.ask(1, "subscriptions/listen", json!({ "notifications": filter })).await;
-        assert_eq!(hears.next().await["method"], "notifications/subscriptions/acknowledged");
-        let (home, _) = servers.hear("resources/subscribe").await;
+        receiver.ask(1, "subscriptions/listen", json!({ "notifications": filter })).await;
+        assert_eq!(receiver.next().await["method"], "notifications/subscriptions/acknowledged");
+        let (home, _) = servers.receive("resources/subscribe").await;
         let level = json!({ "io.modelcontextprotocol/logLevel": "info" });
         let mut calls = Vec::new();
         for person in [&mut one, &mut two] {
             person.ask_with(1, "tools/call", json!({ "name": "t" }), level.clone()).await;
-            let (server, _) = servers.hear("logging/setLevel").await;
-            let (at, id) = servers.hear("tools/call").await;
+            let (server, _) = servers.receive("logging/setLevel").await;
+            let (at, id) = servers.receive("tools/call").await;
             assert_eq!(server, at);
             calls.push((server, id));
         }
@@ -660,9 +660,9 @@ fn streams_hear_once_levels_hold_everywhere_and_what_is_idle_ends() {
             servers.say(server, &changed("message", json!({ "level": "error", "data": server })));
         }
         for method in ["tools/list_changed", "resources/updated"] {
-            assert_eq!(hears.next().await["method"], format!("notifications/{method}"));
+            assert_eq!(receiver.next().await["method"], format!("notifications/{method}"));
         }
-        hears.is_silent().await;
+        receiver.is_silent().await;
         for (person, (server, id)) in [&mut one, &mut two].into_iter().zip(&calls) {
             assert_eq!(person.next().await["params"]["data"], *server);
             servers.answer(*server, id, "t");
@@ -691,7 +691,7 @@ fn a_client_of_a_stream_has_its_server_for_itself_and_it_ends_with_it() {
             let (mut person, served) = client(&gateway);
             for (id, method) in [(0, "tools/call"), (1, "tools/list")] {
                 person.say(&modern_request(&id.to_string(), method, r#""name":"t","#, "")).await;
-                assert_eq!(servers.hear(method).await.0, number);
+                assert_eq!(servers.receive(method).await.0, number);
             }
             people.push((person, served));
         }
@@ -730,21 +730,21 @@ fn pages_that_a_server_wants_visited_bring_the_call_back_to_that_server() {
             person.capabilities = r#"{"elicitation":{"form":{},"url":{}}}"#;
         }
         one.call(1, "one").await;
-        let (server, id) = servers.hear("tools/call").await;
+        let (server, id) = servers.receive("tools/call").await;
         let page =
             json!({ "mode": "url", "elicitationId": "e", "url": "https://example.org/", "message": "m" });
         let error = json!({ "code": -32042, "message": "visit", "data": { "elicitations": [page] } });
         servers.say(server, &json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         let asked = one.next().await["result"].clone();
         two.call(1, "two").await;
-        assert_ne!(servers.hear("tools/call").await.0, server);
+        assert_ne!(servers.receive("tools/call").await.0, server);
         // No call is in flight there.
         servers.ask(server, "anybody?");
         assert_eq!(servers.next().await.1["error"]["data"]["gateway"], "nobodyToAsk");
         let answers = json!({ "page-1": { "action": "accept" } });
         let back = json!({ "name": "one", "requestState": asked["requestState"], "inputResponses": answers });
         one.ask(2, "tools/call", back).await;
-        let (again, id) = servers.hear("tools/call").await;
+        let (again, id) = servers.receive("tools/call").await;
         assert_eq!(again, server);
         servers.answer(server, &id, "done");
         assert_eq!(one.text().await, "done");
@@ -807,7 +807,7 @@ fn streams_of_two_clients_share_what_the_server_is_asked_for() {
         assert_eq!((again, &said["params"]), (1, &json!({ "uri": "x://b" })));
         assert_eq!(other.next().await["method"], "notifications/tools/list_changed");
         other.leave(9).await;
-        servers.hear("resources/unsubscribe").await;
+        servers.receive("resources/unsubscribe").await;
     });
 }
 
@@ -817,17 +817,17 @@ fn a_server_that_did_not_answer_in_time_gets_no_other_call_that_could_hear_its_q
         run(async {
             let (mut servers, builder) = Programs::before();
             let gateway = builder.timeout(Duration::from_secs(30)).build();
-            let [mut hears, mut one, mut two] = [0; 3].map(|_| Person::at(&gateway, HOME));
+            let [mut receiver, mut one, mut two] = [0; 3].map(|_| Person::at(&gateway, HOME));
             // A stream keeps the server in use.
             let filter = json!({ "notifications": { "toolsListChanged": true } });
-            hears.ask(9, "subscriptions/listen", filter).await;
-            hears.next().await;
+            receiver.ask(9, "subscriptions/listen", filter).await;
+            receiver.next().await;
             one.ask(1, method, json!({ "name": "one" })).await;
-            let (late, _) = servers.hear(method).await;
+            let (late, _) = servers.receive(method).await;
             assert_eq!(one.error().await["data"]["gateway"], "timeout", "{method}");
-            servers.hear("notifications/cancelled").await;
+            servers.receive("notifications/cancelled").await;
             two.call(1, "two").await;
-            let (other, id) = servers.hear("tools/call").await;
+            let (other, id) = servers.receive("tools/call").await;
             servers.ask(late, "one, still there?");
             let (at, refused) = servers.next().await;
             assert_eq!(at, late);

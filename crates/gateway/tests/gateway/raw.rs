@@ -33,13 +33,13 @@ impl Raw {
     }
 
     /// The next line; `None` at the end.
-    pub(crate) async fn hear(&mut self) -> Option<String> {
+    pub(crate) async fn receive(&mut self) -> Option<String> {
         self.lines.next_line().await.unwrap()
     }
 
     /// The next line. Panics at the end.
     pub(crate) async fn line(&mut self) -> String {
-        self.hear().await.expect("nothing more is said")
+        self.receive().await.expect("nothing more is said")
     }
 
     /// The next line as JSON. The number 1e400, which not every parser reads, becomes 1.
@@ -50,11 +50,11 @@ impl Raw {
 
     /// Checks that the next line is this one.
     #[track_caller]
-    pub(crate) fn hears<'a>(&'a mut self, line: &'a str) -> impl Future<Output = ()> + 'a {
+    pub(crate) fn expects<'a>(&'a mut self, line: &'a str) -> impl Future<Output = ()> + 'a {
         let caller = std::panic::Location::caller();
         async move {
-            let heard = self.line().await;
-            assert_eq!(heard, line, "at {caller}");
+            let received = self.line().await;
+            assert_eq!(received, line, "at {caller}");
         }
     }
 

@@ -349,13 +349,13 @@ fn a_legacy_client_is_served_by_three_processes_in_turn_and_each_target_has_one_
         let (a, b) = (Target::new("a").await, Target::new("b").await);
         let replicas = Replicas::new(3, &[&a, &b]);
         let url = listen(replicas.balancer.clone()).await;
-        let heard = Arc::new(Notify::new());
-        let hears = heard.clone();
+        let received = Arc::new(Notify::new());
+        let receiver = received.clone();
         let client = Client::builder("c", "1")
             .era(EraChoice::Only(Era::Legacy))
             .on_notification(move |notification| {
                 if notification.method.as_str() == "notifications/tools/list_changed" {
-                    hears.notify_one();
+                    receiver.notify_one();
                 }
             })
             .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) })
@@ -377,7 +377,7 @@ fn a_legacy_client_is_served_by_three_processes_in_turn_and_each_target_has_one_
         assert_eq!(replicas.sessions(), [1, 1, 1]);
         assert_eq!((a.sessions(), b.sessions()), (1, 1));
         // The client has its stream at one process, which is where the targets send what belongs to no request.
-        while timeout(Duration::from_millis(100), heard.notified()).await.is_err() {
+        while timeout(Duration::from_millis(100), received.notified()).await.is_err() {
             a.server.handle().notify_tools_changed().unwrap();
         }
         client.close().await;
@@ -678,19 +678,19 @@ fn a_client_of_2024_11_05_has_a_session_of_its_own_process_and_hears_what_belong
         let target = Target::new("a").await;
         let replicas = Replicas::new(1, &[&target]);
         let url = listen(replicas.services[0].clone()).await.replace("/mcp", "/sse");
-        let heard = Arc::new(Notify::new());
-        let hears = heard.clone();
+        let received = Arc::new(Notify::new());
+        let receiver = received.clone();
         let client = Client::builder("c", "1")
             .on_notification(move |notification| {
                 if notification.method.as_str() == "notifications/tools/list_changed" {
-                    hears.notify_one();
+                    receiver.notify_one();
                 }
             })
             .connect(Link::http(&url).legacy_sse().build().unwrap())
             .await
             .unwrap();
         assert_eq!(client.call_tool("a__count", ()).await.unwrap().content[0].as_text(), Some("1"));
-        while timeout(Duration::from_millis(100), heard.notified()).await.is_err() {
+        while timeout(Duration::from_millis(100), received.notified()).await.is_err() {
             target.server.handle().notify_tools_changed().unwrap();
         }
         client.close().await;

@@ -36,17 +36,17 @@ fn b41_b52_what_a_legacy_client_asks_and_gets_crosses_to_the_byte() {
                 .say(&format!(r#"{{"jsonrpc":"2.0","id":"a{number}","method":"{method}","params":{odd}}}"#))
                 .await;
             server
-                .hears(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"method":"{method}","params":{odd}}}"#))
+                .expects(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"method":"{method}","params":{odd}}}"#))
                 .await;
             server.say(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"result":{odd}}}"#)).await;
-            client.hears(&format!(r#"{{"jsonrpc":"2.0","id":"a{number}","result":{odd}}}"#)).await;
+            client.expects(&format!(r#"{{"jsonrpc":"2.0","id":"a{number}","result":{odd}}}"#)).await;
         }
         // No parameters stay none, and an error keeps its code, its message and its data.
         client.say(r#"{"jsonrpc":"2.0","id":-0,"method":"prompts/list"}"#).await;
-        server.hears(r#"{"jsonrpc":"2.0","id":8,"method":"prompts/list"}"#).await;
+        server.expects(r#"{"jsonrpc":"2.0","id":8,"method":"prompts/list"}"#).await;
         let error = format!(r#"{{"code":-32002,"message":"näh","data":{odd}}}"#);
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":8,"error":{error}}}"#)).await;
-        client.hears(&format!(r#"{{"jsonrpc":"2.0","id":-0,"error":{error}}}"#)).await;
+        client.expects(&format!(r#"{{"jsonrpc":"2.0","id":-0,"error":{error}}}"#)).await;
     });
 }
 
@@ -80,10 +80,10 @@ fn b41_b52_what_a_legacy_server_asks_and_tells_crosses_to_the_byte() {
                 .say(&format!(r#"{{"jsonrpc":"2.0","id":"s{number}","method":"{method}","params":{odd}}}"#))
                 .await;
             client
-                .hears(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"method":"{method}","params":{odd}}}"#))
+                .expects(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"method":"{method}","params":{odd}}}"#))
                 .await;
             client.say(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"result":{odd}}}"#)).await;
-            server.hears(&format!(r#"{{"jsonrpc":"2.0","id":"s{number}","result":{odd}}}"#)).await;
+            server.expects(&format!(r#"{{"jsonrpc":"2.0","id":"s{number}","result":{odd}}}"#)).await;
         }
         for method in [
             "notifications/message",
@@ -94,18 +94,18 @@ fn b41_b52_what_a_legacy_server_asks_and_tells_crosses_to_the_byte() {
         ] {
             let told = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{odd}}}"#);
             server.say(&told).await;
-            client.hears(&told).await;
+            client.expects(&told).await;
         }
         for method in ["notifications/roots/list_changed", "notifications/com.example/unknown"] {
             let told = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{odd}}}"#);
             client.say(&told).await;
-            server.hears(&told).await;
+            server.expects(&told).await;
         }
         let error = format!(r#"{{"code":-1,"message":"no","data":{odd}}}"#);
         server.say(r#"{"jsonrpc":"2.0","id":7,"method":"roots/list"}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":5,"method":"roots/list"}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":5,"method":"roots/list"}"#).await;
         client.say(&format!(r#"{{"jsonrpc":"2.0","id":5,"error":{error}}}"#)).await;
-        server.hears(&format!(r#"{{"jsonrpc":"2.0","id":7,"error":{error}}}"#)).await;
+        server.expects(&format!(r#"{{"jsonrpc":"2.0","id":7,"error":{error}}}"#)).await;
     });
 }
 
@@ -117,7 +117,7 @@ fn progress_keeps_its_members_and_gets_the_name_that_its_asker_gave() {
             .say(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"x":1.0, "progressToken" : "p\u0041","y":[]}}}"#)
             .await;
         server
-            .hears(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{"x":1.0, "progressToken" : 2,"y":[]}}}"#)
+            .expects(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{"x":1.0, "progressToken" : 2,"y":[]}}}"#)
             .await;
         // Progress that does not grow, is out of range or has unknown members is forwarded.
         for progress in ["1e400", "5", "5"] {
@@ -125,23 +125,23 @@ fn progress_keeps_its_members_and_gets_the_name_that_its_asker_gave() {
                 .say(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progress":{progress},"progressToken":2,"eta":-0}}}}"#))
                 .await;
             client
-                .hears(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progress":{progress},"progressToken":"pA","eta":-0}}}}"#))
+                .expects(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progress":{progress},"progressToken":"pA","eta":-0}}}}"#))
                 .await;
         }
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
         // The opposite direction, for a request of the server.
         server
             .say(r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"_meta":{"progressToken":77}}}"#)
             .await;
         client
-            .hears(r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"_meta":{"progressToken":1}}}"#)
+            .expects(r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"_meta":{"progressToken":1}}}"#)
             .await;
         client
             .say(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":0.5,"z":1}}"#)
             .await;
         server
-            .hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":77,"progress":0.5,"z":1}}"#)
+            .expects(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":77,"progress":0.5,"z":1}}"#)
             .await;
     });
 }
@@ -151,27 +151,27 @@ fn who_cancels_is_understood_on_the_other_side_with_the_reason() {
     run(async {
         let (_gateway, mut client, mut server, _servers, _served) = legacy(|builder| builder).await;
         client.say(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#).await;
-        server.hears(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#).await;
+        server.expects(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#).await;
         client
             .say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"tired"}}"#)
             .await;
         server
-            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"tired"}}"#)
+            .expects(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"tired"}}"#)
             .await;
         server.say(r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}"#).await;
         server
             .say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}"#)
             .await;
         client
-            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
+            .expects(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
             .await;
         // Neither is answered, and both connections continue.
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
         client.say(r#"{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"odd"}}"#).await;
         server
-            .hears(r#"{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"odd"}}"#)
+            .expects(r#"{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"odd"}}"#)
             .await;
     });
 }
@@ -181,17 +181,19 @@ fn a_question_within_a_call_and_a_hundred_calls_at_once() {
     run(async {
         let (_gateway, mut client, mut server, _servers, _served) = legacy(|builder| builder).await;
         client.say(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asks"}}"#).await;
-        server.hears(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"asks"}}"#).await;
+        server.expects(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"asks"}}"#).await;
         server
             .say(r#"{"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":{"message":"m"}}"#)
             .await;
         client
-            .hears(r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m"}}"#)
+            .expects(r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m"}}"#)
             .await;
         client.say(r#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"x":1e400}}}"#).await;
-        server.hears(r#"{"jsonrpc":"2.0","id":9,"result":{"action":"accept","content":{"x":1e400}}}"#).await;
+        server
+            .expects(r#"{"jsonrpc":"2.0","id":9,"result":{"action":"accept","content":{"x":1e400}}}"#)
+            .await;
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"hologram","x":-0}]}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"hologram","x":-0}]}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"hologram","x":-0}]}}"#).await;
         for number in 0..100 {
             client
                 .say(&format!(
@@ -226,9 +228,9 @@ fn b41_b52_what_a_modern_client_asks_and_gets_crosses_to_the_byte() {
         client.say(&modern_request("\"d\"", "server/discover", "", "")).await;
         let mut server = servers.next().await;
         open_modern(&mut server).await;
-        server.hears(&modern_request("2", "server/discover", "", "")).await;
+        server.expects(&modern_request("2", "server/discover", "", "")).await;
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{DISCOVERED}}}"#)).await;
-        client.hears(&format!(r#"{{"jsonrpc":"2.0","id":"d","result":{DISCOVERED}}}"#)).await;
+        client.expects(&format!(r#"{{"jsonrpc":"2.0","id":"d","result":{DISCOVERED}}}"#)).await;
         let results = [
             r#"{"resultType":"complete","n":1e400,"_meta":{"a":-0}}"#.to_owned(),
             r#"{"n":1e400}"#.to_owned(),
@@ -239,15 +241,15 @@ fn b41_b52_what_a_modern_client_asks_and_gets_crosses_to_the_byte() {
         for (number, result) in results.iter().enumerate() {
             let (method, ours) = (["tools/call", "com.example/x"][number % 2], number + 3);
             client.say(&modern_request(&format!("\"c{number}\""), method, &members, r#","x":1.0"#)).await;
-            server.hears(&modern_request(&ours.to_string(), method, &members, r#","x":1.0"#)).await;
+            server.expects(&modern_request(&ours.to_string(), method, &members, r#","x":1.0"#)).await;
             server.say(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"result":{result}}}"#)).await;
-            client.hears(&format!(r#"{{"jsonrpc":"2.0","id":"c{number}","result":{result}}}"#)).await;
+            client.expects(&format!(r#"{{"jsonrpc":"2.0","id":"c{number}","result":{result}}}"#)).await;
         }
         let error = format!(r#"{{"code":-32021,"message":"no","data":{odd}}}"#);
         client.say(&modern_request("1", "tools/call", "", "")).await;
-        server.hears(&modern_request("8", "tools/call", "", "")).await;
+        server.expects(&modern_request("8", "tools/call", "", "")).await;
         server.say(&format!(r#"{{"jsonrpc":"2.0","id":8,"error":{error}}}"#)).await;
-        client.hears(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#)).await;
+        client.expects(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#)).await;
     });
 }
 
@@ -268,7 +270,7 @@ fn progress_logs_cancelling_and_streams_of_modern_peers() {
         let mut server = servers.next().await;
         open_modern(&mut server).await;
         server
-            .hears(&modern_request(
+            .expects(&modern_request(
                 "2",
                 "tools/call",
                 "",
@@ -276,16 +278,16 @@ fn progress_logs_cancelling_and_streams_of_modern_peers() {
             ))
             .await;
         server.say(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1,"w":-0}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1,"w":-0}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1,"w":-0}}"#).await;
         let log =
             r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":1e400}}"#;
         server.say(log).await;
-        client.hears(log).await;
+        client.expects(log).await;
         let unknown = r#"{"jsonrpc":"2.0","method":"notifications/com.example/x","params":{"v":-0}}"#;
         server.say(unknown).await;
-        client.hears(unknown).await;
+        client.expects(unknown).await;
         client.say(unknown).await;
-        server.hears(unknown).await;
+        server.expects(unknown).await;
 
         client
             .say(&modern_request(
@@ -296,7 +298,7 @@ fn progress_logs_cancelling_and_streams_of_modern_peers() {
             ))
             .await;
         server
-            .hears(&modern_request(
+            .expects(&modern_request(
                 "3",
                 "subscriptions/listen",
                 r#""notifications":{"toolsListChanged":true,"new":1},"#,
@@ -309,26 +311,26 @@ fn progress_logs_cancelling_and_streams_of_modern_peers() {
             "notifications/com.example/y",
         ] {
             server.say(&format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"notifications":{{"new":1}},"_meta":{{"io.modelcontextprotocol/subscriptionId":3,"k":-0}}}}}}"#)).await;
-            client.hears(&format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"notifications":{{"new":1}},"_meta":{{"io.modelcontextprotocol/subscriptionId":"sub","k":-0}}}}}}"#)).await;
+            client.expects(&format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"notifications":{{"new":1}},"_meta":{{"io.modelcontextprotocol/subscriptionId":"sub","k":-0}}}}}}"#)).await;
         }
         // An acknowledged stream stays open for days without a message; a call ends after ten minutes.
         tokio::time::advance(Duration::from_secs(599)).await;
         server.say(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":2}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":2}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":2}}"#).await;
         tokio::time::advance(Duration::from_secs(599)).await;
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete"}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}"#).await;
 
         client
             .say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"sub"}}"#)
             .await;
         server
-            .hears(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#)
+            .expects(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#)
             .await;
         client.say(&modern_request("\"again\"", "subscriptions/listen", r#""notifications":{},"#, "")).await;
-        server.hears(&modern_request("4", "subscriptions/listen", r#""notifications":{},"#, "")).await;
+        server.expects(&modern_request("4", "subscriptions/listen", r#""notifications":{},"#, "")).await;
         server.say(r#"{"jsonrpc":"2.0","id":4,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":4}}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":"again","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"again"}}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":"again","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"again"}}}"#).await;
     });
 }
 
@@ -338,19 +340,19 @@ fn tools_that_are_not_for_clients_are_in_no_list_and_cannot_be_called() {
         let (_gateway, mut client, mut server, _servers, _served) =
             legacy(|builder| builder.tools(|name| name != "secret")).await;
         client.say(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#).await;
-        server.hears(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).await;
+        server.expects(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).await;
         server
             .say(r#"{"jsonrpc":"2.0","id":2,"result":{"x":-0,"tools":[{"name":"secret"}, {"n":1e400,"name":"a"},{"name":"s\u0065cret"},{"name":"b" }],"nextCursor":"c"}}"#)
             .await;
         client
-            .hears(r#"{"jsonrpc":"2.0","id":1,"result":{"x":-0,"tools":[{"n":1e400,"name":"a"},{"name":"b" }],"nextCursor":"c"}}"#)
+            .expects(r#"{"jsonrpc":"2.0","id":1,"result":{"x":-0,"tools":[{"n":1e400,"name":"a"},{"name":"b" }],"nextCursor":"c"}}"#)
             .await;
         client.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"s\u0065cret"}}"#).await;
         client
-            .hears(r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"unknown tool: secret"}}"#)
+            .expects(r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"unknown tool: secret"}}"#)
             .await;
         client.say(r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a"}}"#).await;
-        server.hears(r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a"}}"#).await;
+        server.expects(r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a"}}"#).await;
     });
 }
 
@@ -382,17 +384,17 @@ fn modern_clients_over_http_share_a_server_for_what_they_can_do_and_others_have_
         one.say(&modern_request("1", "a/b", "", "")).await;
         let mut own = servers.next().await;
         open_modern(&mut own).await;
-        own.hears(&modern_request("2", "a/b", "", "")).await;
+        own.expects(&modern_request("2", "a/b", "", "")).await;
         // The same client with other capabilities has another server.
         let other = modern_request("2", "a/b", "", "").replace(r#""elicitation":{},"#, "");
         one.say(&other).await;
         let mut second = servers.next().await;
         open_modern(&mut second).await;
-        second.hears(&other).await;
+        second.expects(&other).await;
         assert_eq!(servers.starts(), 4);
         gateway.close().await;
         for server in [&mut server, &mut second] {
-            assert_eq!(server.hear().await, None);
+            assert_eq!(server.receive().await, None);
         }
     });
 }
@@ -463,15 +465,15 @@ fn what_belongs_to_no_request_reaches_a_client_on_its_own_connection_once() {
         let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
         for said in [UNKNOWN, changed, UNKNOWN] {
             server.say(said).await;
-            client.hears(said).await;
+            client.expects(said).await;
         }
         for (theirs, ours) in [(2, 1), (3, 2)] {
             server.say(&format!(r#"{{"jsonrpc":"2.0","id":{theirs},"result":{{}}}}"#)).await;
-            client.hears(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"result":{{}}}}"#)).await;
+            client.expects(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"result":{{}}}}"#)).await;
         }
         // It is also delivered without a request in flight.
         server.say(changed).await;
-        client.hears(changed).await;
+        client.expects(changed).await;
     });
 }
 
@@ -516,15 +518,15 @@ fn a_server_that_had_to_make_room_is_another_one_for_the_next_request() {
             client.line().await;
             running.push(server);
         }
-        assert_eq!(running[0].hear().await, None);
+        assert_eq!(running[0].receive().await, None);
         client.say(&of(1, 98, "a/b", "")).await;
         let mut server = servers.next().await;
         open_any(&mut server).await;
         server.line().await;
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","id":98,"result":{}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":98,"result":{}}"#).await;
         listened.say(r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}"#).await;
-        client.hears(r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":99}}}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":99}}}"#).await;
     });
 }
 
@@ -546,11 +548,11 @@ fn what_a_server_tells_before_a_result_comes_before_it() {
     run(async {
         let (_gateway, mut client, mut server, _servers, _served) = legacy(|builder| builder).await;
         client.say(CALL).await;
-        server.hears(CALL).await;
+        server.expects(CALL).await;
         let said = [LOG, CHANGED, LOG, CHANGED, RESULT];
         server.say(&said.join("\n")).await;
         for line in said {
-            client.hears(line).await;
+            client.expects(line).await;
         }
     });
 }
@@ -560,7 +562,7 @@ fn a_client_that_reads_nothing_holds_its_server_up_and_loses_nothing() {
     run(async {
         let (_gateway, mut client, mut server, _servers, _served) = legacy(|builder| builder).await;
         client.say(CALL).await;
-        server.hears(CALL).await;
+        server.expects(CALL).await;
         // More than is ever buffered for a peer.
         let told = |number: usize| LOG.replace("NUMBER", &format!("{number:02}").repeat(256 * 1024));
         let telling = tokio::spawn(async move {
@@ -577,7 +579,7 @@ fn a_client_that_reads_nothing_holds_its_server_up_and_loses_nothing() {
         for number in 0..24 {
             assert!(client.line().await == told(number), "the message {number} is not the next");
         }
-        client.hears(RESULT).await;
+        client.expects(RESULT).await;
         telling.await.unwrap();
     });
 }

@@ -144,7 +144,7 @@ impl Dispatch {
         Self { cache, handlers, subscriptions: Mutex::default() }
     }
 
-    /// Takes note of a notification. What was cached is invalid before anybody hears of it.
+    /// Takes note of a notification. What was cached is invalid before anybody is told of it.
     pub(super) fn receive(&self, notification: &Notification, wake: &mut Vec<Waker>) {
         if let Some(cache) = &self.cache {
             cache.invalidate(notification);

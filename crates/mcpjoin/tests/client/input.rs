@@ -209,12 +209,12 @@ async fn a_handler_that_blocks_its_thread_holds_no_other_call_in_either_era() {
 
 #[tokio::test(start_paused = true)]
 async fn what_hears_of_notifications_and_violations_may_panic() {
-    let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let (received, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let build = || {
-        let heard = heard.clone();
+        let received = received.clone();
         builder()
             .on_notification(move |notification| {
-                heard.send(notification.method.to_string()).expect("the test listens");
+                received.send(notification.method.to_string()).expect("the test listens");
                 panic!("on a notification");
             })
             .on_violation(|_| panic!("on a violation"))
@@ -222,7 +222,7 @@ async fn what_hears_of_notifications_and_violations_may_panic() {
     let (client, mut server) = legacy(build()).await;
     for _ in 0..2 {
         server.notify("notifications/tools/list_changed", json!({})).await;
-        assert_eq!(hears.recv().await.as_deref(), Some("notifications/tools/list_changed"));
+        assert_eq!(receiver.recv().await.as_deref(), Some("notifications/tools/list_changed"));
     }
     server.result(777.into(), json!({})).await;
     let (pong, ()) = tokio::join!(client.ping(), async {

@@ -180,7 +180,7 @@ fn tagged(id: i64, mut params: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_acknowledged_brings_what_it_honours_and_ends_when_the_server_ends_it() {
-    let (builder, mut heard) = note_notifications(builder());
+    let (builder, mut received) = note_notifications(builder());
     let (client, mut server) = modern(builder).await;
     let filter = SubscriptionFilter::default().with_tools_list_changed(true).with_prompts_list_changed(true);
     let (stream, id) = tokio::join!(client.listen(filter), async {
@@ -211,7 +211,7 @@ async fn a_stream_is_acknowledged_brings_what_it_honours_and_ends_when_the_serve
     assert!(stream.next().await.is_none());
     assert_eq!((stream.id(), stream.dropped()), (None, 0));
     drop((stream, client));
-    assert!(heard.recv().await.is_none(), "what belongs to a stream does not come twice");
+    assert!(received.recv().await.is_none(), "what belongs to a stream does not come twice");
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +246,7 @@ async fn a_stream_that_is_never_acknowledged_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resource_is_subscribed_to_with_a_request_in_the_legacy_era() {
-    let (builder, mut heard) = note_notifications(builder());
+    let (builder, mut received) = note_notifications(builder());
     let (client, mut server) = legacy(builder).await;
     let (subscribed, ()) = tokio::join!(client.subscribe("a:b"), async {
         let request = server.expect("resources/subscribe").await;
@@ -255,7 +255,7 @@ async fn a_resource_is_subscribed_to_with_a_request_in_the_legacy_era() {
     });
     subscribed.expect("subscribed");
     server.notify("notifications/resources/updated", json!({"uri": "a:b"})).await;
-    assert_eq!(heard.recv().await.expect("heard").method, Method::ResourceUpdated);
+    assert_eq!(received.recv().await.expect("received").method, Method::ResourceUpdated);
     let (unsubscribed, ()) = tokio::join!(client.unsubscribe("a:b"), async {
         let request = server.expect("resources/unsubscribe").await;
         server.result(request.id, json!({})).await;
@@ -265,7 +265,7 @@ async fn a_resource_is_subscribed_to_with_a_request_in_the_legacy_era() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resource_is_subscribed_to_with_a_stream_in_the_modern_era() {
-    let (builder, mut heard) = note_notifications(builder());
+    let (builder, mut received) = note_notifications(builder());
     let (client, mut server) = modern(builder).await;
     let (subscribed, id) = tokio::join!(client.subscribe("a:b"), async {
         let (request, id) = acknowledge(&mut server, json!({"resourceSubscriptions": ["a:b"]})).await;
@@ -278,7 +278,7 @@ async fn a_resource_is_subscribed_to_with_a_stream_in_the_modern_era() {
     subscribed.expect("subscribed");
     client.subscribe("a:b").await.expect("twice is once");
     server.notify("notifications/resources/updated", tagged(id, json!({"uri": "a:b"}))).await;
-    assert_eq!(heard.recv().await.expect("heard").method, Method::ResourceUpdated);
+    assert_eq!(received.recv().await.expect("received").method, Method::ResourceUpdated);
     client.unsubscribe("a:b").await.expect("unsubscribed");
     let cancelled = server.notification().await;
     assert_eq!(value(cancelled.params.as_ref())["requestId"], id);
@@ -295,12 +295,12 @@ async fn a_resource_is_subscribed_to_with_a_stream_in_the_modern_era() {
     subscribed.expect("subscribed");
     drop(client);
     while server.message().await.is_some() {}
-    assert!(heard.recv().await.is_none());
+    assert!(received.recv().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn legacy_notifications_are_heard_by_whoever_wants_to() {
-    let (builder, mut heard) = note_notifications(builder());
+    let (builder, mut received) = note_notifications(builder());
     let (client, mut server) = legacy(builder).await;
     let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let request = server.expect("tools/call").await;
@@ -309,6 +309,6 @@ async fn legacy_notifications_are_heard_by_whoever_wants_to() {
         server.result(request.id, text("ok")).await;
     });
     result.expect("a result");
-    assert_eq!(heard.recv().await.expect("heard").method, Method::LogMessage);
-    assert_eq!(heard.recv().await.expect("heard").method, Method::ToolListChanged);
+    assert_eq!(received.recv().await.expect("received").method, Method::LogMessage);
+    assert_eq!(received.recv().await.expect("received").method, Method::ToolListChanged);
 }

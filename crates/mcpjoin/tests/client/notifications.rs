@@ -16,14 +16,14 @@ use tokio::time::timeout;
 
 use crate::typed::connected;
 
-/// What was heard next. An hour of the paused clock without anything fails the test.
-async fn next<T>(heard: &mut UnboundedReceiver<T>) -> T {
-    timeout(Duration::from_secs(3600), heard.recv()).await.expect("it was told").expect("somebody tells")
+/// What was received next. An hour of the paused clock without anything fails the test.
+async fn next<T>(received: &mut UnboundedReceiver<T>) -> T {
+    timeout(Duration::from_secs(3600), received.recv()).await.expect("it was told").expect("somebody tells")
 }
 
-/// Whether nothing is heard for half a minute of the paused clock, which is less than a request may take.
-async fn is_silent<T>(heard: &mut UnboundedReceiver<T>) -> bool {
-    timeout(Duration::from_secs(30), heard.recv()).await.is_err()
+/// Whether nothing is received for half a minute of the paused clock, which is less than a request may take.
+async fn is_silent<T>(received: &mut UnboundedReceiver<T>) -> bool {
+    timeout(Duration::from_secs(30), received.recv()).await.is_err()
 }
 
 async fn says(_: NoArguments, cx: Context) {
@@ -46,7 +46,7 @@ fn changing() -> Server {
 
 /// A client that notes which lists have changed, and how long they are now.
 fn counting(builder: ClientBuilder) -> (ClientBuilder, UnboundedReceiver<(&'static str, usize)>) {
-    let (tell, heard) = unbounded_channel();
+    let (tell, received) = unbounded_channel();
     let [tools, prompts, resources] = [(); 3].map(|()| tell.clone());
     let builder = builder
         .on_tools_changed(move |client| {
@@ -70,24 +70,24 @@ fn counting(builder: ClientBuilder) -> (ClientBuilder, UnboundedReceiver<(&'stat
                 let _ = tell.send(("resources", resources.len()));
             }
         });
-    (builder, heard)
+    (builder, received)
 }
 
 #[tokio::test(start_paused = true)]
 async fn changes_of_lists_are_heard_alike_in_every_revision() {
     for version in Version::ALL {
         let server = changing();
-        let (builder, mut heard) = counting(builder());
+        let (builder, mut received) = counting(builder());
         let client = connected(&server, builder, &version).await;
         assert_eq!(client.list_tools().all().await.expect("a list").len(), 1, "now it is cached");
         let handle = server.handle();
         handle.add_tool(tool("more"), |_: NoArguments, _| async {}).expect("the list may change");
-        assert_eq!(next(&mut heard).await, ("tools", 2), "{version}");
+        assert_eq!(next(&mut received).await, ("tools", 2), "{version}");
         handle.add_prompt(Prompt::new("p"), |_, _| async { "" }).expect("the list may change");
-        assert_eq!(next(&mut heard).await, ("prompts", 1), "{version}");
+        assert_eq!(next(&mut received).await, ("prompts", 1), "{version}");
         handle.add_resource(Resource::new("x://2", "2"), |_, _| async { "" }).expect("the list may change");
-        assert_eq!(next(&mut heard).await, ("resources", 2), "{version}");
-        assert!(is_silent(&mut heard).await, "{version}");
+        assert_eq!(next(&mut received).await, ("resources", 2), "{version}");
+        assert!(is_silent(&mut received).await, "{version}");
     }
 }
 
@@ -95,7 +95,7 @@ async fn changes_of_lists_are_heard_alike_in_every_revision() {
 async fn updated_resources_are_heard_alike_in_every_revision() {
     for version in Version::ALL {
         let server = changing();
-        let (tell, mut heard) = unbounded_channel();
+        let (tell, mut received) = unbounded_channel();
         let builder = builder().on_resource_updated(move |client, uri| {
             let tell = tell.clone();
             async move {
@@ -107,35 +107,35 @@ async fn updated_resources_are_heard_alike_in_every_revision() {
         client.subscribe("x://1").await.expect("it declares subscriptions");
         server.handle().notify_resource_updated("x://2");
         server.handle().notify_resource_updated("x://1");
-        assert_eq!(next(&mut heard).await, ("x://1".to_owned(), "one".to_owned()), "{version}");
-        assert!(is_silent(&mut heard).await, "{version}");
+        assert_eq!(next(&mut received).await, ("x://1".to_owned(), "one".to_owned()), "{version}");
+        assert!(is_silent(&mut received).await, "{version}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn log_messages_are_heard_from_info_on_until_another_level_is_set_in_every_revision() {
     for version in Version::ALL {
-        let (tell, mut heard) = unbounded_channel();
+        let (tell, mut received) = unbounded_channel();
         let builder = builder().on_log(move |message| drop(tell.send(message.data.as_str().to_owned())));
         let client = connected(&changing(), builder, &version).await;
         client.call_tool("says", ()).await.expect("a result");
-        assert_eq!(next(&mut heard).await, "\"loud\"", "{version}");
+        assert_eq!(next(&mut received).await, "\"loud\"", "{version}");
         client.set_level(LoggingLevel::Debug).await.expect("it declares logging");
         client.call_tool("says", ()).await.expect("a result");
-        assert_eq!(next(&mut heard).await, "\"quiet\"", "{version}");
-        assert_eq!(next(&mut heard).await, "\"loud\"", "{version}");
-        assert!(is_silent(&mut heard).await, "{version}");
+        assert_eq!(next(&mut received).await, "\"quiet\"", "{version}");
+        assert_eq!(next(&mut received).await, "\"loud\"", "{version}");
+        assert!(is_silent(&mut received).await, "{version}");
     }
 }
 
 /// A client that counts the changes of the list of tools.
 fn noting(builder: ClientBuilder) -> (ClientBuilder, UnboundedReceiver<()>) {
-    let (tell, heard) = unbounded_channel();
+    let (tell, received) = unbounded_channel();
     let builder = builder.on_tools_changed(move |_| {
         let _ = tell.send(());
         async {}
     });
-    (builder, heard)
+    (builder, received)
 }
 
 /// Reads the request for a stream, and returns its id and its filter.
@@ -158,7 +158,7 @@ async fn acknowledge(server: &mut Scripted, stream: i64, filter: Value) {
 
 #[tokio::test(start_paused = true)]
 async fn the_stream_is_opened_before_the_first_request_and_again_when_it_ends() {
-    let (builder, mut heard) = noting(builder());
+    let (builder, mut received) = noting(builder());
     let (builder, mut everything) = note_notifications(builder);
     let (client, mut server) = modern(builder).await;
     let mut call = client.call_tool("t", ());
@@ -168,7 +168,7 @@ async fn the_stream_is_opened_before_the_first_request_and_again_when_it_ends() 
     server.expect("tools/call").await;
     acknowledge(&mut server, stream, filter).await;
     tell(&mut server, stream, "notifications/tools/list_changed", json!({})).await;
-    next(&mut heard).await;
+    next(&mut received).await;
     assert_eq!(next(&mut everything).await.method, Method::ToolListChanged, "as in the legacy era");
 
     // The server ends the stream. A change may be missed until there is another one.
@@ -177,35 +177,35 @@ async fn the_stream_is_opened_before_the_first_request_and_again_when_it_ends() 
     });
     server.result(stream.into(), end).await;
     let (again, filter) = asked_to_listen(&mut server).await;
-    assert!(is_silent(&mut heard).await);
+    assert!(is_silent(&mut received).await);
     acknowledge(&mut server, again, filter).await;
-    next(&mut heard).await;
+    next(&mut received).await;
     tell(&mut server, again, "notifications/tools/list_changed", json!({})).await;
-    next(&mut heard).await;
+    next(&mut received).await;
     drop((call, client));
     while server.message().await.is_some() {}
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_the_stream_is_not_asked_again() {
-    let (builder, mut heard) = noting(builder());
+    let (builder, mut received) = noting(builder());
     let (client, mut server) = modern(builder).await;
     let (stream, _) = asked_to_listen(&mut server).await;
     server.say(stream.into(), Err(ErrorObject::method_not_found("subscriptions/listen"))).await;
-    assert!(is_silent(&mut heard).await);
+    assert!(is_silent(&mut received).await);
     drop(client);
     assert_eq!(server.message().await, None, "no second request");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_never_lasts_is_given_up() {
-    let (builder, mut heard) = noting(builder());
+    let (builder, mut received) = noting(builder());
     let (client, mut server) = modern(builder).await;
     for _ in 0..10 {
         let (stream, _) = asked_to_listen(&mut server).await;
         server.result(stream.into(), json!({ "resultType": "complete" })).await;
     }
-    assert!(is_silent(&mut heard).await);
+    assert!(is_silent(&mut received).await);
     drop(client);
     assert_eq!(server.message().await, None, "ten attempts");
 }
@@ -225,7 +225,7 @@ async fn no_stream_is_opened_for_what_the_server_does_not_declare() {
 #[tokio::test(start_paused = true)]
 async fn a_function_runs_once_at_a_time_changes_meanwhile_count_as_one_and_a_panic_is_contained() {
     let (gate, runs) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (tell, mut heard) = unbounded_channel();
+    let (tell, mut received) = unbounded_channel();
     let (handler_gate, handler_runs) = (gate.clone(), runs.clone());
     let builder = builder().on_tools_changed(move |_| {
         let (gate, tell) = (handler_gate.clone(), tell.clone());
@@ -238,15 +238,15 @@ async fn a_function_runs_once_at_a_time_changes_meanwhile_count_as_one_and_a_pan
     });
     let (client, mut server) = legacy(builder).await;
     server.notify("notifications/tools/list_changed", json!({})).await;
-    assert_eq!(next(&mut heard).await, 0);
+    assert_eq!(next(&mut received).await, 0);
     for _ in 0..100 {
         server.notify("notifications/tools/list_changed", json!({})).await;
     }
-    assert!(is_silent(&mut heard).await, "the first run has not ended");
+    assert!(is_silent(&mut received).await, "the first run has not ended");
     gate.add_permits(1);
-    assert_eq!(next(&mut heard).await, 1, "it goes on after a panic");
+    assert_eq!(next(&mut received).await, 1, "it goes on after a panic");
     gate.add_permits(1);
-    assert!(is_silent(&mut heard).await, "a hundred changes were one");
+    assert!(is_silent(&mut received).await, "a hundred changes were one");
     assert_eq!(runs.load(Ordering::Relaxed), 2);
     drop(client);
 }
@@ -255,7 +255,7 @@ async fn a_function_runs_once_at_a_time_changes_meanwhile_count_as_one_and_a_pan
 async fn functions_keep_the_connection_open_only_while_they_run() {
     for era in [Era::Legacy, Era::Modern] {
         let gate = Arc::new(Semaphore::new(0));
-        let (tell, mut heard) = unbounded_channel();
+        let (tell, mut received) = unbounded_channel();
         let handler_gate = gate.clone();
         let builder = builder().on_tools_changed(move |client| {
             let (gate, tell) = (handler_gate.clone(), tell.clone());
@@ -274,17 +274,17 @@ async fn functions_keep_the_connection_open_only_while_they_run() {
         } else {
             server.notify("notifications/tools/list_changed", json!({})).await;
         }
-        assert!(!next(&mut heard).await, "{era:?}");
+        assert!(!next(&mut received).await, "{era:?}");
         drop(client);
         assert!(timeout(Duration::from_secs(30), server.message()).await.is_err(), "{era:?}: it is open");
         gate.add_permits(1);
-        assert!(!next(&mut heard).await, "{era:?}");
+        assert!(!next(&mut received).await, "{era:?}");
         while let Some(message) = server.message().await {
             let is_cancel =
                 matches!(message, Message::Notification(note) if note.method == Method::Cancelled);
             assert!(is_cancel, "{era:?}: only the stream ends");
         }
-        assert_eq!(heard.recv().await, None, "{era:?}: the function is dropped");
+        assert_eq!(received.recv().await, None, "{era:?}: the function is dropped");
     }
 }
 

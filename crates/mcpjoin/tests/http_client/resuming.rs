@@ -215,14 +215,14 @@ fn the_stream_of_a_session_goes_on_when_the_events_before_are_not_kept() {
             }
         })
         .await;
-        let (heard, mut hears) = mpsc::unbounded_channel();
+        let (received, mut receiver) = mpsc::unbounded_channel();
         let client = builder()
-            .on_notification(move |note| drop(heard.send(note)))
+            .on_notification(move |note| drop(received.send(note)))
             .connect(server.link().build().unwrap())
             .await
             .unwrap();
         for _ in 0..2 {
-            hears.recv().await.unwrap();
+            receiver.recv().await.unwrap();
         }
         assert_eq!(call(&client, "a").await.as_deref(), Ok("a"));
         assert_eq!(server.count("initialize"), 1);
@@ -265,17 +265,17 @@ fn a_server_that_is_gone_is_given_five_seconds_and_every_attempt_is_told() {
     let (tell, mut told) = mpsc::unbounded_channel();
     hearing(Told(tell), || {
         run(async {
-            let (heard, mut hears) = mpsc::unbounded_channel();
+            let (received, mut receiver) = mpsc::unbounded_channel();
             let (_port, calling) = dies(async |server| {
-                let heard = heard.clone();
+                let received = received.clone();
                 builder()
-                    .on_notification(move |note| drop(heard.send(note)))
+                    .on_notification(move |note| drop(received.send(note)))
                     .connect(server.link().get_stream(false).build().unwrap())
                     .await
                     .unwrap()
             })
             .await;
-            hears.recv().await.unwrap();
+            receiver.recv().await.unwrap();
             let began = Instant::now();
             let error = calling.await.unwrap().unwrap_err();
             for part in [
@@ -390,11 +390,11 @@ fn f116_an_event_that_comes_on_two_streams_of_a_session_is_taken_once() {
         run(async {
             let both = Arc::new(Both::default());
             let server = gives_everything(&both, reply_too).await;
-            let (heard, mut hears) = mpsc::unbounded_channel();
+            let (received, mut receiver) = mpsc::unbounded_channel();
             let broken: Arc<Mutex<Vec<String>>> = Arc::default();
             let rules = broken.clone();
             let client = builder()
-                .on_notification(move |note| drop(heard.send(note)))
+                .on_notification(move |note| drop(received.send(note)))
                 .on_violation(move |violation| rules.lock().unwrap().push(violation.to_string()))
                 .connect(server.link().build().unwrap())
                 .await
@@ -403,13 +403,13 @@ fn f116_an_event_that_comes_on_two_streams_of_a_session_is_taken_once() {
                 let client = client.clone();
                 async move { call(&client, "other").await }
             });
-            let mut said = vec![hears.recv().await.unwrap()];
+            let mut said = vec![receiver.recv().await.unwrap()];
             assert_eq!(call(&client, "cut").await.as_deref(), Ok("cut"));
             both.go_on.notify_one();
             assert_eq!(other.await.unwrap().as_deref(), Ok("other"));
             assert_eq!(call(&client, "cut").await.as_deref(), Ok("cut"));
             client.close().await;
-            while let Ok(more) = hears.try_recv() {
+            while let Ok(more) = receiver.try_recv() {
                 said.push(more);
             }
             let said: Vec<Value> = said.iter().map(data).collect();
@@ -441,15 +441,15 @@ fn events_of_equal_ids_that_say_different_things_are_different_events() {
             }
         })
         .await;
-        let (heard, mut hears) = mpsc::unbounded_channel();
+        let (received, mut receiver) = mpsc::unbounded_channel();
         let client = builder()
-            .on_notification(move |note| drop(heard.send(note)))
+            .on_notification(move |note| drop(received.send(note)))
             .connect(server.link().build().unwrap())
             .await
             .unwrap();
         for name in ["a", "b", "c"] {
             assert_eq!(call(&client, name).await.as_deref(), Ok(name));
-            assert_eq!(data(&hears.recv().await.unwrap()), name);
+            assert_eq!(data(&receiver.recv().await.unwrap()), name);
         }
     });
 }

@@ -53,9 +53,9 @@ fn f116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
             }
         })
         .await;
-        let (heard, mut hears) = mpsc::unbounded_channel();
+        let (received, mut receiver) = mpsc::unbounded_channel();
         let client = builder()
-            .on_notification(move |note| drop(heard.send(note)))
+            .on_notification(move |note| drop(received.send(note)))
             .connect(server.link().build().unwrap())
             .await
             .unwrap();
@@ -88,7 +88,7 @@ fn f116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
         }
         assert_eq!((lost + kept, kept), (length + 1, length + 1 - lost));
         let mut notes = Vec::new();
-        while let Ok(note) = hears.try_recv() {
+        while let Ok(note) = receiver.try_recv() {
             let params: serde_json::Value = note.params.unwrap().raw().decode().unwrap();
             notes.push(params["data"].as_str().unwrap().to_owned());
         }
@@ -159,21 +159,21 @@ fn f116_events_that_are_sent_again_are_taken_once() {
             },
         )
         .await;
-        let (heard, mut hears) = mpsc::unbounded_channel();
+        let (received, mut receiver) = mpsc::unbounded_channel();
         let client = builder()
-            .on_notification(move |note| drop(heard.send(note)))
+            .on_notification(move |note| drop(received.send(note)))
             .connect(server.link().build().unwrap())
             .await
             .unwrap();
         assert_eq!(call(&client, "a").await.unwrap(), "reply");
         let mut notes = Vec::new();
         for _ in 0..3 {
-            let note = hears.recv().await.unwrap();
+            let note = receiver.recv().await.unwrap();
             let params: serde_json::Value = note.params.unwrap().raw().decode().unwrap();
             notes.push(params["data"].clone());
         }
         assert_eq!(notes, [0, 1, 2]);
-        assert!(hears.try_recv().is_err());
+        assert!(receiver.try_recv().is_err());
     });
 }
 
@@ -457,14 +457,14 @@ fn the_stream_of_a_session_is_opened_again_after_the_last_event() {
             }
         })
         .await;
-        let (heard, mut hears) = mpsc::unbounded_channel();
+        let (received, mut receiver) = mpsc::unbounded_channel();
         let client = builder()
-            .on_notification(move |note| drop(heard.send(note)))
+            .on_notification(move |note| drop(received.send(note)))
             .connect(server.link().build().unwrap())
             .await
             .unwrap();
         for _ in 0..3 {
-            assert_eq!(hears.recv().await.unwrap().method.as_str(), "notifications/tools/list_changed");
+            assert_eq!(receiver.recv().await.unwrap().method.as_str(), "notifications/tools/list_changed");
         }
         assert_eq!(call(&client, "a").await.unwrap(), "a");
         client.close().await;
@@ -495,13 +495,13 @@ fn a_session_that_is_gone_when_its_stream_is_opened_again_is_made_again_without_
             }
         })
         .await;
-        let (heard, mut hears) = mpsc::unbounded_channel();
+        let (received, mut receiver) = mpsc::unbounded_channel();
         let client = builder()
-            .on_notification(move |note| drop(heard.send(note)))
+            .on_notification(move |note| drop(received.send(note)))
             .connect(server.link().build().unwrap())
             .await
             .unwrap();
-        assert_eq!(hears.recv().await.unwrap().method.as_str(), "notifications/tools/list_changed");
+        assert_eq!(receiver.recv().await.unwrap().method.as_str(), "notifications/tools/list_changed");
         assert_eq!(server.count("initialize"), 2);
         client.close().await;
     });

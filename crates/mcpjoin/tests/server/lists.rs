@@ -245,12 +245,12 @@ fn c63_exactly_what_was_registered_is_declared_and_everything_else_refused() {
 
 /// A client, and the notifications that it receives.
 async fn listening(server: &Server, era: Era) -> (Client, UnboundedReceiver<Notification>) {
-    let (heard, hears) = mpsc::unbounded_channel();
+    let (received, receiver) = mpsc::unbounded_channel();
     let builder = builder().era(EraChoice::Only(era)).on_notification(move |notification| {
         // The test may have dropped the receiver.
-        drop(heard.send(notification));
+        drop(received.send(notification));
     });
-    (connect(server, builder).await, hears)
+    (connect(server, builder).await, receiver)
 }
 
 #[test]
@@ -315,10 +315,10 @@ fn an_updated_resource_is_told_to_those_who_are_subscribed() {
         handle.notify_resource_updated("doc://two");
         handle.notify_resource_updated("doc://one");
         handle.notify_resource_updated("doc://one");
-        for hears in [&mut legacy_hears, &mut modern_hears] {
-            let heard = hears.recv().await.unwrap();
-            assert_eq!(heard.method, Method::ResourceUpdated);
-            assert_eq!(value(heard.params.unwrap().raw())["uri"], "doc://one");
+        for receiver in [&mut legacy_hears, &mut modern_hears] {
+            let received = receiver.recv().await.unwrap();
+            assert_eq!(received.method, Method::ResourceUpdated);
+            assert_eq!(value(received.params.unwrap().raw())["uri"], "doc://one");
         }
         for client in [&legacy, &modern] {
             client.unsubscribe("doc://one").await.unwrap();
@@ -326,9 +326,9 @@ fn an_updated_resource_is_told_to_those_who_are_subscribed() {
         // The end of a stream is not acknowledged, so the test sends a request after it and waits for the response.
         ask(&modern, "resources/list", json!({})).await.unwrap();
         handle.notify_resource_updated("doc://one");
-        for hears in [&mut legacy_hears, &mut modern_hears] {
-            let heard = tokio::time::timeout(Duration::from_secs(60), hears.recv()).await;
-            assert!(heard.is_err(), "{heard:?}");
+        for receiver in [&mut legacy_hears, &mut modern_hears] {
+            let received = tokio::time::timeout(Duration::from_secs(60), receiver.recv()).await;
+            assert!(received.is_err(), "{received:?}");
         }
     });
 }

@@ -182,8 +182,8 @@ fn input_progress_and_log_messages_work_through_mounts() {
     run(async {
         let server = office();
         for era in BOTH_ERAS {
-            let (heard, mut hears) = mpsc::unbounded_channel();
-            let client = answering(era).on_log(move |log| drop(heard.send(value(&log.data))));
+            let (received, mut receiver) = mpsc::unbounded_channel();
+            let client = answering(era).on_log(move |log| drop(received.send(value(&log.data))));
             let client = connect(&server, client).await;
             client.set_level(LoggingLevel::Debug).await.unwrap();
             let asked = client.call_tool("cellar__notes__asks", ()).await.unwrap();
@@ -194,7 +194,7 @@ fn input_progress_and_log_messages_work_through_mounts() {
                 progress.push(format!("{event:?}"));
             }
             assert!(progress.iter().any(|event| event.contains("half")), "{progress:?}");
-            assert_eq!(hears.recv().await.unwrap(), "said");
+            assert_eq!(receiver.recv().await.unwrap(), "said");
         }
     });
 }
@@ -455,9 +455,9 @@ fn subscriptions_to_resources_of_mounted_servers_work() {
             let other = Server::builder("o", "1").subscriptions().dynamic_resources().build().unwrap();
             let server =
                 Server::builder("s", "1").mount("m", middle).mount("o", other.clone()).build().unwrap();
-            let (heard, mut hears) = mpsc::unbounded_channel();
+            let (received, mut receiver) = mpsc::unbounded_channel();
             let client =
-                builder().era(EraChoice::Only(era)).on_notification(move |told| drop(heard.send(told)));
+                builder().era(EraChoice::Only(era)).on_notification(move |told| drop(received.send(told)));
             let client = connect(&server, client).await;
             client.subscribe("note://all").await.unwrap();
             if era == Era::Legacy {
@@ -468,10 +468,10 @@ fn subscriptions_to_resources_of_mounted_servers_work() {
             other.handle().notify_resource_updated("note://all");
             library.handle().notify_resource_updated("note://7");
             library.handle().notify_resource_updated("note://all");
-            let told = hears.recv().await.unwrap();
+            let told = receiver.recv().await.unwrap();
             assert_eq!(told.method, Method::ResourceUpdated);
             assert_eq!(value(told.params.unwrap().raw())["uri"], "note://all");
-            let more = tokio::time::timeout(Duration::from_secs(60), hears.recv()).await;
+            let more = tokio::time::timeout(Duration::from_secs(60), receiver.recv()).await;
             assert!(more.is_err(), "only the owner says so: {more:?}");
             client.unsubscribe("note://all").await.unwrap();
         }

@@ -411,16 +411,16 @@ fn log_messages_that_are_dropped_because_nobody_takes_them_are_told_of() {
                 .build()
                 .unwrap();
             for era in BOTH_ERAS {
-                let (heard, mut hears) = mpsc::unbounded_channel();
+                let (received, mut receiver) = mpsc::unbounded_channel();
                 let client =
                     builder().era(mcpjoin::proto::session::EraChoice::Only(era)).on_notification(move |_| {
-                        heard.send(()).unwrap();
+                        received.send(()).unwrap();
                     });
                 let client = connect(&server, client).await;
                 client.set_level(LoggingLevel::Info).await.unwrap();
                 client.call_tool("talks", ()).await.unwrap();
                 let mut came = 0;
-                while hears.try_recv().is_ok() {
+                while receiver.try_recv().is_ok() {
                     came += 1;
                 }
                 assert!((1..1000).contains(&came), "{came}");
@@ -455,12 +455,12 @@ fn progress_and_log_messages_go_with_their_request() {
             .build()
             .unwrap();
         for era in BOTH_ERAS {
-            let (heard, mut hears) = mpsc::unbounded_channel();
+            let (received, mut receiver) = mpsc::unbounded_channel();
             let client = connect(
                 &server,
                 builder().era(mcpjoin::proto::session::EraChoice::Only(era)).on_notification(
                     move |notification| {
-                        heard.send(notification).unwrap();
+                        received.send(notification).unwrap();
                     },
                 ),
             )
@@ -474,13 +474,13 @@ fn progress_and_log_messages_go_with_their_request() {
                 (0.5, Some(1.0), Some("half"))
             );
             calling.await.unwrap();
-            let heard = hears.recv().await.unwrap();
-            let params = value(heard.params.as_ref().unwrap().raw());
+            let received = receiver.recv().await.unwrap();
+            let params = value(received.params.as_ref().unwrap().raw());
             assert_eq!(
                 (&params["level"], &params["logger"], &params["data"]),
                 (&json!("error"), &json!("part"), &json!({ "wanted": true }))
             );
-            assert!(hears.try_recv().is_err());
+            assert!(receiver.try_recv().is_err());
         }
     });
 }

@@ -206,13 +206,13 @@ mod tests {
         let host = host(|limits| limits.request_bytes = MAX_FRAME);
         let began = Instant::now();
         // A client that sends only its length holds all of the budget but one unit.
-        let (mut slow, mut hears) = duplex(64);
+        let (mut slow, mut receiver) = duplex(64);
         slow.write_all(&u32::try_from(MAX_FRAME - UNIT_BYTES).expect("it fits").to_be_bytes())
             .await
             .expect("room");
         let slowly = tokio::spawn({
             let host = host.clone();
-            async move { host.read(&mut hears).await.err().map(|error| error.to_string()) }
+            async move { host.read(&mut receiver).await.err().map(|error| error.to_string()) }
         });
         while host.inner.room.available_permits() > 1 {
             tokio::task::yield_now().await;

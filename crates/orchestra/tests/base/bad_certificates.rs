@@ -142,7 +142,7 @@ fn the_bridge_gives_up(shown: &Shown, trusted: &Authority, server: ServerTls, sa
 }
 
 /// A client presents a bad certificate. The server reports `reason`, and the client the meaning of the alert.
-fn client_is_refused(shown: Option<Shown>, trusted: &Authority, reason: &str, heard: &str) {
+fn client_is_refused(shown: Option<Shown>, trusted: &Authority, reason: &str, received: &str) {
     let server = trusted.signs(|_| {}).identity();
     let identity = shown.as_ref().map(Shown::identity);
     let server = ServerTls::new(server, &ClientAuth::Required(trusted.trusted()), ALPN).unwrap();
@@ -150,15 +150,15 @@ fn client_is_refused(shown: Option<Shown>, trusted: &Authority, reason: &str, he
     let (ours, theirs) = refused(&client, server.clone());
     assert!(theirs.to_string().contains(reason), "the server says: {theirs}");
     assert!(matches!(ours.kind, QuicErrorKind::RefusedByPeer { .. }), "the client says: {ours}");
-    assert!(ours.to_string().contains(heard), "the client says: {ours}");
+    assert!(ours.to_string().contains(received), "the client says: {ours}");
     // The bridge always has a certificate.
     if let Some(shown) = shown {
-        the_bridge_gives_up(&shown, trusted, server, heard);
+        the_bridge_gives_up(&shown, trusted, server, received);
     }
 }
 
 /// A server presents a bad certificate. The client reports `reason`, and the server the meaning of the alert.
-fn server_is_refused(server: &Shown, trusted: &Authority, reason: &str, heard: &str) {
+fn server_is_refused(server: &Shown, trusted: &Authority, reason: &str, received: &str) {
     let shown = trusted.signs(|_| {});
     let client = Some(shown.identity());
     let client = ClientTls::new(&Trust::Authorities(trusted.trusted()), client, ALPN).unwrap();
@@ -166,7 +166,7 @@ fn server_is_refused(server: &Shown, trusted: &Authority, reason: &str, heard: &
     let (ours, theirs) = refused(&client, server.clone());
     assert!(matches!(ours.kind, QuicErrorKind::Refused(_)), "the client says: {ours}");
     assert!(ours.to_string().contains(reason), "the client says: {ours}");
-    assert!(theirs.to_string().contains(heard), "the server says: {theirs}");
+    assert!(theirs.to_string().contains(received), "the server says: {theirs}");
     the_bridge_gives_up(&shown, trusted, server, reason);
 }
 

@@ -187,7 +187,7 @@ fn e95_a_storm_of_requests_and_cancels_leaves_nothing_behind() {
         );
         assert_eq!(server.requests_in_flight(), 256);
     }
-    assert!(events(&mut server).is_empty(), "no handler has heard of any");
+    assert!(events(&mut server).is_empty(), "no handler has received of any");
     assert!(sent(&mut server).is_empty(), "and none was refused: what was cancelled takes no room");
     // With free slots each request is dispatched and finished.
     let mut server = opened_server("2025-11-25", Limits::default());

@@ -69,7 +69,7 @@ impl Wire {
     }
 
     /// The next line; `None` at the end of the stream.
-    pub(crate) async fn hear(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         let mut line = String::new();
         let read = self.receive.read_line(&mut line).await.unwrap();
         (read > 0).then(|| serde_json::from_str(&line).unwrap())
@@ -80,8 +80,8 @@ impl Wire {
         let mut wire = Self::open(connection).await;
         wire.say(value).await;
         wire.send.finish().unwrap();
-        let answer = wire.hear().await.expect("an answer");
-        assert_eq!(wire.hear().await, None, "the answer is the last");
+        let answer = wire.next().await.expect("an answer");
+        assert_eq!(wire.next().await, None, "the answer is the last");
         answer
     }
 
@@ -129,7 +129,7 @@ fn a_legacy_client_may_ask_before_initialized_has_arrived() {
         let (connection, mut session) = connect(&up).await;
         let mut opening = Wire::open(&connection).await;
         opening.say(&initialize(1)).await;
-        assert_eq!(opening.hear().await.unwrap()["result"]["protocolVersion"], "2025-06-18");
+        assert_eq!(opening.next().await.unwrap()["result"]["protocolVersion"], "2025-06-18");
         // Streams are not ordered: this request was sent later, arrives earlier, and waits.
         let mut early = Wire::open(&connection).await;
         early.say(&call(2, "origin")).await;
@@ -137,9 +137,9 @@ fn a_legacy_client_may_ask_before_initialized_has_arrived() {
         let pong = Wire::ask(&connection, &request(3, "ping", &json!({}))).await;
         assert_eq!(pong["result"], json!({}));
         session.say(&note("notifications/initialized", &json!({}))).await;
-        let answer = early.hear().await.unwrap();
+        let answer = early.next().await.unwrap();
         assert!(answer["result"]["content"].is_array(), "{answer}");
-        assert_eq!(early.hear().await, None);
+        assert_eq!(early.next().await, None);
     });
 }
 
@@ -150,16 +150,16 @@ fn a_client_that_says_everything_on_one_stream_is_served_as_on_standard_input() 
         let up = Up::new(builder(&gate).build().unwrap()).await;
         let (_connection, mut session) = connect(&up).await;
         session.say(&initialize(1)).await;
-        assert_eq!(session.hear().await.unwrap()["id"], 1);
+        assert_eq!(session.next().await.unwrap()["id"], 1);
         session.say(&note("notifications/initialized", &json!({}))).await;
         session.say(&call(2, "wait")).await;
         gate.begin(1).await;
         session.say(&call(3, "origin")).await;
-        assert_eq!(session.hear().await.unwrap()["id"], 3);
+        assert_eq!(session.next().await.unwrap()["id"], 3);
         session.say(&note("notifications/cancelled", &json!({"requestId": 2}))).await;
         gate.left.notified().await;
         session.say(&json!([1])).await;
-        assert!(session.hear().await.unwrap()["error"].is_object());
+        assert!(session.next().await.unwrap()["error"].is_object());
     });
 }
 
@@ -176,7 +176,7 @@ fn a_legacy_cancellation_ends_the_stream_without_an_answer() {
         gate.begin(1).await;
         wire.say(&note("notifications/cancelled", &json!({"requestId": 2}))).await;
         gate.left.notified().await;
-        assert_eq!(wire.hear().await, None);
+        assert_eq!(wire.next().await, None);
         // In this era a reset is not a cancellation: the call goes on, and its response is dropped.
         let mut wire = Wire::open(&connection).await;
         wire.say(&call(3, "wait")).await;
@@ -228,7 +228,7 @@ async fn served(era: Era) -> (Client, Arc<Connection>, Wire, Listener) {
     let mut session = Wire::new(connection.accept().await.unwrap());
     assert_eq!(session.send.id().index(), 0);
     let mut wire = Wire::new(connection.accept().await.unwrap());
-    let asked = wire.hear().await.unwrap();
+    let asked = wire.next().await.unwrap();
     let result = match era {
         Era::Legacy => {
             json!({"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}})
@@ -241,7 +241,7 @@ async fn served(era: Era) -> (Client, Arc<Connection>, Wire, Listener) {
     wire.send.finish().unwrap();
     let client = opening.await.unwrap().unwrap();
     if era == Era::Legacy {
-        assert_eq!(session.hear().await.unwrap()["method"], "notifications/initialized");
+        assert_eq!(session.next().await.unwrap()["method"], "notifications/initialized");
     }
     (client, connection, session, listener)
 }
@@ -257,7 +257,7 @@ async fn calling(
         Ok(text(&result))
     });
     let mut wire = Wire::new(connection.accept().await.unwrap());
-    let asked = wire.hear().await.unwrap();
+    let asked = wire.next().await.unwrap();
     assert_eq!(asked["method"], "tools/call");
     (calling, wire, asked["id"].clone())
 }
@@ -316,7 +316,7 @@ fn the_client_ends_its_half_and_cancels_as_its_era_does() {
         let (client, connection, _session, _listener) = served(Era::Modern).await;
         let (gone, mut wire, _) = calling(&client, &connection).await;
         // Nothing follows a modern request.
-        assert_eq!(wire.hear().await, None);
+        assert_eq!(wire.next().await, None);
         gone.abort();
         assert_eq!(wire.send.stopped().await.unwrap().map(quinn::VarInt::into_inner), Some(1));
         client.close().await;
@@ -324,21 +324,21 @@ fn the_client_ends_its_half_and_cancels_as_its_era_does() {
         let (client, connection, _session, _listener) = served(Era::Legacy).await;
         let (gone, mut wire, id) = calling(&client, &connection).await;
         gone.abort();
-        let cancelled = wire.hear().await.unwrap();
+        let cancelled = wire.next().await.unwrap();
         assert_eq!(
             (&cancelled["method"], &cancelled["params"]["requestId"]),
             (&json!("notifications/cancelled"), &id)
         );
-        assert_eq!(wire.hear().await, None);
+        assert_eq!(wire.next().await, None);
         // The STOP_SENDING of our side shows that no response is expected.
         assert_eq!(wire.send.stopped().await.unwrap().map(quinn::VarInt::into_inner), Some(1));
 
         let (called, mut wire, id) = calling(&client, &connection).await;
         wire.say(&request(7, "ping", &json!({}))).await;
-        assert_eq!(wire.hear().await.unwrap(), json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
+        assert_eq!(wire.next().await.unwrap(), json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
         wire.say(&answer(&id, "x")).await;
         assert_eq!(called.await.unwrap().unwrap(), "x");
-        assert_eq!(wire.hear().await, None);
+        assert_eq!(wire.next().await, None);
         client.close().await;
         let closed = connection.closed().await;
         assert!(matches!(closed.kind, quic::QuicErrorKind::Closed { code: 0, .. }), "{closed}");
@@ -390,7 +390,7 @@ fn the_answer_to_an_array_goes_onto_the_stream_that_has_brought_it() {
         session.say(&note("notifications/initialized", &json!({}))).await;
         // An answered array must not redirect a later response.
         session.say(&json!([request(2, "ping", &json!({}))])).await;
-        assert_eq!(session.hear().await.unwrap()[0]["id"], 2);
+        assert_eq!(session.next().await.unwrap()[0]["id"], 2);
         let mut waiting = Wire::open(&connection).await;
         waiting.say(&call(3, "wait")).await;
         gate.begin(1).await;
@@ -400,6 +400,6 @@ fn the_answer_to_an_array_goes_onto_the_stream_that_has_brought_it() {
         let answer = Wire::ask(&connection, &json!(7)).await;
         assert!(answer["error"].is_object(), "{answer}");
         gate.go_on.add_permits(1);
-        assert!(waiting.hear().await.unwrap()["result"]["content"].is_array());
+        assert!(waiting.next().await.unwrap()["result"]["content"].is_array());
     });
 }

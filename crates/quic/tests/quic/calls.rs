@@ -17,7 +17,7 @@ fn every_kind_of_message_crosses_in_both_eras() {
     run(async {
         for era in BOTH {
             let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
-            let (client, heard) = hearing(&up, era).await;
+            let (client, received) = hearing(&up, era).await;
             assert_eq!(client.server_name(), Some("quic"));
             client.ping().await.unwrap();
             assert_eq!(client.list_tools().all().await.unwrap().len(), 6);
@@ -43,10 +43,10 @@ fn every_kind_of_message_crosses_in_both_eras() {
             }
             assert_eq!(text(&call.await.unwrap()), "done");
             // Of several progress reports the newest counts. In the legacy era a log message does not name its call.
-            let heard =
-                heard.notes.lock().unwrap().iter().filter(|note| *note == "notifications/message").count();
+            let received =
+                received.notes.lock().unwrap().iter().filter(|note| *note == "notifications/message").count();
             assert!(progress >= 1, "{era:?}");
-            assert_eq!(logs + heard, 3, "{era:?}");
+            assert_eq!(logs + received, 3, "{era:?}");
             up.end().await;
             assert!(client.closed().await != CloseCause::Local, "{era:?}");
         }
@@ -57,9 +57,9 @@ fn every_kind_of_message_crosses_in_both_eras() {
 fn what_belongs_to_no_request_comes_on_the_stream_of_the_session_or_of_a_subscription() {
     run(async {
         let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
-        let (client, heard) = hearing(&up, Era::Legacy).await;
+        let (client, received) = hearing(&up, Era::Legacy).await;
         up.server.handle().add_tool(tool("new"), |_: NoArguments, _| async { "new" }).unwrap();
-        heard.until("notifications/tools/list_changed").await;
+        received.until("notifications/tools/list_changed").await;
         client.close().await;
 
         let client = up.client(Era::Modern).await;

@@ -288,7 +288,7 @@ fn h160_there_is_no_early_data_and_a_replayed_hello_runs_nothing() {
             wire.say(&modern(id, "tools/call", json!({"name": "wait", "arguments": {}}))).await;
             gate.begin(1).await;
             gate.go_on.add_permits(1);
-            assert_eq!(wire.hear().await.unwrap()["id"], id);
+            assert_eq!(wire.next().await.unwrap()["id"], id);
             connection.close(0_u32.into(), b"");
         }
         // Replay all first packets of the client, from its address and from another one.
@@ -398,8 +398,8 @@ fn h162_calls_are_right_over_a_long_narrow_and_bad_way() {
                 })
                 .collect();
             for call in calls {
-                let (heard, said) = call.await.unwrap();
-                assert_eq!(heard.unwrap(), said, "{era:?}, seed {}", relay.seed);
+                let (received, said) = call.await.unwrap();
+                assert_eq!(received.unwrap(), said, "{era:?}, seed {}", relay.seed);
             }
             println!("{count} calls in {:?} of that time: {:?}", began.elapsed(), relay.counts);
             assert!(relay.counts.lost.load(Ordering::Relaxed) > 0);
@@ -526,10 +526,10 @@ fn a_listener_that_has_stopped_or_is_dropped_refuses_newcomers_and_keeps_who_is_
             // The existing connection continues.
             let mut wire = Wire::open(&ours).await;
             wire.send.write_all(b"\n").await.unwrap();
-            let mut heard = Wire::new(theirs.accept().await.unwrap());
-            heard.say(&json!({})).await;
-            assert_eq!(wire.hear().await, Some(json!({})));
-            drop((listener, ours, wire, theirs, heard));
+            let mut received = Wire::new(theirs.accept().await.unwrap());
+            received.say(&json!({})).await;
+            assert_eq!(wire.next().await, Some(json!({})));
+            drop((listener, ours, wire, theirs, received));
             // After the last connection the port is free.
             drop(listen(address, &identity).await);
         }

@@ -32,12 +32,12 @@ fn garbage_and_half_messages_are_answered_on_their_own_stream() {
             let mut wire = Wire::open(&connection).await;
             wire.send.write_all(sent.as_bytes()).await.unwrap();
             wire.send.finish().unwrap();
-            let answer = wire.hear().await.unwrap_or_else(|| panic!("{sent}: an answer"));
+            let answer = wire.next().await.unwrap_or_else(|| panic!("{sent}: an answer"));
             assert!(answer["error"]["code"].is_i64(), "{sent}: {answer}");
             if !id.is_null() && !answer["id"].is_null() {
                 assert_eq!(answer["id"], id, "{sent}");
             }
-            assert_eq!(wire.hear().await, None, "{sent}");
+            assert_eq!(wire.next().await, None, "{sent}");
         }
         // What needs no response gets none.
         for sent in ["", "\n\n", "{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}\n"] {
@@ -80,7 +80,7 @@ fn an_id_that_is_in_use_cuts_its_stream_off_and_harms_no_other() {
         second.say(&wait).await;
         assert_eq!(second.reset_with().await, 2);
         gate.go_on.add_permits(1);
-        assert_eq!(first.hear().await.unwrap()["id"], 2);
+        assert_eq!(first.next().await.unwrap()["id"], 2);
     });
 }
 
@@ -102,10 +102,10 @@ fn a_line_that_never_ends_is_refused_when_it_passes_the_limit() {
             }
         };
         assert_eq!(stopped, 3);
-        let answer = wire.hear().await.unwrap();
+        let answer = wire.next().await.unwrap();
         assert_eq!(answer["id"], 5);
         assert!(answer["error"]["message"].as_str().unwrap().contains("4096"), "{answer}");
-        assert_eq!(wire.hear().await, None);
+        assert_eq!(wire.next().await, None);
         assert!(Wire::ask(&connection, &list(1)).await["result"].is_object());
     });
 }

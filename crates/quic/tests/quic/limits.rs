@@ -185,16 +185,16 @@ fn windows_of_a_byte_and_one_stream_carry_what_there_is() {
             let mut asking = Wire::open(&ours).await;
             let answering = async {
                 let mut wire = Wire::new(theirs.accept().await.unwrap());
-                let heard = wire.hear().await.unwrap();
-                wire.say(&heard).await;
+                let received = wire.next().await.unwrap();
+                wire.say(&received).await;
                 wire.send.finish().unwrap();
-                wire.hear().await
+                wire.next().await
             };
             let said = json!({"every": "byte"});
             let asked = async {
                 asking.say(&said).await;
                 asking.send.finish().unwrap();
-                (asking.hear().await, asking.hear().await)
+                (asking.next().await, asking.next().await)
             };
             assert_eq!(tokio::join!(asked, answering), ((Some(said.clone()), None), None));
         }
@@ -244,7 +244,7 @@ fn so_many_peers_wait_for_a_handshake_and_one_more_is_not_heard() {
             for hello in some {
                 socket.send(hello).await.unwrap();
             }
-            heard(&socket).await;
+            received(&socket).await;
         }
         let waiting = || std::iter::from_fn(|| listener.accept().now_or_never().flatten());
         let mut all: Vec<_> = waiting().collect();
@@ -255,7 +255,7 @@ fn so_many_peers_wait_for_a_handshake_and_one_more_is_not_heard() {
         for hello in &hellos[255..] {
             socket.send(hello).await.unwrap();
         }
-        heard(&socket).await;
+        received(&socket).await;
         assert_eq!(waiting().count(), 1);
     });
 }
@@ -280,7 +280,7 @@ async fn hellos(count: usize) -> Vec<Vec<u8>> {
 }
 
 /// Waits until a server has processed all earlier datagrams: it responds to one with another version.
-async fn heard(socket: &UdpSocket) {
+async fn received(socket: &UdpSocket) {
     let mut other = vec![0; 1200];
     other[..7].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 1, 7]);
     socket.send(&other).await.unwrap();

@@ -192,9 +192,9 @@ fn client(era: Era) -> ClientBuilder {
 }
 
 /// A client, and all notifications that belong to none of its calls.
-async fn hearing(up: &Up, era: Era) -> (Client, Heard) {
-    let heard = Heard::default();
-    let (notes, told) = (heard.notes.clone(), heard.told.clone());
+async fn hearing(up: &Up, era: Era) -> (Client, Received) {
+    let received = Received::default();
+    let (notes, told) = (received.notes.clone(), received.told.clone());
     let client = client(era)
         .on_notification(move |note| {
             notes.lock().unwrap().push(note.method.as_str().to_owned());
@@ -203,16 +203,16 @@ async fn hearing(up: &Up, era: Era) -> (Client, Heard) {
         .connect(up.link().await.unwrap())
         .await
         .unwrap();
-    (client, heard)
+    (client, received)
 }
 
 #[derive(Clone, Default)]
-struct Heard {
+struct Received {
     notes: Arc<Mutex<Vec<String>>>,
     told: Arc<Notify>,
 }
 
-impl Heard {
+impl Received {
     async fn until(&self, method: &str) {
         while !self.notes.lock().unwrap().iter().any(|note| note == method) {
             self.told.notified().await;

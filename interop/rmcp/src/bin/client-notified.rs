@@ -110,17 +110,17 @@ async fn notified(era: &str, server: &[String]) -> Checked<Value> {
         );
     }
     call("test_logging_tool").await?;
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..2 {
-        heard.push(within(era, "log messages", logs.recv()).await?);
+        received.push(within(era, "log messages", logs.recv()).await?);
     }
     // rmcp handles each notification in a task of its own, so their order is not that of the server.
-    heard.sort_by_key(|message| message.as_ref().map(|message| message["level"].to_string()));
+    received.sort_by_key(|message| message.as_ref().map(|message| message["level"].to_string()));
     if let Some(mut stream) = stream {
         stream.cancel().await.map_err(Failure::fault)?;
     }
     client.cancel().await.map_err(Failure::fault)?;
-    Ok(json!({ "tools": tools, "logs": heard }))
+    Ok(json!({ "tools": tools, "logs": received }))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

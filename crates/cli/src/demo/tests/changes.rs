@@ -34,7 +34,7 @@ fn server_stateless_list_changes_are_told_on_the_stream_that_asked_for_them() {
             let mut changing = Wire::modern(&server, json!({}));
             for _ in 0..2 {
                 changing.call(tool, json!({})).await;
-                assert!(changing.received.is_empty(), "who does not listen hears nothing");
+                assert!(changing.received.is_empty(), "who does not listen receives nothing");
                 let received = hearing.next().await;
                 assert_eq!(
                     (&received["method"], &received["params"]["_meta"][SUBSCRIPTION]),
@@ -80,11 +80,11 @@ fn a_tool_and_a_prompt_come_and_go_in_both_eras() {
 #[test]
 fn legacy_clients_hear_of_changed_lists_without_asking() {
     run(async {
-        let (client, mut hears) = listening(&server(), Era::Legacy).await;
+        let (client, mut receiver) = listening(&server(), Era::Legacy).await;
         call(&client, "test_trigger_tool_change", json!({})).await;
-        assert_eq!(hears.recv().await.unwrap().method, Method::ToolListChanged);
+        assert_eq!(receiver.recv().await.unwrap().method, Method::ToolListChanged);
         call(&client, "test_trigger_prompt_change", json!({})).await;
-        assert_eq!(hears.recv().await.unwrap().method, Method::PromptListChanged);
+        assert_eq!(receiver.recv().await.unwrap().method, Method::PromptListChanged);
     });
 }
 
@@ -114,15 +114,15 @@ fn subscribers_hear_of_an_update_in_both_eras_and_then_read_what_is_new() {
         let server = server();
         let mut clients = Vec::new();
         for era in ERAS {
-            let (client, hears) = listening(&server, era).await;
+            let (client, receiver) = listening(&server, era).await;
             client.subscribe(WATCHED_RESOURCE).await.unwrap();
-            clients.push((client, hears));
+            clients.push((client, receiver));
         }
         let (changing, mut hears_nothing) = listening(&server, Era::Legacy).await;
         let changed = call(&changing, "test_trigger_resource_update", json!({})).await;
         assert_eq!(text(&changed), "test://watched-resource has version 2");
-        for (client, hears) in &mut clients {
-            let received = hears.recv().await.unwrap();
+        for (client, receiver) in &mut clients {
+            let received = receiver.recv().await.unwrap();
             assert_eq!(received.method, Method::ResourceUpdated);
             assert_eq!(value(received.params.unwrap().raw())["uri"], WATCHED_RESOURCE);
             let read = value(&client.read_resource(WATCHED_RESOURCE).await.unwrap().contents);

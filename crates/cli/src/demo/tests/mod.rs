@@ -111,9 +111,9 @@ pub(super) fn filled_in(params: &ElicitParams) -> ElicitResult {
 
 /// A client, and the notifications that it receives.
 pub(super) async fn listening(server: &Server, era: Era) -> (Client, mpsc::UnboundedReceiver<Notification>) {
-    let (received, hears) = mpsc::unbounded_channel();
-    let hear = move |notification| received.send(notification).unwrap();
-    (connect(server, builder(era).on_notification(hear)).await, hears)
+    let (received, receiver) = mpsc::unbounded_channel();
+    let receive = move |notification| received.send(notification).unwrap();
+    (connect(server, builder(era).on_notification(receive)).await, receiver)
 }
 
 pub(super) async fn call(client: &Client, tool: &str, arguments: Value) -> CallToolResult {

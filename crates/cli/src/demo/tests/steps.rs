@@ -15,7 +15,7 @@ use crate::demo::PAUSE;
 fn tools_call_with_logging() {
     run(async {
         for era in ERAS {
-            let (client, mut hears) = listening(&server(), era).await;
+            let (client, mut receiver) = listening(&server(), era).await;
             client.set_level(LoggingLevel::Info).await.unwrap();
             let begun = Instant::now();
             let mut calling = client.call_tool("test_tool_with_logging", ());
@@ -23,7 +23,7 @@ fn tools_call_with_logging() {
             let result = loop {
                 tokio::select! {
                     biased;
-                    received = hears.recv() => {
+                    received = receiver.recv() => {
                         let params = value(received.unwrap().params.unwrap().raw());
                         assert_eq!(params["level"], "info");
                         logged.push((params["data"].clone(), begun.elapsed()));

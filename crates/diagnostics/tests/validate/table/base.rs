@@ -1,6 +1,6 @@
 //! Faults of messages, their ids, error codes, and lines that cannot be parsed.
 
-use super::super::fault::{Heard, Row, STDIO, edited, legacy, modern};
+use super::super::fault::{Received, Row, STDIO, edited, legacy, modern};
 
 const LIST: &str = "tools/list";
 
@@ -52,15 +52,15 @@ fn messages() -> Vec<Row> {
 const NO_METHOD: &str = "mcpjoin/no-such-method";
 
 fn answers() -> Vec<Row> {
-    fn first(heard: &Heard) -> bool {
-        heard.method == LIST && heard.nth == 0
+    fn first(received: &Received) -> bool {
+        received.method == LIST && received.nth == 0
     }
-    fn after_cancel(heard: &Heard) -> bool {
-        heard.before.contains("mcpjoin-never-sent")
+    fn after_cancel(received: &Received) -> bool {
+        received.before.contains("mcpjoin-never-sent")
     }
     const STRAY: &str = r#"{"jsonrpc":"2.0","id":"nobody","result":{"resultType":"complete"}}"#;
-    let twice = |heard: &Heard, reply: String| {
-        let times = if first(heard) { 2 } else { 1 };
+    let twice = |received: &Received, reply: String| {
+        let times = if first(received) { 2 } else { 1 };
         vec![reply.into_bytes(); times]
     };
     let changed = |reply: String| edited(&reply, |reply| reply["id"] = reply["id"].to_string().into());
@@ -94,9 +94,9 @@ fn answers() -> Vec<Row> {
 
 /// An unknown notification is refused as if it were a request.
 fn answered(it: &mut super::super::fault::Fault) {
-    it.told = std::sync::Arc::new(|heard| {
+    it.told = std::sync::Arc::new(|received| {
         let refused = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"method not found"}}"#;
-        if heard.line.contains("no-such-notification") { vec![refused.into()] } else { Vec::new() }
+        if received.line.contains("no-such-notification") { vec![refused.into()] } else { Vec::new() }
     });
 }
 
@@ -128,13 +128,13 @@ fn errors() -> Vec<Row> {
 }
 
 fn input() -> Vec<Row> {
-    fn after_bad(heard: &Heard) -> bool {
-        heard.before == "this is no JSON"
+    fn after_bad(received: &Received) -> bool {
+        received.before == "this is no JSON"
     }
     vec![
-        legacy("batch-answered").in_version("2025-03-26").say(|heard, reply| {
-            let batch =
-                heard.line.starts_with('[') || heard.line.contains("\"ping\"") && reply.starts_with('[');
+        legacy("batch-answered").in_version("2025-03-26").say(|received, reply| {
+            let batch = received.line.starts_with('[')
+                || received.line.contains("\"ping\"") && reply.starts_with('[');
             vec![if batch {
                 edited(&reply, |reply| _ = reply.as_array_mut().unwrap().pop()).into()
             } else {

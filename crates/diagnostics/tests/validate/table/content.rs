@@ -84,8 +84,8 @@ fn calls() -> Vec<Row> {
     }
     /// The call without a required argument succeeds.
     fn without(row: Row) -> Row {
-        row.reads().say(|heard, reply| {
-            let here = heard.method == CALL && heard.line.contains("\"echo\"");
+        row.reads().say(|received, reply| {
+            let here = received.method == CALL && received.line.contains("\"echo\"");
             vec![if here {
                 accepted(reply).replace("\"isError\":true", "\"isError\":false").into()
             } else {

@@ -161,8 +161,8 @@ fn streams() -> Vec<Row> {
                 (head.method == Method::GET).then(|| full(200, STREAM, &format!("data: {TOLD}\n\n")))
             })
             .call("echo", r#"{"message":"x"}"#)
-            .say(|heard, reply| {
-                let told = (heard.method == "tools/call" && heard.line.contains("\"echo\"")).then(|| TOLD.into());
+            .say(|received, reply| {
+                let told = (received.method == "tools/call" && received.line.contains("\"echo\"")).then(|| TOLD.into());
                 told.into_iter().chain([reply.into()]).collect()
             }),
         legacy("get-opens-a-stream").instead(|head, _| {

@@ -1,6 +1,6 @@
 //! Faults of the opening of a legacy session, of versions, and of declared capabilities.
 
-use super::super::fault::{Heard, Of, Over, Row, STDIO, edited, legacy, modern};
+use super::super::fault::{Of, Over, Received, Row, STDIO, edited, legacy, modern};
 
 const LIST: &str = "tools/list";
 const OPEN: &str = "initialize";
@@ -10,8 +10,8 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 fn initialize() -> Vec<Row> {
-    fn early(heard: &Heard) -> bool {
-        heard.method == "ping" && heard.before.contains("\"initialize\"")
+    fn early(received: &Received) -> bool {
+        received.method == "ping" && received.before.contains("\"initialize\"")
     }
     vec![
         legacy("silent-before-initialize").over(STDIO).change(|it| {
@@ -27,32 +27,32 @@ fn initialize() -> Vec<Row> {
         }),
         legacy("ping-empty").swap("ping", r#""result":{}"#, r#""result":{"pong":true}"#),
         legacy("ping-before-initialized").silent(early),
-        legacy("no-request-before-initialized").say(|heard, reply| {
+        legacy("no-request-before-initialized").say(|received, reply| {
             let request = r#"{"jsonrpc":"2.0","id":"s","method":"mcpjoin/a-question"}"#;
-            if early(heard) { vec![request.into(), reply.into()] } else { vec![reply.into()] }
+            if early(received) { vec![request.into(), reply.into()] } else { vec![reply.into()] }
         }),
     ]
 }
 
 fn versions() -> Vec<Row> {
-    fn hears(line: &str, version: &str, other: &str) -> Option<String> {
+    fn with_version(line: &str, version: &str, other: &str) -> Option<String> {
         let (one, other) =
             (format!("\"protocolVersion\":\"{version}\""), format!("\"protocolVersion\":\"{other}\""));
         (line.contains("\"initialize\"") && line.contains(&one)).then(|| line.replace(&one, &other))
     }
     vec![
-        legacy("unknown-version-not-accepted").say(|heard, reply| {
-            let unknown = heard.method == OPEN && heard.line.contains("1999-01-01");
+        legacy("unknown-version-not-accepted").say(|received, reply| {
+            let unknown = received.method == OPEN && received.line.contains("1999-01-01");
             vec![if unknown { reply.replace("2025-11-25", "1999-01-01").into() } else { reply.into() }]
         }),
         // Two versions are exchanged.
-        legacy("offered-version-spoken").hear(|line| {
-            let other =
-                hears(&line, "2025-11-25", "2025-06-18").or_else(|| hears(&line, "2025-06-18", "2025-11-25"));
+        legacy("offered-version-spoken").receive(|line| {
+            let other = with_version(&line, "2025-11-25", "2025-06-18")
+                .or_else(|| with_version(&line, "2025-06-18", "2025-11-25"));
             other.unwrap_or(line)
         }),
         legacy("latest-version-offered")
-            .hear(|line| hears(&line, "1999-01-01", "2025-06-18").unwrap_or(line)),
+            .receive(|line| with_version(&line, "1999-01-01", "2025-06-18").unwrap_or(line)),
     ]
 }
 
@@ -63,9 +63,9 @@ fn capabilities() -> Vec<Row> {
         r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"up"}}"#;
     /// A capability is used without being declared.
     fn undeclared(row: Row, declared: &'static str, notified: &'static str) -> Row {
-        row.say(move |heard, reply| match &*heard.method {
+        row.say(move |received, reply| match &*received.method {
             OPEN => vec![reply.replace(declared, "").into()],
-            LIST if heard.nth == 0 => vec![notified.into(), reply.into()],
+            LIST if received.nth == 0 => vec![notified.into(), reply.into()],
             _ => vec![reply.into()],
         })
     }

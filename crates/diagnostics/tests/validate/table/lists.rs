@@ -68,8 +68,8 @@ fn schemas() -> Vec<Row> {
 fn again() -> Vec<Row> {
     /// Changes the later lists.
     fn last(row: Row, change: fn(&mut Vec<Value>)) -> Row {
-        row.say(move |heard, reply| {
-            let here = heard.method == TOOLS && heard.nth >= 2 && reply.contains("\"result\"");
+        row.say(move |received, reply| {
+            let here = received.method == TOOLS && received.nth >= 2 && reply.contains("\"result\"");
             if !here {
                 return vec![reply.into()];
             }
@@ -120,8 +120,8 @@ fn prompts() -> Vec<Row> {
             legacy("unknown-prompt-code").refuse(GET, -32603),
             modern("unknown-prompt-code").refuse(GET, -32603),
             legacy("prompt-has-messages").reads().edit(GET, |result| result["messages"] = json!({})),
-            legacy("missing-prompt-argument-code").reads().say(|heard, reply| {
-                let here = heard.method == GET && reply.contains("\"error\"") && heard.nth > 0;
+            legacy("missing-prompt-argument-code").reads().say(|received, reply| {
+                let here = received.method == GET && reply.contains("\"error\"") && received.nth > 0;
                 vec![if here { error(&reply, -32603).into() } else { reply.into() }]
             }),
         ],
@@ -185,14 +185,14 @@ fn absent() -> Vec<Row> {
             .answer(READ, |reply| result(&reply, complete(json!({"contents": []})))),
         legacy("unknown-resource-code").refuse(READ, -32603),
         modern("unknown-resource-code").refuse(READ, -32603),
-        legacy("malformed-uri-refused").say(|heard, reply| {
+        legacy("malformed-uri-refused").say(|received, reply| {
             let contents = json!({"contents": [{"uri": "test://a", "text": "a"}]});
-            let here = heard.method == READ && heard.nth == 1;
+            let here = received.method == READ && received.nth == 1;
             vec![if here { result(&reply, contents).into() } else { reply.into() }]
         }),
-        modern("malformed-uri-refused").of(Of::Demo).say(|heard, reply| {
+        modern("malformed-uri-refused").of(Of::Demo).say(|received, reply| {
             let contents = complete(json!({"contents": [{"uri": "test://a", "text": "a"}]}));
-            let here = heard.method == READ && heard.nth == 1;
+            let here = received.method == READ && received.nth == 1;
             vec![if here { result(&reply, contents).into() } else { reply.into() }]
         }),
         legacy("read-has-contents").reads().edit(READ, |result| result["contents"] = json!({})),

@@ -1,6 +1,6 @@
 //! Faults of requests and results of the modern era.
 
-use super::super::fault::{Heard, Of, Row, edited, error, modern};
+use super::super::fault::{Of, Received, Row, edited, error, modern};
 
 const LIST: &str = "tools/list";
 const DISCOVER: &str = "server/discover";
@@ -46,24 +46,24 @@ fn results() -> Vec<Row> {
 }
 
 fn requests() -> Vec<Row> {
-    fn unnamed(heard: &Heard) -> bool {
-        heard.method == DISCOVER && heard.line.contains(VERSION) && !heard.line.contains(CLIENT)
+    fn unnamed(received: &Received) -> bool {
+        received.method == DISCOVER && received.line.contains(VERSION) && !received.line.contains(CLIENT)
     }
     vec![
-        modern("missing-capabilities-refused").hear(|line| match line.contains(CAPABILITIES) {
+        modern("missing-capabilities-refused").receive(|line| match line.contains(CAPABILITIES) {
             true => line,
             false => line.replace(VERSION, &format!("{VERSION}{CAPABILITIES},")),
         }),
-        modern("missing-version-refused").hear(|line| match line.contains("/protocolVersion") {
+        modern("missing-version-refused").receive(|line| match line.contains("/protocolVersion") {
             true => line,
             false => line.replace(CAPABILITIES, &format!("{VERSION}{CAPABILITIES}")),
         }),
-        modern("missing-meta-refused").hear(|line| {
+        modern("missing-meta-refused").receive(|line| {
             let meta = format!(r#""server/discover","params":{{"_meta":{{{VERSION}{CAPABILITIES}}}}}"#);
             line.replace(r#""server/discover","params":{}"#, &meta)
         }),
-        modern("client-info-optional").say(|heard, reply| {
-            vec![if unnamed(heard) { error(&reply, -32603).into() } else { reply.into() }]
+        modern("client-info-optional").say(|received, reply| {
+            vec![if unnamed(received) { error(&reply, -32603).into() } else { reply.into() }]
         }),
         modern("unsupported-version-code").answers(|reply| reply.replace("-32022", "-32602")),
         modern("unsupported-version-list").answers(|reply| reply.replace("\"supported\"", "\"speaks\"")),
@@ -75,8 +75,8 @@ fn requests() -> Vec<Row> {
 
 fn others() -> Vec<Row> {
     vec![
-        modern("initialize-error-names-versions").of(Of::ModernAlone).in_both().say(|heard, reply| {
-            let refused = heard.method == "initialize";
+        modern("initialize-error-names-versions").of(Of::ModernAlone).in_both().say(|received, reply| {
+            let refused = received.method == "initialize";
             vec![if refused { reply.replace("2026-07-28", "a later one").into() } else { reply.into() }]
         }),
         modern("removed-method-unknown").answer("ping", |reply| {

@@ -23,8 +23,8 @@ fn cancelling() -> Vec<Row> {
     fn deaf(row: Row, of: fn(&str) -> bool) -> Row {
         // Only once, because a stream of change notifications is also ended by a cancellation.
         let had = AtomicBool::new(false);
-        row.silent(move |heard| {
-            heard.before.contains(CANCELLED) && of(&heard.before) && !had.swap(true, Ordering::Relaxed)
+        row.silent(move |received| {
+            received.before.contains(CANCELLED) && of(&received.before) && !had.swap(true, Ordering::Relaxed)
         })
     }
     fn completed(line: &str) -> bool {
@@ -50,17 +50,17 @@ fn cancelling() -> Vec<Row> {
 /// A cancelled call gets an error as its response.
 fn answered(row: Row) -> Row {
     const SLOW: &str = "\"test_simple_text\"";
-    let row = row.over(STDIO).reads().silent(|heard| {
+    let row = row.over(STDIO).reads().silent(|received| {
         // After the call that was completed.
-        heard.method == CALL && heard.line.contains(SLOW) && heard.nth > 1
+        received.method == CALL && received.line.contains(SLOW) && received.nth > 1
     });
     row.change(|it| {
         it.busy = true;
-        it.told = Arc::new(|heard| {
-            if heard.method != "notifications/cancelled" || !heard.before.contains(SLOW) {
+        it.told = Arc::new(|received| {
+            if received.method != "notifications/cancelled" || !received.before.contains(SLOW) {
                 return Vec::new();
             }
-            let told: Value = serde_json::from_str(&heard.line).unwrap();
+            let told: Value = serde_json::from_str(&received.line).unwrap();
             let error = json!({"code": -32603, "message": "cancelled"});
             let reply = json!({"jsonrpc": "2.0", "id": told["params"]["requestId"], "error": error});
             vec![reply.to_string().into()]
@@ -77,8 +77,8 @@ fn progress() -> Vec<Row> {
     }
     /// Changes the response to a call to these messages.
     fn with(row: Row, messages: fn(Said) -> Vec<Said>) -> Row {
-        row.call(ECHO.0, ECHO.1).say(move |heard, reply| {
-            let here = heard.method == CALL && heard.line.contains("\"echo\"");
+        row.call(ECHO.0, ECHO.1).say(move |received, reply| {
+            let here = received.method == CALL && received.line.contains("\"echo\"");
             if here { messages(reply.into()) } else { vec![reply.into()] }
         })
     }
@@ -127,8 +127,8 @@ fn input() -> Vec<Row> {
         asks("input-required-says-what", || json!({})),
         asks("input-requests-known", || json!({"inputRequests": {"a": {"method": "ping"}}})),
         asks("input-requests-declared", || json!({"inputRequests": {"a": {"method": "roots/list"}}})),
-        modern("missing-client-capability-code").call(ECHO.0, ECHO.1).say(|heard, reply| {
-            let here = heard.method == CALL && heard.line.contains("\"echo\"");
+        modern("missing-client-capability-code").call(ECHO.0, ECHO.1).say(|received, reply| {
+            let here = received.method == CALL && received.line.contains("\"echo\"");
             vec![if here { super::super::fault::error(&reply, -32021).into() } else { reply.into() }]
         }),
     ]
@@ -136,8 +136,8 @@ fn input() -> Vec<Row> {
 
 /// A call of a tool that requests input, from a client that declares all kinds of input.
 fn asking(rule: &'static str, of: &'static str, change: fn(&str) -> String) -> Row {
-    modern(rule).of(Of::Small).reads().say(move |heard, reply| {
-        let here = heard.method == CALL && heard.line.contains(of);
+    modern(rule).of(Of::Small).reads().say(move |received, reply| {
+        let here = received.method == CALL && received.line.contains(of);
         vec![if here { change(&reply) } else { reply }.into()]
     })
 }
@@ -173,10 +173,9 @@ fn rounds() -> Vec<Row> {
         asking("bad-input-refused", r#""inputResponses":"mcpjoin""#, |reply| {
             result(reply, &json!({"resultType": "complete", "content": []}))
         }),
-        modern("elicitation-decline-handled")
-            .of(Of::Small)
-            .reads()
-            .silent(move |heard| heard.before.contains("\"decline\"") && !had.swap(true, Ordering::Relaxed)),
+        modern("elicitation-decline-handled").of(Of::Small).reads().silent(move |received| {
+            received.before.contains("\"decline\"") && !had.swap(true, Ordering::Relaxed)
+        }),
         asking("elicitation-mode-declared", DECLARED, |reply| {
             let params = json!({"mode": "url", "message": "Go", "url": "https://example.com/"});
             requests(reply, "elicitation/create", &params)
@@ -232,8 +231,8 @@ fn questions() -> Vec<Row> {
         ),
     ];
     let others = [
-        legacy("elicitation-error-complete").call(ECHO.0, ECHO.1).say(|heard, reply| {
-            let here = heard.method == CALL && heard.line.contains("\"echo\"");
+        legacy("elicitation-error-complete").call(ECHO.0, ECHO.1).say(|received, reply| {
+            let here = received.method == CALL && received.line.contains("\"echo\"");
             vec![if here { super::super::fault::error(&reply, -32042).into() } else { reply.into() }]
         }),
         legacy("elicitation-completion-known").ahead(
@@ -305,8 +304,8 @@ fn tasks() -> Vec<Row> {
         legacy("task-required-refused").reads().edit(TOOLS, |result| {
             result["tools"][2]["execution"] = json!({"taskSupport": "required"});
         }),
-        reading("task-forbidden-refused").say(|heard, reply| {
-            let here = heard.method == CALL && heard.line.contains("\"task\":{");
+        reading("task-forbidden-refused").say(|received, reply| {
+            let here = received.method == CALL && received.line.contains("\"task\":{");
             vec![if here { reply.replace("-32601", "-32603") } else { reply }.into()]
         }),
         legacy("unknown-task-refused").refuse("tasks/get", -32603),
@@ -343,9 +342,9 @@ fn life() -> Vec<Row> {
             first.lock().unwrap().get_or_insert_with(|| id.to_owned()).clone()
         }),
         named("task-id-unguessable", |count, _| format!("task-number-{count:03}")),
-        reading("task-transitions").say(|heard, reply| {
+        reading("task-transitions").say(|received, reply| {
             // The earlier requests are one for an unknown task, one for a task in progress, and one for a completed task.
-            let here = heard.method == GET && heard.nth == 3;
+            let here = received.method == GET && received.nth == 3;
             vec![if here { reply.replace("\"completed\"", "\"working\"") } else { reply }.into()]
         }),
         of_task("task-result-as-of-call", "tasks/result", |result| {
@@ -357,8 +356,8 @@ fn life() -> Vec<Row> {
         }),
         of_task("task-listed", "tasks/list", |result| result["tasks"] = json!([])),
         reading("task-progress-stops")
-            .say(|heard, reply| {
-                let here = heard.method == "tasks/result" && reply.contains("\"content\"");
+            .say(|received, reply| {
+                let here = received.method == "tasks/result" && reply.contains("\"content\"");
                 let told = here.then(|| TOLD.into());
                 [reply.into()].into_iter().chain(told).collect()
             })
@@ -372,8 +371,8 @@ fn life() -> Vec<Row> {
                 result["status"] = "failed".into();
             }
         }),
-        legacy("undeclared-task-ignored").of(Of::Plain).reads().say(|heard, reply| {
-            let here = heard.method == CALL && heard.line.contains("\"task\":{");
+        legacy("undeclared-task-ignored").of(Of::Plain).reads().say(|received, reply| {
+            let here = received.method == CALL && received.line.contains("\"task\":{");
             vec![if here { super::super::fault::error(&reply, -32602) } else { reply }.into()]
         }),
     ]

@@ -8,8 +8,8 @@ const LIST: &str = "tools/list";
 
 pub(super) fn rows() -> Vec<Row> {
     fn changed(row: Row, change: impl Fn(String) -> Vec<u8> + Send + Sync + 'static) -> Row {
-        row.over(STDIO).say(move |heard, reply| {
-            let here = heard.method == LIST && heard.nth == 0;
+        row.over(STDIO).say(move |received, reply| {
+            let here = received.method == LIST && received.nth == 0;
             vec![if here { change(reply) } else { reply.into() }]
         })
     }

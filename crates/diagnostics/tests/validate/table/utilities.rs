@@ -17,14 +17,14 @@ pub(super) fn rows() -> Vec<Row> {
 /// Adds this second page to the list of prompts.
 fn second(row: Row, page: impl Fn(usize, Value) -> Value + Send + Sync + 'static) -> Row {
     let pages = AtomicUsize::new(0);
-    row.say(move |heard, reply| {
-        if heard.method != "prompts/list" {
+    row.say(move |received, reply| {
+        if received.method != "prompts/list" {
             return vec![reply.into()];
         }
-        if heard.nth == 0 {
+        if received.nth == 0 {
             return vec![edited(&reply, |reply| reply["result"]["nextCursor"] = "a".into()).into()];
         }
-        if !heard.line.contains("\"cursor\":\"a\"") {
+        if !received.line.contains("\"cursor\":\"a\"") {
             return vec![reply.into()];
         }
         let reply = edited(&reply, |reply| {
@@ -56,8 +56,8 @@ fn pages() -> Vec<Row> {
         page
     }
     fn unknown(row: Row) -> Row {
-        row.say(|heard, reply| {
-            let here = heard.method == TOOLS && reply.contains("\"error\"");
+        row.say(|received, reply| {
+            let here = received.method == TOOLS && reply.contains("\"error\"");
             vec![if here { error(&reply, -32603).into() } else { reply.into() }]
         })
     }
@@ -76,8 +76,8 @@ fn pages() -> Vec<Row> {
 
 fn completion() -> Vec<Row> {
     fn unnamed(row: Row) -> Row {
-        row.say(|heard, reply| {
-            let here = heard.method == COMPLETE && !heard.line.contains("\"argument\"");
+        row.say(|received, reply| {
+            let here = received.method == COMPLETE && !received.line.contains("\"argument\"");
             vec![if here { error(&reply, -32603).into() } else { reply.into() }]
         })
     }
@@ -99,15 +99,15 @@ fn logging() -> Vec<Row> {
     const INFO: &str =
         r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"a"}}"#;
     vec![
-        legacy("unknown-log-level-code").say(|heard, reply| {
-            let here = heard.method == LEVEL && reply.contains("\"error\"");
+        legacy("unknown-log-level-code").say(|received, reply| {
+            let here = received.method == LEVEL && reply.contains("\"error\"");
             vec![if here { error(&reply, -32603).into() } else { reply.into() }]
         }),
         legacy("set-level-empty").edit(LEVEL, |result| result["level"] = "error".into()),
         legacy("log-message-complete").ahead(TOOLS, &[LOUD]),
         // The log level that was set is ignored.
-        legacy("log-level-kept").say(|heard, reply| {
-            let here = heard.method == TOOLS && heard.nth == 2;
+        legacy("log-level-kept").say(|received, reply| {
+            let here = received.method == TOOLS && received.nth == 2;
             if here { vec![INFO.into(), reply.into()] } else { vec![reply.into()] }
         }),
         modern("log-asked-for").over(STDIO).ahead(TOOLS, &[INFO]),

@@ -53,17 +53,17 @@ async fn work(work: Work, cx: Context) -> Result<String, HandlerError> {
 
 /// The messages of other clients that a client has received, and its number of log messages.
 #[derive(Default)]
-struct Heard {
+struct Received {
     foreign: Vec<String>,
     logs: usize,
 }
 
-async fn client(url: String, number: usize, mut choices: Choices, heard: Arc<Mutex<Heard>>) {
+async fn client(url: String, number: usize, mut choices: Choices, received: Arc<Mutex<Received>>) {
     let is_foreign = move |text: &str| marks(text).any(|owner| owner != number);
-    let (asked, told) = (heard.clone(), heard.clone());
-    let note = move |heard: &Arc<Mutex<Heard>>, text: String| {
+    let (asked, told) = (received.clone(), received.clone());
+    let note = move |received: &Arc<Mutex<Received>>, text: String| {
         if is_foreign(&text) {
-            heard.lock().unwrap().foreign.push(format!("c{number}: {text}"));
+            received.lock().unwrap().foreign.push(format!("c{number}: {text}"));
         }
     };
     let mut link = Link::http(&url);
@@ -96,12 +96,12 @@ async fn client(url: String, number: usize, mut choices: Choices, heard: Arc<Mut
         let steps: Vec<&str> = (0..count).map(|_| choices.pick(&["log", "log", "ask", "3", "20"])).collect();
         let arguments = json!({ "mark": mark(number), "steps": steps });
         let call = client.call_tool("work", Some(Raw::from_value(&arguments).unwrap()));
-        let heard = heard.clone();
+        let received = received.clone();
         async move {
             let result = call.await.unwrap();
             let text = format!("{:?}", result.content);
             assert!(text.contains(&mark(number)), "c{number} lost its result: {text}");
-            note(&heard, text);
+            note(&received, text);
         }
     });
     futures_util::future::join_all(calls).await;
@@ -129,11 +129,11 @@ async fn schedule(seed: u64) -> usize {
     let served = tokio::spawn(async move {
         serving.serve_http(listener, options, async { drop(ended.await) }).await;
     });
-    let heard = Arc::new(Mutex::new(Heard::default()));
+    let received = Arc::new(Mutex::new(Received::default()));
     let clients: Vec<_> = (0..3 + choices.below(2))
         .map(|number| {
             let choices = seeded(choices.next());
-            tokio::spawn(client(url.clone(), number, choices, heard.clone()))
+            tokio::spawn(client(url.clone(), number, choices, received.clone()))
         })
         .collect();
     for client in clients {
@@ -142,9 +142,9 @@ async fn schedule(seed: u64) -> usize {
     drop(end);
     gateway.close().await;
     served.await.unwrap();
-    let heard = heard.lock().unwrap();
-    assert!(heard.foreign.is_empty(), "{:?}", heard.foreign);
-    heard.logs
+    let received = received.lock().unwrap();
+    assert!(received.foreign.is_empty(), "{:?}", received.foreign);
+    received.logs
 }
 
 #[test]

@@ -71,7 +71,7 @@ async fn on_stream(
 ) {
     loop {
         tokio::select! {
-            text = raw.hear() => match text {
+            text = raw.receive() => match text {
                 Some(text) => drop(events.send(Event::Client(number, text))),
                 None => return,
             },
@@ -169,7 +169,7 @@ async fn server(
     let info = json!({ "name": "s", "version": "1" });
     loop {
         let line = tokio::select! {
-            line = raw.hear() => match line {
+            line = raw.receive() => match line {
                 Some(line) => line,
                 None => return,
             },
@@ -178,8 +178,8 @@ async fn server(
                 None => return,
             },
         };
-        let heard: Value = serde_json::from_str(&line).unwrap();
-        let result = match heard["method"].as_str() {
+        let received: Value = serde_json::from_str(&line).unwrap();
+        let result = match received["method"].as_str() {
             Some("initialize") if era == Era::Legacy => {
                 json!({ "protocolVersion": "2025-11-25", "serverInfo": info, "capabilities": capabilities })
             }
@@ -189,24 +189,24 @@ async fn server(
                 "_meta": { "io.modelcontextprotocol/serverInfo": info },
             }),
             Some("subscriptions/listen") if era == Era::Modern => {
-                let tag = json!({ "io.modelcontextprotocol/subscriptionId": heard["id"] });
-                let params = json!({ "notifications": heard["params"]["notifications"], "_meta": tag });
+                let tag = json!({ "io.modelcontextprotocol/subscriptionId": received["id"] });
+                let params = json!({ "notifications": received["params"]["notifications"], "_meta": tag });
                 let method = "notifications/subscriptions/acknowledged";
                 raw.say(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()).await;
-                drop(events.send(Event::Server(number, heard, line)));
+                drop(events.send(Event::Server(number, received, line)));
                 continue;
             }
             Some("notifications/initialized") => continue,
             Some("logging/setLevel" | "resources/unsubscribe" | "ping") => json!({}),
             Some("resources/subscribe") => {
-                drop(events.send(Event::Server(number, heard.clone(), line)));
+                drop(events.send(Event::Server(number, received.clone(), line)));
                 json!({})
             }
             _ => {
-                drop(events.send(Event::Server(number, heard, line)));
+                drop(events.send(Event::Server(number, received, line)));
                 continue;
             }
         };
-        raw.say(&json!({ "jsonrpc": "2.0", "id": heard["id"], "result": result }).to_string()).await;
+        raw.say(&json!({ "jsonrpc": "2.0", "id": received["id"], "result": result }).to_string()).await;
     }
 }

@@ -332,7 +332,7 @@ impl World {
         drop(self.people[client].says.send(said));
     }
 
-    fn hear(&mut self) {
+    fn receive(&mut self) {
         while let Ok(event) = self.events.try_recv() {
             match event {
                 Event::Client(client, text) => self.client_hears(client, &text),
@@ -342,33 +342,33 @@ impl World {
     }
 
     fn client_hears(&mut self, client: usize, text: &str) {
-        self.note(|| format!("c{client} hears {text}"));
+        self.note(|| format!("c{client} receives {text}"));
         for owner in marks(text) {
             assert_eq!(owner, client, "c{client} received what belongs to c{owner}: {text}");
         }
-        let heard: Value = serde_json::from_str(text).unwrap();
-        let is_answer = heard.get("result").is_some() || heard.get("error").is_some();
-        if heard["method"].is_string() {
-            if !heard["id"].is_null() {
-                self.people[client].questions.push(Question::Request(heard));
+        let received: Value = serde_json::from_str(text).unwrap();
+        let is_answer = received.get("result").is_some() || received.get("error").is_some();
+        if received["method"].is_string() {
+            if !received["id"].is_null() {
+                self.people[client].questions.push(Question::Request(received));
             }
             return;
         }
         assert!(is_answer, "{text}");
-        let Some(id) = heard["id"].as_i64() else { panic!("{text}") };
+        let Some(id) = received["id"].as_i64() else { panic!("{text}") };
         if id == 0 {
-            assert!(heard["result"].is_object(), "{text}");
+            assert!(received["result"].is_object(), "{text}");
             self.people[client].opened = true;
             self.say(client, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into());
             return;
         }
         let op = self.ops.iter().position(|op| op.client == client && op.id == id).expect("its request");
-        if heard["result"]["resultType"] == "input_required" {
-            let asked = heard["result"]["inputRequests"].as_object().unwrap();
+        if received["result"]["resultType"] == "input_required" {
+            let asked = received["result"]["inputRequests"].as_object().unwrap();
             let keys =
                 asked.iter().map(|(key, asked)| format!("{key} {}", asked["method"].as_str().unwrap()));
             let (keys, state) =
-                (keys.collect(), heard["result"]["requestState"].as_str().unwrap().to_owned());
+                (keys.collect(), received["result"]["requestState"].as_str().unwrap().to_owned());
             self.people[client].questions.push(Question::Round { op, keys, state });
             return;
         }
@@ -380,7 +380,7 @@ impl World {
     }
 
     fn server_hears(&mut self, server: usize, said: Value, text: &str) {
-        self.note(|| format!("server {server} hears {text}"));
+        self.note(|| format!("server {server} receives {text}"));
         let groups: BTreeSet<String> = marks(text).map(|client| self.group(client)).collect();
         for group in groups {
             let known = self.groups.entry(server).or_insert_with(|| group.clone());
@@ -455,7 +455,7 @@ impl World {
                 self.answer(client);
             }
             passes(20).await;
-            self.hear();
+            self.receive();
             if self.lost().is_none() {
                 return;
             }
@@ -463,7 +463,7 @@ impl World {
         // A call may wait for the start of another server.
         for _ in 0..ROUNDS {
             passes(1_000).await;
-            self.hear();
+            self.receive();
             for op in 0..self.ops.len() {
                 if self.can_work(&self.ops[op]) {
                     self.work(op);
@@ -473,7 +473,7 @@ impl World {
                 self.answer(client);
             }
         }
-        self.hear();
+        self.receive();
         if let Some(op) = self.lost() {
             panic!("c{} has no answer to its request {}", op.client, op.id);
         }
@@ -504,7 +504,7 @@ async fn schedule(choices: Choices, actions: usize, shown: bool) {
     for _ in 0..actions {
         let pause = world.choices.pick(&[1, 1, 1, 12]);
         passes(pause).await;
-        world.hear();
+        world.receive();
         world.act();
     }
     world.finish().await;

@@ -86,7 +86,7 @@ impl Accept for TcpAccept {
     fn link(&mut self, (stream, address): Self::Client) -> Link {
         tune(&stream);
         let origin = Origin { peer: Some(address.to_string().into()), ..Origin::new("tcp") };
-        SocketLink::link(stream, Far::Client { heard: false, strangers: self.strangers.clone() }, origin)
+        SocketLink::link(stream, Far::Client { received: false, strangers: self.strangers.clone() }, origin)
     }
 }
 
@@ -111,7 +111,7 @@ impl Accept for UnixAccept {
             Some(pid) => format!("process {pid} of user {}", peer.uid()).into(),
             None => format!("user {}", peer.uid()).into(),
         });
-        let far = Far::Client { heard: false, strangers: self.strangers.clone() };
+        let far = Far::Client { received: false, strangers: self.strangers.clone() };
         SocketLink::link(stream, far, Origin { peer, ..Origin::new("unix") })
     }
 }

@@ -209,7 +209,7 @@ enum Far<S: Socket> {
     /// A server: we have connected, and can connect again.
     Server { target: S::Target, opening: Option<Opening<S>> },
     /// A client that has connected, and whether it has sent JSON.
-    Client { heard: bool, strangers: Strangers },
+    Client { received: bool, strangers: Strangers },
 }
 
 type Opening<S> = Pin<Box<dyn Future<Output = Result<S, SocketError>> + Send>>;
@@ -235,15 +235,15 @@ impl<S: Socket> SocketLink<S> {
     /// Whether a client does not speak MCP. A web page can make a browser send a request with any body to any port of this
     /// machine. Its head comes first, so a client whose first line is no JSON is disconnected.
     fn is_stranger(&mut self, inbound: &Inbound) -> bool {
-        let Far::Client { heard, .. } = &mut self.far else { return false };
+        let Far::Client { received, .. } = &mut self.far else { return false };
         match inbound {
-            _ if *heard => false,
+            _ if *received => false,
             Inbound::Malformed { excerpt, .. } => {
-                *heard = matches!(excerpt.trim_ascii_start().first(), Some(b'{' | b'['));
-                !*heard
+                *received = matches!(excerpt.trim_ascii_start().first(), Some(b'{' | b'['));
+                !*received
             }
             _ => {
-                *heard = true;
+                *received = true;
                 false
             }
         }
