@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin::transport::{
-    Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, Replay, SessionId, Unanswered,
+    Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, Replay, Replayed, SessionId,
+    StreamEnd,
 };
 use mcpjoin_proto::{Raw, RequestId};
 use parking_lot::Mutex;
@@ -161,9 +162,9 @@ impl RedisEvents {
         session: &SessionId,
         after: EventId,
         before: u64,
-    ) -> Result<Option<Vec<Event>>, EventStoreError> {
+    ) -> Result<Option<Replayed>, EventStoreError> {
         if after.number.checked_add(1) == Some(before) {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(Replayed { events: Vec::new(), end: StreamEnd::Open }));
         }
         let Inner { redis, jobs, lost, .. } = &*self.0;
         self.start();
@@ -176,11 +177,18 @@ impl RedisEvents {
             return Ok(None);
         }
         let Some(records) = self.records(session, after.stream).await? else { return Ok(None) };
-        let events = self.opened(session, after, before, &records);
-        Ok(events.unwrap_or_else(|why| {
+        let events = self.opened(session, after, before, &records).unwrap_or_else(|why| {
             redis.warn(Problem::Record("event"), &why);
             None
-        }))
+        });
+        let Some(events) = events else { return Ok(None) };
+        // Otherwise a process that has the stream asks, which knows its end.
+        let end = if before == u64::MAX {
+            self.end(session, after.stream, &records).await?
+        } else {
+            StreamEnd::Open
+        };
+        Ok(Some(Replayed { events, end }))
     }
 
     /// Reads the records of a stream. `None`: what stands there is not ours, which is logged.
@@ -222,15 +230,15 @@ impl RedisEvents {
         }
     }
 
-    /// Returns the requests of a stream that has not ended and whose process is gone.
-    async fn left(
+    /// How the stream with these records ends.
+    async fn end(
         &self,
         session: &SessionId,
         stream: u64,
-    ) -> Result<Option<Vec<RequestId>>, EventStoreError> {
-        let Some(records) = self.records(session, stream).await? else { return Ok(None) };
+        records: &[Record],
+    ) -> Result<StreamEnd, EventStoreError> {
         if records.iter().any(|(_, letter, _)| Kind::of(letter) == Some(Kind::Last)) {
-            return Ok(None);
+            return Ok(StreamEnd::Ended);
         }
         let beginning = records
             .iter()
@@ -241,14 +249,15 @@ impl RedisEvents {
             Raw::parse(text).ok()?.decode::<Beginning>().ok()
         });
         let Some((process, requests)) = beginning.filter(|(process, _)| !process.is_empty()) else {
-            return Ok(None);
+            return Ok(StreamEnd::Open);
         };
         let exists = |pipeline: &mut Pipeline, _: &dyn Fn(Script) -> Arc<str>| {
             pipeline.cmd("EXISTS").arg(process_key(&process));
         };
         let is_there = !matches!(self.answer(exists).await?, Ok(Value::Int(0)));
         // After an outage the others have as much time to say that they are there as they have otherwise.
-        Ok((!is_there && self.0.redis.is_open_for(LEASE)).then_some(requests))
+        let is_gone = !is_there && self.0.redis.is_open_for(LEASE);
+        Ok(if is_gone { StreamEnd::ProcessGone(requests) } else { StreamEnd::Open })
     }
 
     /// Opens the records of a stream in the order of Redis. Fails with the reason why they are not ours; `None` if one of those
@@ -330,10 +339,6 @@ impl EventStore for RedisEvents {
 
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a> {
         Box::pin(self.read(session, after, before))
-    }
-
-    fn unanswered<'a>(&'a self, session: &'a SessionId, stream: u64) -> Unanswered<'a> {
-        Box::pin(self.left(session, stream))
     }
 
     fn forget(&self, session: &SessionId) {
