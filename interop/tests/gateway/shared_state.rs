@@ -1,18 +1,19 @@
 //! Two bridges that share state in a real Redis: as with sealing alone nothing but calls in progress is lost, sessions that do not fit
 //! into an id are served by both, and a stream is resumed at the other bridge.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use interop::{Folder, Redis};
+use interop::{Folder, Listening, Peer, Redis, Way};
 use mcpjoin::Server;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::Tool;
 use mcpjoin::server::Context;
 use mcpjoin::transport::{HttpListener, HttpOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -231,6 +232,100 @@ fn a_call_whose_bridge_was_killed_ends_with_an_error_at_the_other_one_and_is_not
         assert!(refused.says("streams of this session cannot be resumed").await, "{}", refused.said);
         assert!(refused.said.starts_with("HTTP/1.1 400"), "{}", refused.said);
         assert_eq!(runs.load(Ordering::Relaxed), 3);
+    };
+    runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") });
+}
+
+/// The response to a request in a session: plain JSON, or the last event of a stream.
+async fn response(port: u16, session: &str, method: &str, params: Value) -> Value {
+    let body = json!({ "jsonrpc": "2.0", "id": 3, "method": method, "params": params }).to_string();
+    let mut asked = Asked::send(port, "POST", session, &body).await;
+    assert!(!asked.says("no more than the response").await);
+    let said =
+        asked.said.lines().rfind(|line| line.contains("jsonrpc")).unwrap_or_else(|| panic!("{}", asked.said));
+    serde_json::from_str(said.strip_prefix("data: ").unwrap_or(said)).unwrap()
+}
+
+/// Begins a task, and returns its id.
+async fn begun_task(port: u16, session: &str, tool: &str) -> String {
+    let params = json!({ "name": tool, "arguments": { "message": "m" }, "task": { "ttl": 600_000 } });
+    let created = response(port, session, "tools/call", params).await;
+    created["result"]["task"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned()
+}
+
+/// The tasks that a bridge lists, or the code of its error.
+async fn listed(port: u16, session: &str) -> Result<BTreeSet<String>, i64> {
+    let list = response(port, session, "tasks/list", json!({})).await;
+    if let Some(code) = list["error"]["code"].as_i64() {
+        return Err(code);
+    }
+    let tasks = list["result"]["tasks"].as_array().unwrap_or_else(|| panic!("{list}"));
+    Ok(tasks.iter().map(|task| task["taskId"].as_str().unwrap().to_owned()).collect())
+}
+
+fn tasks<const N: usize>(ids: [&String; N]) -> Result<BTreeSet<String>, i64> {
+    Ok(ids.map(Clone::clone).into())
+}
+
+/// The server takes all clients for one, and lists the tasks of all.
+#[test]
+fn tasks_are_listed_at_both_bridges_for_the_client_that_has_created_them() {
+    let mut redis = Redis::start(&[]).unwrap();
+    let folder = Folder::new("tasks");
+    let server = Listening::new(&Peer::installed("servers/sdk-1-tasks.mjs"), Way::Http);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let test = async {
+        let mut options = options(folder.path(), &redis);
+        options.extend(["--join".into(), format!("a=http://{}/mcp", server.address()).into()]);
+        let mut one = Replica::start(&options);
+        let other = Replica::start(&options);
+        let mut sessions = Vec::new();
+        // Sealed, and in Redis.
+        for name in ["short".to_owned(), "x".repeat(5_000)] {
+            let (ada, bob) = (opened(one.port(), &name).await, opened(other.port(), &name).await);
+            let waits = begun_task(one.port(), &ada, "a__waits").await;
+            let ends = begun_task(other.port(), &ada, "a__required").await;
+            let of_bob = begun_task(one.port(), &bob, "a__waits").await;
+            for port in [one.port(), other.port()] {
+                assert_eq!(listed(port, &ada).await, tasks([&waits, &ends]));
+                assert_eq!(listed(port, &bob).await, tasks([&of_bob]));
+                let result = response(port, &ada, "tasks/result", json!({ "taskId": ends })).await;
+                assert_eq!(result["result"]["content"][0]["text"], "m", "{result}");
+                let foreign = response(port, &ada, "tasks/get", json!({ "taskId": of_bob })).await;
+                assert_eq!(foreign["error"]["code"], -32602, "{foreign}");
+            }
+            let cancelled = response(other.port(), &ada, "tasks/cancel", json!({ "taskId": waits })).await;
+            assert_eq!(cancelled["result"]["status"], "cancelled", "{cancelled}");
+            let seen = response(one.port(), &ada, "tasks/get", json!({ "taskId": waits })).await;
+            assert_eq!(seen["result"]["status"], "cancelled", "{seen}");
+            sessions.push((ada, waits, ends));
+        }
+        one.kill();
+        one.start_again();
+        for (ada, waits, ends) in &sessions {
+            for port in [one.port(), other.port()] {
+                assert_eq!(listed(port, ada).await, tasks([waits, ends]), "after a bridge was killed");
+            }
+        }
+        // Without Redis a part of the list would look like all of it. A task is created and followed all the same.
+        redis.kill();
+        let (ada, waits, ends) = &sessions[0];
+        let mut pace = interval(Duration::from_millis(200));
+        while listed(one.port(), ada).await != Err(-32603) {
+            pace.tick().await;
+        }
+        let third = begun_task(one.port(), ada, "a__waits").await;
+        for (id, port) in [(&third, other.port()), (waits, one.port())] {
+            let task = response(port, ada, "tasks/get", json!({ "taskId": id })).await;
+            assert_eq!(task["result"]["taskId"], **id, "{task}");
+        }
+        // Started again it is empty: a bridge lists what was created there.
+        redis.start_again().unwrap();
+        while listed(one.port(), ada).await.is_err() || listed(other.port(), ada).await.is_err() {
+            pace.tick().await;
+        }
+        assert_eq!(listed(one.port(), ada).await, tasks([&third]));
+        assert_eq!(listed(other.port(), ada).await, tasks([ends]));
     };
     runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") });
 }
