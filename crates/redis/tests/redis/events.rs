@@ -268,3 +268,36 @@ fn other_things_and_too_much_at_the_place_of_a_log_are_refused() {
         assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await, None);
     });
 }
+
+#[test]
+fn a_process_says_once_a_second_that_it_is_there_however_many_stores_it_has() {
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let redis = process(&server, 1).await;
+        let mut stranger = Stranger::at(&server).await;
+        let mut stores = Vec::new();
+        for session in [ADA, BOB] {
+            let events = redis.events(IDLE);
+            assert!(events.begin(&session, id(7, 0), &[RequestId::from(1)]).unwrap().wait().await);
+            stores.push(events);
+        }
+        let mut signs = 0;
+        let mut pace = tokio::time::interval(std::time::Duration::from_secs(1));
+        for second in 0..5 {
+            pace.tick().await;
+            let key = stranger.key("mcpjoin:process:").await;
+            let left: u64 = stranger.says(&["PTTL", &key]).await;
+            assert!(left > 2_000, "of 5 s: {left}");
+            let text: String = stranger.says(&["INFO", "commandstats"]).await;
+            let calls = |name: &str| {
+                let line =
+                    text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")[..]))?;
+                line.split(',').next()?.parse::<u64>().ok()
+            };
+            signs = calls("set").unwrap();
+            assert!(signs <= second + 3, "{text}");
+            assert_eq!(calls("ping"), None, "the sign shows that Redis is there");
+        }
+        assert!(signs >= 4, "{signs}");
+    });
+}
