@@ -329,3 +329,123 @@ fn tasks_are_listed_at_both_bridges_for_the_client_that_has_created_them() {
     };
     runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") });
 }
+
+/// Says something to Redis, and returns the first line of its answer.
+async fn tell(redis: &Redis, words: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", redis.port())).await.unwrap();
+    stream.write_all(format!("{words}\r\n").as_bytes()).await.unwrap();
+    let mut said = String::new();
+    while !said.ends_with("\r\n") {
+        let mut bytes = Vec::new();
+        assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "{said}");
+        said += &String::from_utf8_lossy(&bytes);
+    }
+    said
+}
+
+/// The response of a request as text.
+async fn said(port: u16, head: &str, body: &Value) -> String {
+    let mut asked = Asked::send(port, "POST", head, &body.to_string()).await;
+    assert!(!asked.says("no more than the response").await);
+    asked.said
+}
+
+/// What goes wrong with Redis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Trouble {
+    Gone,
+    Full,
+    Slow,
+}
+
+impl Trouble {
+    async fn begins(self, redis: &mut Redis) {
+        match self {
+            Self::Gone => redis.kill(),
+            Self::Full => assert_eq!(tell(redis, "CONFIG SET maxmemory 1").await, "+OK\r\n"),
+            Self::Slow => assert_eq!(tell(redis, "CLIENT PAUSE 600000 WRITE").await, "+OK\r\n"),
+        }
+    }
+
+    async fn ends(self, redis: &mut Redis) {
+        match self {
+            Self::Gone => redis.start_again().unwrap(),
+            Self::Full => assert_eq!(tell(redis, "CONFIG SET maxmemory 0").await, "+OK\r\n"),
+            Self::Slow => assert_eq!(tell(redis, "CLIENT UNPAUSE").await, "+OK\r\n"),
+        }
+    }
+}
+
+#[test]
+fn a_redis_that_is_gone_full_or_slow_costs_what_needs_it_and_nothing_else() {
+    let mut redis = Redis::start(&[]).unwrap();
+    let folder = Folder::new("trouble");
+    let (gate, runs) = (Arc::new(Semaphore::new(1_000)), Arc::new(AtomicUsize::new(0)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let test = async {
+        let target = slow_server(gate.clone(), runs.clone()).await;
+        let mut options = key_options(folder.path());
+        let (join, url) = (format!("a={target}"), redis.url());
+        options.extend(["--join", &join, "--state", &url, "--state-timeout", "1s"].map(OsString::from));
+        let (one, other) = (Replica::start(&options), Replica::start(&options));
+        let params = json!({ "name": "a__slow", "arguments": {}, "_meta": { "progressToken": "p" } });
+        let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params });
+        let mut modern = call.clone();
+        modern["params"]["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "modern", "version": "1" },
+            "progressToken": "p",
+        });
+        let of_modern = "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: a__slow\r\n";
+        let mut initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "version": "1" },
+        } });
+        initialize["params"]["clientInfo"]["name"] = "x".repeat(5_000).into();
+        let opens = async |status: &str| {
+            let mut pace = interval(Duration::from_millis(200));
+            loop {
+                pace.tick().await;
+                let said = said(one.port(), "", &initialize).await;
+                if said.starts_with(&format!("HTTP/1.1 {status}")) {
+                    return said;
+                }
+            }
+        };
+        let sealed = opened(one.port(), "short").await;
+        let mut number = 0;
+        for trouble in [Trouble::Full, Trouble::Slow, Trouble::Gone] {
+            opens("200").await;
+            let stored = opened(one.port(), &"x".repeat(5_000)).await;
+            assert!(said(one.port(), &sealed, &call).await.contains("\nid: "), "{trouble:?}");
+            trouble.begins(&mut redis).await;
+            let refused = opens("503").await.to_lowercase();
+            assert!(refused.contains("\r\nretry-after: 1\r\n"), "{trouble:?}: {refused}");
+            for (port, head, call) in [
+                (one.port(), of_modern, &modern),
+                (other.port(), of_modern, &modern),
+                (one.port(), &*sealed, &call),
+                (other.port(), &*sealed, &call),
+                (one.port(), &*stored, &call),
+            ] {
+                let began = Instant::now();
+                let done = said(port, head, call).await;
+                assert!(done.contains("begun") && done.contains("slowly done"), "{trouble:?}: {done}");
+                assert!(
+                    !done.contains("\nid: "),
+                    "an event that is not stored has no id: {trouble:?}: {done}"
+                );
+                assert!(began.elapsed() < Duration::from_secs(20), "{trouble:?}: {:?}", began.elapsed());
+            }
+            // A bridge that has to ask Redis for the session. One that is full answers.
+            let found = said(other.port(), &stored, &call).await;
+            let status = if trouble == Trouble::Full { "200" } else { "503" };
+            assert!(found.starts_with(&format!("HTTP/1.1 {status}")), "{trouble:?}: {found}");
+            number += if trouble == Trouble::Full { 7 } else { 6 };
+            assert_eq!(runs.load(Ordering::Relaxed), number, "no call runs twice: {trouble:?}");
+            trouble.ends(&mut redis).await;
+        }
+        opens("200").await;
+    };
+    runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") });
+}
