@@ -124,6 +124,25 @@ pub fn server(path: &str) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::NotFound, why))
 }
 
+/// A program by the first of its names on the PATH, or the one that `cargo xtask tools` has brought. `needed`: what to install.
+///
+/// # Errors
+///
+/// When there is none; the error says what to install.
+pub fn tool(names: &[&str], needed: &str) -> io::Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed =
+        std::env::split_paths(&path).flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    // The build folder is above the program of the test.
+    let own = std::env::current_exe()?;
+    let built =
+        own.ancestors().flat_map(|folder| names.first().map(|name| folder.join("tools/bin").join(name)));
+    installed.chain(built).find(|program| program.is_file()).ok_or_else(|| {
+        let why = format!("there is no {}: install {needed}, or run `cargo xtask tools`", names.join(" or "));
+        io::Error::new(io::ErrorKind::NotFound, why)
+    })
+}
+
 /// The command lines of the running processes with this [`MARK`].
 ///
 /// # Errors

@@ -3,11 +3,10 @@
 //! It stores nothing on disk, and ends with the test however that ends: its guard kills it when the test's end of a pipe closes.
 
 use std::io::{self, BufRead as _, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 
-use crate::Port;
+use crate::{Port, tool};
 
 /// The names of the program.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
@@ -63,7 +62,7 @@ impl Redis {
     pub fn start_again(&mut self) -> io::Result<()> {
         self.kill();
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", GUARD, "redis"]).arg(program()?);
+        command.args(["-c", GUARD, "redis"]).arg(tool(&PROGRAMS, "Redis 6.2 or newer, or Valkey")?);
         // The port, unless an option says that it is one for TLS.
         if !self.options.iter().any(|option| option == "--tls-port") {
             command.arg("--port").arg(self.port().to_string());
@@ -96,18 +95,4 @@ impl Drop for Redis {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// The server on the PATH, or the one that `cargo xtask tools` has brought.
-fn program() -> io::Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let installed = std::env::split_paths(&path).flat_map(|folder| PROGRAMS.map(|name| folder.join(name)));
-    // The build folder is above the program of the test.
-    let own = std::env::current_exe()?;
-    let built = own.ancestors().map(|folder| folder.join("tools/bin").join(PROGRAMS[0]));
-    installed.chain(built).find(|program| program.is_file()).ok_or_else(|| {
-        let why =
-            "there is no redis-server: install Redis 6.2 or newer, or Valkey, or run `cargo xtask tools`";
-        io::Error::new(io::ErrorKind::NotFound, why)
-    })
 }

@@ -45,7 +45,7 @@ const NGINX: Tool = Tool {
     unpacked: Some("usr/sbin/nginx"),
 };
 
-const TOOLS: [Tool; 5] = [
+const TOOLS: [Tool; 6] = [
     NGINX,
     Tool {
         name: "redis-server",
@@ -56,6 +56,15 @@ const TOOLS: [Tool; 5] = [
         purpose: "the tests of the state that several bridges share",
         package: "redis-server",
         unpacked: Some("usr/bin/redis-server"),
+    },
+    Tool {
+        name: "promtool",
+        places: &["promtool"],
+        version: "--version",
+        lowest: Version::new(2, 15, 0),
+        purpose: "the test of the metrics of a bridge",
+        package: "prometheus",
+        unpacked: Some("usr/bin/promtool"),
     },
     Tool {
         name: "cc",

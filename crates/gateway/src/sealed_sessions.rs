@@ -184,6 +184,8 @@ fn longest(record: &SessionRecord) -> String {
 #[cfg(test)]
 mod tests {
     use mcpjoin::server::StateKey;
+    use mcpjoin_test_support::events::{Told, hearing};
+    use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
 
@@ -231,6 +233,50 @@ mod tests {
         assert_eq!(sessions.unseal(&id, Some("ada")), Some(record));
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(sessions.unseal(&id, Some("ada")), None, "expired");
+    }
+
+    #[test]
+    fn why_an_id_is_refused_is_named_in_the_log_once_a_minute() {
+        let (tell, mut told) = unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let mut id = String::new();
+        hearing(Told(tell), || {
+            runtime.expect("a runtime").block_on(async {
+                let sessions = SealedSessions::new(keys(1));
+                let sealed = |record: &SessionRecord| sessions.seal(record).expect("random numbers");
+                id = sealed(&record(10, 10)).expect("it fits");
+                let foreign = SealedSessions::new(keys(2)).seal(&record(10, 10));
+                let foreign = foreign.expect("random numbers").expect("it fits");
+                for _ in 0..3 {
+                    for (id, principal) in [
+                        (&*foreign, "ada"),
+                        (&*id, "bob"),
+                        (&id[..id.len() - 4], "ada"),
+                        (&*format!("C{}", &id[1..]), "ada"),
+                        ("no id", "ada"),
+                        (&*"A".repeat(5 * 1024), "ada"),
+                    ] {
+                        assert_eq!(sessions.unseal(id, Some(principal)), None, "{id}");
+                    }
+                    assert_eq!(sealed(&record(10, 5 * 1024)), None);
+                }
+                tokio::time::advance(LIFETIME + Duration::from_secs(1)).await;
+                assert_eq!(sessions.unseal(&id, Some("ada")), None);
+            });
+        });
+        let told: Vec<String> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+        let named = |what: &str| told.iter().filter(|text| text.contains(what)).count();
+        for why in [
+            "a key that this process does not have",
+            "changed, or given to another client",
+            "another version of this program",
+            "not a sealed text",
+            "has expired",
+            "the target far with 5",
+        ] {
+            assert_eq!(named(why), 1, "{why}: {told:#?}");
+        }
+        assert_eq!((told.len(), named(&id[8..40])), (6, 0), "{told:#?}");
     }
 
     /// A store that has every session, under one id.

@@ -1,7 +1,8 @@
 //! The connection to Redis, which one task opens, checks and opens again. Used by `events`, `sessions` and `tasks`.
 //!
 //! All commands of a process share one connection, and what is ready together is sent together. A connection that does not answer
-//! in time is left: then commands fail at once until another one answers. This module knows no record.
+//! in time is left: then commands fail at once until another one answers. What checks it says that the process is there. This module
+//! knows no record.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use mcpjoin::internal::WarningRate;
 use mcpjoin::server::SealingKeys;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, Pipeline,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, Pipeline,
     RedisResult, TlsCertificates, Value, cmd,
 };
 use rustls::pki_types::CertificateDer;
@@ -21,8 +22,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::events::RedisEvents;
-use crate::sessions::{RedisSessions, millis};
-use crate::tasks::{self, RedisTasks};
+use crate::sessions::{RedisSessions, hex, millis};
+use crate::tasks::{self, LEASE, RedisTasks, process_key};
 
 /// How long a request or an event of a stream waits for Redis, unless [`Redis::patience`] says otherwise: 50 ms. In a data centre
 /// an answer takes less than 1 ms.
@@ -31,7 +32,7 @@ pub const PATIENCE: Duration = Duration::from_millis(50);
 /// How long opening a connection may take.
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
-/// How often an unused connection is checked, so that [`Redis::is_available`] is true for no longer than that after the end.
+/// How often the connection is checked, so that [`Redis::is_available`] is true for no longer than that after the end.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time between two attempts to connect: at first, and at most.
@@ -98,6 +99,8 @@ struct Inner {
     client: Client,
     shown: Box<str>,
     keys: SealingKeys,
+    /// The name of this run of the process. Empty without random numbers: then its streams never count as ended.
+    process: Box<str>,
     state: watch::Sender<State>,
     broken: Arc<Notify>,
     started: AtomicBool,
@@ -204,10 +207,13 @@ impl Redis {
     }
 
     fn of(client: Client, info: &ConnectionInfo, keys: SealingKeys) -> Self {
+        let mut random = [0; 16];
+        let process = getrandom::fill(&mut random).map_or_else(|_| "".into(), |()| hex(&random).into());
         let inner = Inner {
             client,
             shown: info.addr().to_string().into(),
             keys,
+            process,
             state: watch::Sender::default(),
             broken: Arc::default(),
             started: AtomicBool::new(false),
@@ -282,6 +288,11 @@ impl Redis {
 
     pub(crate) fn keys(&self) -> &SealingKeys {
         &self.0.keys
+    }
+
+    /// The name of this run of the process, which others find in Redis until [`LEASE`] after its last sign.
+    pub(crate) fn process(&self) -> &str {
+        &self.0.process
     }
 
     pub(crate) fn warn(&self, problem: Problem, why: &dyn fmt::Display) {
@@ -424,12 +435,13 @@ async fn keep_connected(redis: Redis) {
         };
         if is_open {
             let check = |pipeline: &mut Pipeline, _: &dyn Fn(Script) -> Arc<str>| {
-                pipeline.cmd("PING");
+                pipeline.add_command(sign(redis.process()));
             };
             // `run` leaves the connection if it fails.
             let _ = redis.run(redis.waits(), check).await;
         } else {
-            match timeout(CONNECT_TIME.max(2 * redis.waits()), open(&redis.0.client)).await {
+            let opening = open(&redis.0.client, redis.process());
+            match timeout(CONNECT_TIME.max(2 * redis.waits()), opening).await {
                 Ok(Ok(open)) => {
                     tracing::debug!(target: "mcpjoin", at = &*redis.0.shown, "Redis is available");
                     let state = State { number: number + 1, connection: Some(open), has_failed: false };
@@ -452,7 +464,14 @@ async fn keep_connected(redis: Redis) {
     }
 }
 
-async fn open(client: &Client) -> RedisResult<Open> {
+/// Says that a process is there.
+fn sign(process: &str) -> Cmd {
+    let mut sign = cmd("SET");
+    sign.arg(process_key(process)).arg(1).arg("PX").arg(millis(LEASE));
+    sign
+}
+
+async fn open(client: &Client, process: &str) -> RedisResult<Open> {
     // The times are those of this module.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let mut commands = client.get_multiplexed_async_connection_with_config(&config).await?;
@@ -461,6 +480,8 @@ async fn open(client: &Client) -> RedisResult<Open> {
         loading.add_command(cmd("SCRIPT")).arg("LOAD").arg(script);
     }
     let scripts = loading.query_async::<[String; SCRIPTS.len()]>(&mut commands).await?;
+    // Before anything is stored: what names a process that is not there counts as ended. A Redis that is full refuses it.
+    let _ = sign(process).query_async::<Value>(&mut commands).await;
     Ok(Open { commands, scripts: scripts.map(Into::into), since: Instant::now() })
 }
 

@@ -2,8 +2,8 @@
 //!
 //! One task writes: what is ready when Redis has answered is sent together. Each event is sealed for its session, its stream, its
 //! number and its kind. So a record that was moved, or written by somebody else, is refused, and the numbers show what is missing,
-//! stands twice or in another order. The beginning of a stream names its requests and its process. A process writes a sign of
-//! life each second; without it, its requests get no response. One Redis stream for each session, in place of one for each of
+//! stands twice or in another order. The beginning of a stream names its requests and its process. A process says each second that it is
+//! there (`connection`); without that, its requests get no response. One Redis stream for each session, in place of one for each of
 //! its streams, has the limits and the expiry of the session, and one command removes it.
 
 use std::collections::HashMap;
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin::transport::{
-    Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, Replay, SessionId, Unanswered,
+    Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, Replay, Replayed, SessionId,
+    StreamEnd,
 };
 use mcpjoin_proto::{Raw, RequestId};
 use parking_lot::Mutex;
@@ -64,9 +65,6 @@ const REPLAY_TIME: Duration = Duration::from_secs(1);
 /// gets 400 in place of an error for each request.
 const MAX_REQUEST_BYTES: usize = 4 * 1024;
 
-/// The time between two signs of this process.
-const SIGN_INTERVAL: Duration = Duration::from_secs(1);
-
 const PURPOSE: &str = "event in Redis";
 
 /// What the beginning of a stream says: its process, and the requests that it answers.
@@ -87,8 +85,6 @@ pub struct RedisEvents(Arc<Inner>);
 
 struct Inner {
     redis: Redis,
-    /// The name of this run of the process. Empty without random numbers: then its streams never count as ended.
-    process: Box<str>,
     expiry: Duration,
     jobs: mpsc::Sender<Job>,
     /// The other end, until the writer has started.
@@ -144,9 +140,7 @@ impl RedisEvents {
         let expiry = idle.max(Duration::from_millis(1));
         let room = Arc::new(Semaphore::new(MAX_QUEUED_KIB));
         let (unwritten, lost) = (Mutex::new(Some(unwritten)), Mutex::default());
-        let mut random = [0; 16];
-        let process = getrandom::fill(&mut random).map_or_else(|_| "".into(), |()| hex(&random).into());
-        Self(Arc::new(Inner { redis, process, expiry, jobs, unwritten, room, lost }))
+        Self(Arc::new(Inner { redis, expiry, jobs, unwritten, room, lost }))
     }
 
     /// Starts the writer. Must be called within a runtime.
@@ -161,9 +155,9 @@ impl RedisEvents {
         session: &SessionId,
         after: EventId,
         before: u64,
-    ) -> Result<Option<Vec<Event>>, EventStoreError> {
+    ) -> Result<Option<Replayed>, EventStoreError> {
         if after.number.checked_add(1) == Some(before) {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(Replayed { events: Vec::new(), end: StreamEnd::Open }));
         }
         let Inner { redis, jobs, lost, .. } = &*self.0;
         self.start();
@@ -176,11 +170,18 @@ impl RedisEvents {
             return Ok(None);
         }
         let Some(records) = self.records(session, after.stream).await? else { return Ok(None) };
-        let events = self.opened(session, after, before, &records);
-        Ok(events.unwrap_or_else(|why| {
+        let events = self.opened(session, after, before, &records).unwrap_or_else(|why| {
             redis.warn(Problem::Record("event"), &why);
             None
-        }))
+        });
+        let Some(events) = events else { return Ok(None) };
+        // Otherwise a process that has the stream asks, which knows its end.
+        let end = if before == u64::MAX {
+            self.end(session, after.stream, &records).await?
+        } else {
+            StreamEnd::Open
+        };
+        Ok(Some(Replayed { events, end }))
     }
 
     /// Reads the records of a stream. `None`: what stands there is not ours, which is logged.
@@ -222,15 +223,15 @@ impl RedisEvents {
         }
     }
 
-    /// Returns the requests of a stream that has not ended and whose process is gone.
-    async fn left(
+    /// How the stream with these records ends.
+    async fn end(
         &self,
         session: &SessionId,
         stream: u64,
-    ) -> Result<Option<Vec<RequestId>>, EventStoreError> {
-        let Some(records) = self.records(session, stream).await? else { return Ok(None) };
+        records: &[Record],
+    ) -> Result<StreamEnd, EventStoreError> {
         if records.iter().any(|(_, letter, _)| Kind::of(letter) == Some(Kind::Last)) {
-            return Ok(None);
+            return Ok(StreamEnd::Ended);
         }
         let beginning = records
             .iter()
@@ -241,14 +242,15 @@ impl RedisEvents {
             Raw::parse(text).ok()?.decode::<Beginning>().ok()
         });
         let Some((process, requests)) = beginning.filter(|(process, _)| !process.is_empty()) else {
-            return Ok(None);
+            return Ok(StreamEnd::Open);
         };
         let exists = |pipeline: &mut Pipeline, _: &dyn Fn(Script) -> Arc<str>| {
             pipeline.cmd("EXISTS").arg(process_key(&process));
         };
         let is_there = !matches!(self.answer(exists).await?, Ok(Value::Int(0)));
         // After an outage the others have as much time to say that they are there as they have otherwise.
-        Ok((!is_there && self.0.redis.is_open_for(LEASE)).then_some(requests))
+        let is_gone = !is_there && self.0.redis.is_open_for(LEASE);
+        Ok(if is_gone { StreamEnd::ProcessGone(requests) } else { StreamEnd::Open })
     }
 
     /// Opens the records of a stream in the order of Redis. Fails with the reason why they are not ours; `None` if one of those
@@ -322,7 +324,7 @@ impl EventStore for RedisEvents {
     }
 
     fn begin(&self, session: &SessionId, id: EventId, requests: &[RequestId]) -> Option<Confirmation> {
-        let text = |requests: &[RequestId]| Raw::from_value(&(&self.0.process, requests)).ok();
+        let text = |requests: &[RequestId]| Raw::from_value(&(self.0.redis.process(), requests)).ok();
         let text = text(requests).filter(|text| text.len() <= MAX_REQUEST_BYTES).or_else(|| text(&[]));
         let bytes = text.map_or_else(Bytes::new, |text| Bytes::copy_from_slice(text.as_bytes()));
         self.append(session, Event { id, bytes, last: false })
@@ -330,10 +332,6 @@ impl EventStore for RedisEvents {
 
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a> {
         Box::pin(self.read(session, after, before))
-    }
-
-    fn unanswered<'a>(&'a self, session: &'a SessionId, stream: u64) -> Unanswered<'a> {
-        Box::pin(self.left(session, stream))
     }
 
     fn forget(&self, session: &SessionId) {
@@ -357,18 +355,6 @@ impl Inner {
             let last = lost.entry(key).or_default();
             *last = (*last).max(id.number);
         }
-    }
-
-    /// Says that this process is there. While Redis is known to be gone, nothing waits for it.
-    async fn sign(&self) {
-        if !self.redis.is_reached() {
-            return;
-        }
-        let answers = self.redis.run(self.redis.waits(), |pipeline, _| {
-            pipeline.cmd("SET").arg(process_key(&self.process)).arg(1).arg("PX").arg(millis(LEASE));
-        });
-        // The connection has logged why.
-        let _ = answers.await;
     }
 
     /// Adds the command that stores a record. False if it cannot be sealed.
@@ -474,12 +460,9 @@ fn confirm(flushed: Vec<oneshot::Sender<()>>) {
 /// Stores events until nobody can append any.
 async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
     let mut retry = Instant::now();
-    // When the next sign of this process is due, and when its last event was stored: later than the expiry its streams are gone.
-    let (mut sign, mut used) = (None::<Instant>, Instant::now());
     loop {
         let Some(known) = inner.upgrade() else { return };
         let (redis, none_is_lost) = (known.redis.clone(), known.lost.lock().is_empty());
-        let due = sign.filter(|_| used.elapsed() < known.expiry);
         drop(known);
         let first = tokio::select! {
             job = jobs.recv() => match job {
@@ -488,7 +471,6 @@ async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
             },
             // Redis has come back, and is told what was lost meanwhile.
             () = async { sleep_until(retry).await; redis.available().await }, if !none_is_lost => None,
-            () = sleep_until(due.unwrap_or(retry)), if due.is_some() => None,
         };
         drop(redis);
         retry = Instant::now() + LOST_DELAY;
@@ -502,17 +484,6 @@ async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
             batch.push(job);
         }
         let Some(inner) = inner.upgrade() else { return };
-        let mut begins = false;
-        for job in &batch {
-            if let Job::Append { event, .. } = job {
-                (begins, used) = (begins || event.id.number == 0, Instant::now());
-            }
-        }
-        let is_due = sign.map_or(begins, |sign| sign <= Instant::now() && used.elapsed() < inner.expiry);
-        if is_due {
-            inner.sign().await;
-            sign = Some(Instant::now() + SIGN_INTERVAL);
-        }
         inner.store(batch).await;
     }
 }

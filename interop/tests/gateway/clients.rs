@@ -81,8 +81,12 @@ fn rmcp_at_two_bridges() {
     client.is_as_the_table_says("modern");
 }
 
-// Not the SDK 1 for TypeScript: it resumes the stream of a call that it has cancelled itself, if that stream has begun (after 100 ms),
-// and reports that it is refused. It does so at one server as well, where its cancellation comes earlier.
+#[test]
+fn typescript_sdk_1_at_two_bridges_of_a_program() {
+    let client = script("@modelcontextprotocol/sdk", NODE, "sdk-1.mjs");
+    client.at_two_bridges_of_a_program().is_as_the_table_says("legacy");
+}
+
 #[test]
 fn typescript_sdk_2_at_two_bridges_of_a_program() {
     let client = script("@modelcontextprotocol/client", NODE, "sdk-2.mjs");

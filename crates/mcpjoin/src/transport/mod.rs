@@ -53,8 +53,8 @@ pub use http_client::{
 pub use http_server::{
     Admission, Admitted, Admitting, Confirm, Confirmation, Denied, Event, EventId, EventIdError, EventStore,
     EventStoreError, HttpBody, HttpFuture, HttpListenError, HttpListener, HttpOptions, HttpService,
-    MemoryEvents, Replay, Replicas, ReplicasError, SessionId, SessionRecord, SessionStore, SessionStoreError,
-    Stored, Unanswered,
+    MemoryEvents, Replay, Replayed, Replicas, ReplicasError, SessionId, SessionRecord, SessionStore,
+    SessionStoreError, Stored, StreamEnd,
 };
 pub use identity::{CredentialKey, PeerIdentity};
 pub use inspect::{Direction, Inspected, Inspector};

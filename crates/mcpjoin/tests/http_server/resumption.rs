@@ -9,6 +9,10 @@ async fn resume(session: &Peer, after: &str) -> Reply {
     session.with("last-event-id", after).get().await
 }
 
+fn cancelled(id: i64) -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+}
+
 /// The rest of a stream: ids and messages, without the priming event.
 async fn rest(mut reply: Reply) -> Vec<(String, Value)> {
     let mut rest = Vec::new();
@@ -59,8 +63,11 @@ fn f116_a_stream_cut_at_any_event_is_resumed_without_loss_or_doubling() {
             let after = seen.last().unwrap().0.clone();
             gate.open.add_permits(STEPS);
             let resumed = resume(&session, &after).await;
-            assert_eq!(resumed.status, 200, "cut after {cut}");
-            seen.extend(rest(resumed).await.into_iter().map(|(id, message)| (id, message.to_string())));
+            // Behind the last event there is nothing to resume.
+            assert_eq!(resumed.status, if cut > STEPS { 405 } else { 200 }, "cut after {cut}");
+            if cut <= STEPS {
+                seen.extend(rest(resumed).await.into_iter().map(|(id, message)| (id, message.to_string())));
+            }
             let numbers: Vec<String> = (0..seen.len()).map(|number| format!("1-{number}")).collect();
             let ids: Vec<&String> = seen.iter().map(|(id, _)| id).collect();
             assert_eq!(ids, numbers.iter().collect::<Vec<_>>(), "cut after {cut}");
@@ -77,10 +84,72 @@ fn a_stream_that_is_over_can_be_read_again_from_any_event() {
         let session = peer.open(LEGACY).await;
         gate.open.add_permits(3);
         let whole = rest(session.call_in_session(1, "steps", json!({ "n": 3 })).await).await;
-        for seen in 0..=whole.len() {
+        for seen in 0..whole.len() {
             let again = resume(&session, &format!("1-{seen}")).await;
             assert_eq!(rest(again).await, whole[seen..], "after {seen}");
         }
+    });
+}
+
+/// The SDK for TypeScript resumes each stream that ends without a result, also that of a call which it has cancelled, and stops at 405.
+/// An empty stream would end without a result, too.
+#[test]
+fn a_stream_is_refused_with_405_when_it_is_over_and_nothing_was_missed() {
+    run(async {
+        for steps in 0..3 {
+            let (peer, gate) = peer(HttpOptions::new());
+            let session = peer.open(LEGACY).await;
+            let tool = if steps == 0 { "wait" } else { "steps" };
+            let mut reply = session.call_in_session(1, tool, json!({ "n": 5 })).await;
+            let mut ids = vec![reply.event().await.unwrap().0];
+            for step in 1..=steps {
+                ids.push(reply.message_with_id().await.unwrap().0);
+                if step < steps {
+                    gate.open.add_permits(1);
+                }
+            }
+            assert_eq!(session.post(cancelled(1)).await.status, 202);
+            assert_eq!(reply.message().await, None, "there is no response");
+            let (last, before) = ids.split_last().unwrap();
+            for (missed, after) in before.iter().rev().enumerate() {
+                assert_eq!(rest(resume(&session, after).await).await.len(), missed + 1, "after {after}");
+            }
+            for _ in 0..2 {
+                let refused = resume(&session, last).await;
+                assert_eq!(refused.status, 405, "after {last}");
+                assert_eq!(refused.headers["allow"], "POST, DELETE");
+            }
+            assert_eq!(resume(&session, "1-9").await.status, 400);
+        }
+        // So is a stream behind its response, even while its first reader is there.
+        let (peer, gate) = peer(HttpOptions::new());
+        let session = peer.open(LEGACY).await;
+        let mut reply = session.call_in_session(1, "wait", json!({})).await;
+        reply.event().await.unwrap();
+        gate.open.add_permits(1);
+        let (last, _) = reply.message_with_id().await.unwrap();
+        assert_eq!(resume(&session, &last).await.status, 405);
+        drop(reply);
+        assert_eq!(resume(&session, &last).await.status, 405);
+    });
+}
+
+#[test]
+fn the_streams_of_calls_that_were_cancelled_are_kept_within_the_limits_of_the_store() {
+    run(async {
+        let (server, _gate) = server();
+        let store = std::sync::Arc::new(MemoryEvents::with_limits(4_096, 6_000));
+        let peer = Peer::new(&server, HttpOptions::new().event_store(Shared(store.clone())));
+        let session = peer.open(LEGACY).await;
+        for id in 1..=100 {
+            let mut reply = session.call_in_session(id, "wait", json!({})).await;
+            assert_eq!(reply.event().await.unwrap().0, format!("{id}-0"));
+            assert_eq!(session.post(cancelled(id)).await.status, 202);
+            assert_eq!(reply.message().await, None);
+            assert!((1..=4_096).contains(&store.bytes()), "{}", store.bytes());
+        }
+        assert_eq!(resume(&session, "100-0").await.status, 405);
+        assert_eq!(resume(&session, "1-0").await.status, 400, "the oldest is not kept");
     });
 }
 

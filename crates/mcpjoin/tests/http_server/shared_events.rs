@@ -1,15 +1,14 @@
 //! Tests of streams whose events are stored outside the process: an event is sent once it is stored, and any process resumes a
 //! stream. Two services with the same stores stand for two processes.
 
-use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mcpjoin::Server;
 use mcpjoin::proto::RequestId;
 use mcpjoin::transport::{
-    Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, HttpOptions, Replay, SessionId,
-    Unanswered,
+    Confirm, Confirmation, Event, EventId, EventStore, EventStoreError, HttpOptions, Replay, Replayed,
+    SessionId, StreamEnd,
 };
 use serde_json::{Value, json};
 
@@ -74,29 +73,27 @@ impl EventStore for Events {
         self.append(session, Event { id, bytes: Vec::new().into(), last: false })
     }
 
-    fn unanswered<'a>(&'a self, session: &'a SessionId, stream: u64) -> Unanswered<'a> {
-        let events = self.0.events.lock().unwrap();
-        let is_over =
-            events.iter().any(|(of, event)| of == session && event.id.stream == stream && event.last);
-        drop(events);
-        let begun = self.0.begun.lock().unwrap().iter().rfind(|(begun, _)| *begun == stream).cloned();
-        let is_gone = self.0.are_gone.load(Ordering::Relaxed) && !is_over;
-        Box::pin(ready(Ok(begun.filter(|_| is_gone).map(|(_, requests)| requests))))
-    }
-
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a> {
         let events = self.0.events.lock().unwrap();
         let of_stream = events.iter().filter(|(of, event)| of == session && event.id.stream == after.stream);
         let known = of_stream.clone().any(|(_, event)| event.id == after);
+        let is_over = of_stream.clone().any(|(_, event)| event.last);
         let later = of_stream.filter(|(_, event)| event.id.number > after.number && event.id.number < before);
         let later: Vec<Event> = later.map(|(_, event)| event.clone()).collect();
         drop(events);
+        let begun = self.0.begun.lock().unwrap().iter().rfind(|(begun, _)| *begun == after.stream).cloned();
+        let are_gone = self.0.are_gone.load(Ordering::Relaxed);
+        let end = match begun.filter(|_| are_gone) {
+            _ if is_over => StreamEnd::Ended,
+            Some((_, requests)) => StreamEnd::ProcessGone(requests),
+            None => StreamEnd::Open,
+        };
         let is_gone = matches!(*self.0.mode.lock().unwrap(), Mode::IsGone);
         Box::pin(async move {
             if is_gone {
                 return Err(EventStoreError("it is gone".into()));
             }
-            Ok(known.then_some(later))
+            Ok(known.then_some(Replayed { events: later, end }))
         })
     }
 
@@ -225,6 +222,30 @@ fn a_stream_is_resumed_at_another_process() {
 }
 
 #[test]
+fn another_process_knows_that_the_stream_of_a_cancelled_call_is_over() {
+    run(async {
+        let (gate, events) = (Gate::new(), Events::default());
+        let server = builder(&gate).build().unwrap();
+        let [one, other] = two(&server, &events);
+        let session = one.open(LEGACY).await;
+        let elsewhere = at(&session, &other);
+        let mut reply = session.call_in_session(1, "steps", json!({ "n": 2 })).await;
+        let (begin, _) = reply.event().await.unwrap();
+        let (first, _) = reply.message_with_id().await.unwrap();
+        assert_eq!(rest(resume(&elsewhere, &first).await).await, [], "more may come");
+        let cancelled =
+            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
+        assert_eq!(session.post(cancelled).await.status, 202);
+        assert_eq!(reply.message().await, None);
+        events.0.are_gone.store(true, Ordering::Relaxed);
+        for process in [&session, &elsewhere] {
+            assert_eq!(rest(resume(process, &begin).await).await.len(), 1);
+            assert_eq!(resume(process, &first).await.status, 405);
+        }
+    });
+}
+
+#[test]
 fn a_stream_whose_process_is_gone_ends_at_another_one_with_an_error_for_each_of_its_requests() {
     run(async {
         for version in [LEGACY, "2025-06-18"] {
@@ -244,7 +265,9 @@ fn a_stream_whose_process_is_gone_ends_at_another_one_with_an_error_for_each_of_
                 let resumed = rest(resume(&elsewhere, after).await).await;
                 assert_eq!(resumed.len(), missed + 1, "{version}");
                 let (id, error) = resumed.last().unwrap();
-                assert_eq!((&**id, &error["id"], &error["error"]["code"]), ("", &json!(1), &json!(-32603)));
+                assert_eq!((&error["id"], &error["error"]["code"]), (&json!(1), &json!(-32603)));
+                // A client that asks once more learns that this was all.
+                assert_eq!(resume(&elsewhere, id).await.status, 405, "{id}");
                 let message = error["error"]["message"].as_str().unwrap();
                 assert!(message.contains("has ended without a response"), "{message}");
             }
@@ -254,7 +277,7 @@ fn a_stream_whose_process_is_gone_ends_at_another_one_with_an_error_for_each_of_
             assert_eq!((resumed.len(), &resumed[0].1["id"]), (1, &json!(1)));
             let (last, _) = &resumed[0];
             assert_eq!(rest(resume(&elsewhere, &second).await).await, resumed);
-            assert_eq!(rest(resume(&elsewhere, last).await).await, []);
+            assert_eq!(resume(&elsewhere, last).await.status, 405);
             // Without the ids of its requests it is refused.
             let mut reply = session.call_in_session(2, "steps", json!({ "n": 2 })).await;
             let (first, _) = reply.message_with_id().await.unwrap();

@@ -1,7 +1,7 @@
 //! Tests of the events of streams: in order, bounded, and only what a process with the keys has written for this session.
 
 use mcpjoin::proto::RequestId;
-use mcpjoin::transport::{Event, EventId, EventStore as _, SessionId};
+use mcpjoin::transport::{Event, EventId, EventStore as _, SessionId, StreamEnd};
 use mcpjoin_redis::RedisEvents;
 
 use crate::{IDLE, Server, Stranger, process, run, until};
@@ -27,7 +27,7 @@ pub(crate) async fn replayed(
     after: EventId,
     before: u64,
 ) -> Option<Vec<String>> {
-    let found = events.replay(&session, after, before).await.unwrap()?;
+    let found = events.replay(&session, after, before).await.unwrap()?.events;
     assert!(found.iter().zip(after.number + 1..).all(|(event, number)| event.id == id(after.stream, number)));
     Some(found.iter().map(|event| String::from_utf8(event.bytes.to_vec()).unwrap()).collect())
 }
@@ -65,7 +65,8 @@ fn another_process_replays_the_events_of_one_stream_in_order_until_the_session_i
             assert_eq!(replayed(events, BOB, id(7, 0), ALL).await, texts([]));
         }
         let last = other.replay(&ADA, id(7, 0), ALL).await.unwrap().unwrap();
-        assert_eq!(last.iter().map(|event| event.last).collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!(last.events.iter().map(|event| event.last).collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!(last.end, StreamEnd::Ended);
         one.forget(&ADA);
         assert_eq!(replayed(&one, ADA, id(7, 0), ALL).await, None);
         assert_eq!(replayed(&other, ADA, id(7, 0), ALL).await, None);
@@ -93,31 +94,34 @@ fn a_stream_has_nobody_to_answer_it_some_seconds_after_the_end_of_its_process_un
         assert!(appended(&one, ADA, id(7, 1), "one").await);
         assert!(appended(&one, ADA, id(8, 1), "last").await);
         assert!(begun(&other, 10, "d").await);
-        let left = async |events: &RedisEvents, stream: u64| events.unanswered(&ADA, stream).await.unwrap();
+        // How a stream ends; `None` if it is not known there.
+        let end = async |events: &RedisEvents, stream: u64| {
+            events.replay(&ADA, id(stream, 0), ALL).await.unwrap().map(|replayed| replayed.end)
+        };
         // Its process is there, and stays so while it says nothing else.
         let mut pace = tokio::time::interval(std::time::Duration::from_secs(1));
         for _ in 0..7 {
             pace.tick().await;
-            assert_eq!(left(&other, 7).await, None);
+            assert_eq!(end(&other, 7).await, Some(StreamEnd::Open));
         }
         drop(one);
-        until(async || left(&other, 7).await.is_some()).await;
-        assert_eq!(left(&other, 7).await, Some(vec!["a".into(), 7.into()]));
-        assert_eq!(left(&other, 8).await, None, "it has ended");
-        assert_eq!(left(&other, 9).await, Some(vec![]), "its ids are too long");
-        assert_eq!(left(&other, 10).await, None, "its process is there");
-        assert_eq!(left(&other, 11).await, None, "there is none");
-        assert_eq!(left(&foreign, 7).await, None, "the keys are others");
-        assert_eq!(other.unanswered(&BOB, 7).await.unwrap(), None);
+        until(async || end(&other, 7).await != Some(StreamEnd::Open)).await;
+        assert_eq!(end(&other, 7).await, Some(StreamEnd::ProcessGone(vec!["a".into(), 7.into()])));
+        assert_eq!(end(&other, 8).await, Some(StreamEnd::Ended));
+        assert_eq!(end(&other, 9).await, Some(StreamEnd::ProcessGone(vec![])), "its ids are too long");
+        assert_eq!(end(&other, 10).await, Some(StreamEnd::Open), "its process is there");
+        assert_eq!(end(&other, 11).await, None, "there is none");
+        assert_eq!(end(&foreign, 7).await, None, "the keys are others");
+        assert!(other.replay(&BOB, id(7, 0), ALL).await.unwrap().is_none());
         // What was stored of it is there as before.
         assert_eq!(replayed(&other, ADA, id(7, 0), ALL).await, texts(["one"]));
         // Another program has written there.
         let mut stranger = Stranger::at(&server).await;
         let key = stranger.key(KEYS).await;
         let _: String = stranger.says(&["RENAME", &key, "elsewhere"]).await;
-        assert_eq!(left(&other, 7).await, None);
+        assert_eq!(end(&other, 7).await, None);
         let _: String = stranger.says(&["SET", &key, "no stream"]).await;
-        assert_eq!(left(&other, 7).await, None);
+        assert_eq!(end(&other, 7).await, None);
     });
 }
 
@@ -262,5 +266,38 @@ fn other_things_and_too_much_at_the_place_of_a_log_are_refused() {
         let _: String = stranger.says(&["XADD", &ada, "18446744073709551615-1", "s", "7"]).await;
         assert!(!appended(&events, ADA, id(7, 5), "five").await);
         assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await, None);
+    });
+}
+
+#[test]
+fn a_process_says_once_a_second_that_it_is_there_however_many_stores_it_has() {
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let redis = process(&server, 1).await;
+        let mut stranger = Stranger::at(&server).await;
+        let mut stores = Vec::new();
+        for session in [ADA, BOB] {
+            let events = redis.events(IDLE);
+            assert!(events.begin(&session, id(7, 0), &[RequestId::from(1)]).unwrap().wait().await);
+            stores.push(events);
+        }
+        let mut signs = 0;
+        let mut pace = tokio::time::interval(std::time::Duration::from_secs(1));
+        for second in 0..5 {
+            pace.tick().await;
+            let key = stranger.key("mcpjoin:process:").await;
+            let left: u64 = stranger.says(&["PTTL", &key]).await;
+            assert!(left > 2_000, "of 5 s: {left}");
+            let text: String = stranger.says(&["INFO", "commandstats"]).await;
+            let calls = |name: &str| {
+                let line =
+                    text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")[..]))?;
+                line.split(',').next()?.parse::<u64>().ok()
+            };
+            signs = calls("set").unwrap();
+            assert!(signs <= second + 3, "{text}");
+            assert_eq!(calls("ping"), None, "the sign shows that Redis is there");
+        }
+        assert!(signs >= 4, "{signs}");
     });
 }

@@ -6,9 +6,11 @@ use mcpjoin::proto::Raw;
 use mcpjoin::server::TaskStore as _;
 use mcpjoin::transport::{EventStore as _, SessionId, SessionStore as _};
 use mcpjoin_redis::{PATIENCE, Redis};
+use mcpjoin_test_support::events::{Told, hearing};
 use mcpjoin_test_support::tls;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
 
 use crate::events::{appended, id, replayed};
@@ -168,6 +170,50 @@ fn a_full_redis_refuses_what_is_new_and_serves_what_is_there() {
         assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await, None);
         assert_eq!(replayed(&events, ADA, id(7, refused + 1), ALL).await, Some(vec![]));
     });
+}
+
+#[test]
+fn what_goes_wrong_is_named_in_the_log_once_a_minute_and_without_the_password() {
+    let (tell, mut told) = unbounded_channel();
+    hearing(Told(tell), || {
+        run(async {
+            let options = ["--maxmemory", "8mb", "--maxmemory-policy", "noeviction", "--requirepass", "secret"];
+            let mut server = Server::start(&options).unwrap();
+            let url = format!("redis://:secret@127.0.0.1:{}", server.port());
+            let process = |number: u8| Redis::new(&url, keys(number)).unwrap().patience(PATIENT);
+            let (redis, foreign) = (process(1), process(2));
+            let (sessions, events) = (redis.sessions(IDLE), redis.events(IDLE));
+            for _ in 0..3 {
+                let of_others = foreign.sessions(IDLE).create(&record(None)).await.unwrap().unwrap();
+                assert_eq!(sessions.open(&of_others, None).await, Ok(None));
+                assert!(!appended(&events, ADA, id(7, 0), &"x".repeat(1024 * 1024 + 1)).await);
+            }
+            let mut large = record(None);
+            large.state = Some(Raw::string(&"x".repeat(700 * 1024)));
+            while sessions.create(&large).await.is_ok() {}
+            assert!(sessions.create(&large).await.is_err());
+            server.kill();
+            until(async || !redis.is_available()).await;
+            let redis = redis.patience(Duration::from_millis(10));
+            for _ in 0..3 {
+                assert!(redis.sessions(IDLE).create(&record(None)).await.is_err());
+            }
+        });
+    });
+    let told: Vec<String> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+    for (what, whose) in [
+        ("a record in Redis was refused", "a key that this process does not have"),
+        ("too large for Redis", "1048577 bytes"),
+        ("Redis has refused to store something", "OOM"),
+        ("Redis is not available", "127.0.0.1:"),
+    ] {
+        let named = told.iter().filter(|text| text.contains(what));
+        // The other process has lost Redis, too.
+        let most = if what.ends_with("available") { 2 } else { 1 };
+        assert!((1..=most).contains(&named.clone().count()), "{what}: {told:#?}");
+        assert!(named.clone().all(|text| text.contains(whose) && text.contains("at: \"127.0.0.1:")), "{told:#?}");
+    }
+    assert!(told.iter().all(|text| !text.contains("secret")), "{told:#?}");
 }
 
 /// The page that says which commands a user needs.

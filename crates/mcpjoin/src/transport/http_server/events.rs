@@ -44,18 +44,36 @@ pub struct EventId {
 pub struct Event {
     /// Its id.
     pub id: EventId,
-    /// The event as it is written to the stream, with its id. Its first line is the id.
+    /// The event as it is written to the stream, with its id. Its first line is the id. Empty if nothing is written: at the begin of
+    /// a stream, and at the end of one without a response.
     pub bytes: Bytes,
     /// It is the last event of its stream.
     pub last: bool,
 }
 
-/// The events that resume a stream.
-pub type Replay<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<Event>>, EventStoreError>> + Send + 'a>>;
+/// What resumes a stream.
+pub type Replay<'a> = Pin<Box<dyn Future<Output = Result<Option<Replayed>, EventStoreError>> + Send + 'a>>;
 
-/// The requests that get no response, because the process that handled them has ended. `None`: more events may come on their stream.
-pub type Unanswered<'a> =
-    Pin<Box<dyn Future<Output = Result<Option<Vec<RequestId>>, EventStoreError>> + Send + 'a>>;
+/// What a store has of a stream for a client that resumes it.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// The events that the client has missed, in order.
+    pub events: Vec<Event>,
+    /// What follows them.
+    pub end: StreamEnd,
+}
+
+/// How a stream ends behind the events that are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// More events may come.
+    Open,
+    /// The last event is stored.
+    Ended,
+    /// The process of a shared store is gone and has not stored the last event. The client gets an error for each of the requests with
+    /// which the stream has begun.
+    ProcessGone(Vec<RequestId>),
+}
 
 /// Why a store gives no answer. The client gets 503, and may try again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,17 +134,10 @@ pub trait EventStore: Send + Sync + 'static {
         self.append(session, Event { id, bytes: Bytes::new(), last: false })
     }
 
-    /// Returns the requests with which a stream has begun, if its process is gone and has not stored the last event. Called for a
-    /// shared store only, after a [`replay`](Self::replay) without that event. The client gets an error for each of them. By default
-    /// no process is gone.
-    fn unanswered<'a>(&'a self, session: &'a SessionId, stream: u64) -> Unanswered<'a> {
-        let _ = (session, stream);
-        Box::pin(ready(Ok(None)))
-    }
-
     /// Returns the events of a stream after `after` and before the number `before`, in order. `None` when one of them is no
     /// longer stored: then the stream cannot be resumed, and the client gets an error. Where `before` is the largest number, a
-    /// shared store returns those that are there; the client asks again for the others.
+    /// shared store returns those that are there; the client asks again for the others unless the stream has ended. Otherwise the
+    /// [`end`](Replayed::end) has no meaning.
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a>;
 
     /// Drops the events of a session that has ended.
@@ -352,7 +363,9 @@ impl EventStore for MemoryEvents {
             Some(last) => last.last || last.id.number + 1 == before,
             None => known || after.number.saturating_add(1) == before,
         };
-        Box::pin(ready(Ok((unbroken && whole).then_some(events))))
+        let is_over = events.last().map_or(known, |last| last.last);
+        let end = if is_over { StreamEnd::Ended } else { StreamEnd::Open };
+        Box::pin(ready(Ok((unbroken && whole).then_some(Replayed { events, end }))))
     }
 
     fn forget(&self, session: &SessionId) {
@@ -384,7 +397,7 @@ mod tests {
     /// How many events the store returns from the first one on; `None` when some are lost.
     async fn replayed(store: &MemoryEvents, session: &SessionId, after: u64, before: u64) -> Option<usize> {
         let after = EventId { stream: 1, number: after };
-        store.replay(session, after, before).await.expect("in memory").map(|events| events.len())
+        store.replay(session, after, before).await.expect("in memory").map(|replayed| replayed.events.len())
     }
 
     #[tokio::test]

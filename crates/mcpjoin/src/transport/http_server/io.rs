@@ -151,6 +151,20 @@ impl Wire {
         wake.add(slot.waker.take());
     }
 
+    /// Stores that a stream has ended without a response, because its requests were cancelled. So the event store can tell a client
+    /// that resumes it that nothing follows. The client may not know that: some resume each stream that ends without a response.
+    pub(super) fn store_end(&self, stream: u64, slot: &mut ExchangeState) {
+        if let Some(agreed) = self.agreed.get()
+            && let Some(events) = &agreed.events
+            && matches!(slot.form, Form::Stream)
+        {
+            slot.last += 1;
+            let id = EventId { stream: self.named(stream), number: slot.last };
+            // Nothing is sent, so nothing waits until it is stored.
+            let _ = events.append(&agreed.session, Event { id, bytes: Bytes::new(), last: true });
+        }
+    }
+
     /// Appends an event to a stream, and to the event store. Where there is no room for it, `instead` may return a smaller text;
     /// if it returns none, the stream ends for its reader.
     fn append(

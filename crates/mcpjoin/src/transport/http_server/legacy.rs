@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::body::HttpBody;
 use super::entry::Entry;
-use super::events::{EventId, SessionId};
+use super::events::{EventId, Replayed, SessionId, StreamEnd};
 use super::exchange::{Exchange, Owner};
 use super::head::{Answer, RequestHead};
 use super::memory::Traffic;
@@ -32,6 +32,9 @@ use super::{HttpOptions, Received, Shared, gone, reply, request_id};
 /// can resume the stream and gets the reply even if the stream breaks. Not later, because some clients (rmcp up to 2.2) send
 /// nothing else, not even a cancellation, until a response begins.
 const STREAM_DELAY: Duration = Duration::from_millis(100);
+
+/// The number of the event that ends a stream in the place of a process that is gone: nothing follows it.
+const BEHIND_ALL: u64 = u64::MAX;
 
 /// The end of a request whose stream is resumed after the end of its process.
 const PROCESS_ENDED: &str =
@@ -242,10 +245,15 @@ fn stream(shared: &Arc<Shared>, session: Arc<Session>, until: Option<Instant>) -
     Ok(reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive).until(until)))
 }
 
-/// Resumes a broken stream behind the event that the client has received last.
+/// Resumes a broken stream behind the event that the client has received last. A stream that is over and of which nothing was missed
+/// is refused with 405: there is no stream to offer. An empty stream would be taken for one that has broken again.
 async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8], received: &Received) -> Answer {
     let after = std::str::from_utf8(after).ok().and_then(|after| EventId::from_str(after).ok());
     let after = after.ok_or_else(|| reply::refuse(400, "Last-Event-ID does not belong to this session"))?;
+    let is_over = || reply::not_allowed("POST, DELETE");
+    if after.number == BEHIND_ALL {
+        return Err(is_over().into());
+    }
     let events = session.entry.wire.agreed().and_then(|agreed| agreed.events.clone());
     let events = events.ok_or_else(|| reply::refuse(400, "streams of this session cannot be resumed"))?;
     // From here on, new events go to this reader: no event between them and those from the store is lost or sent twice.
@@ -265,22 +273,24 @@ async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8], recei
         shared.sessions.warn(Problem::Store, &session.account, &error.to_string());
         reply::unavailable(&error.to_string())
     })?;
-    let missed =
+    let Replayed { events: missed, end } =
         missed.ok_or_else(|| reply::refuse(400, "the events after Last-Event-ID are no longer stored"))?;
-    let is_over = missed.last().is_some_and(|event| event.last);
-    let unanswered = match exchange.is_none() && !is_over {
-        true => events.unanswered(&session.id, after.stream).await.map_err(|error| {
-            shared.sessions.warn(Problem::Store, &session.account, &error.to_string());
-            reply::unavailable(&error.to_string())
-        })?,
-        false => None,
-    };
-    if unanswered.as_ref().is_some_and(Vec::is_empty) {
-        return Err(reply::refuse(400, PROCESS_ENDED).into());
+    let mut missed: Vec<_> =
+        missed.into_iter().map(|event| event.bytes).filter(|bytes| !bytes.is_empty()).collect();
+    match end {
+        // This process has the stream and knows better.
+        _ if exchange.is_some() => {}
+        StreamEnd::Ended if missed.is_empty() => return Err(is_over().into()),
+        StreamEnd::ProcessGone(requests) if requests.is_empty() => {
+            return Err(reply::refuse(400, PROCESS_ENDED).into());
+        }
+        StreamEnd::ProcessGone(requests) => {
+            let behind = EventId { number: BEHIND_ALL, ..after };
+            missed.push(errors(&requests, PROCESS_ENDED, Some(behind)));
+        }
+        StreamEnd::Open | StreamEnd::Ended => {}
     }
-    let errors = unanswered.map(|requests| errors(&requests, PROCESS_ENDED));
-    let missed = missed.into_iter().map(|event| event.bytes).chain(errors);
-    let held = missed.map(|bytes| received.account.hold(Traffic::Responses, bytes));
+    let held = missed.into_iter().map(|bytes| received.account.hold(Traffic::Responses, bytes));
     let ahead: Vec<_> =
         held.collect::<Result<_, _>>().map_err(|full| reply::unavailable(&full.to_string()))?;
     // The stream of a call ends with the call.

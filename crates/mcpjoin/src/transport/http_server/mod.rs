@@ -91,7 +91,7 @@ pub use admission::{Admission, Admitted, Admitting, Denied};
 pub use body::HttpBody;
 pub use events::{
     Confirm, Confirmation, Event, EventId, EventIdError, EventStore, EventStoreError, MemoryEvents, Replay,
-    SessionId, Unanswered,
+    Replayed, SessionId, StreamEnd,
 };
 use options::DEFAULT_PATH;
 pub use options::HttpOptions;

@@ -25,6 +25,7 @@ use mcpjoin_proto::{ErrorObject, Message, RequestId, encode};
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::body::HttpBody;
+use super::events::EventId;
 use super::head::Answer;
 use super::http_sse::session_parameter;
 use super::memory::Account;
@@ -167,7 +168,7 @@ pub(super) async fn pass(shared: &Arc<Shared>, to: &Replica, passing: Passing<'_
         == MediaType::EventStream;
     // A stream without an end of its own ends with this process.
     let until = (is_stream && parts.method == Method::GET).then(|| shared.clone());
-    let errors = if is_stream { errors(&pending, WHY) } else { Bytes::new() };
+    let errors = if is_stream { errors(&pending, WHY, None) } else { Bytes::new() };
     let mut body = PassedBody::new(body, errors, silence);
     body.ending = until.map(|shared| Box::pin(async move { shared.until_ending().await }) as Pin<Box<_>>);
     let mut passed = Response::new(HttpBody::passed(body));
@@ -195,16 +196,22 @@ fn without(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
 /// Why a stream that is passed on has broken off.
 const WHY: &str = "the process that has this session has ended or is not reached any more, and may have processed the request";
 
-/// The events that end requests whose process has ended.
-pub(super) fn errors(pending: &[RequestId], why: &str) -> Bytes {
+/// The events that end requests whose process has ended. `id`: of the last of them.
+pub(super) fn errors(pending: &[RequestId], why: &str, id: Option<EventId>) -> Bytes {
+    let last = id.map(|id| id.to_string());
     let mut events = BytesMut::new();
-    for id in pending {
+    for (place, id) in (1..).zip(pending) {
         let error =
             mcpjoin_proto::Response { id: Some(id.clone()), outcome: Err(ErrorObject::internal(why)) };
         let mut text = BytesMut::new();
         encode::message(&Message::Response(error), &mut text);
         // A message is a line, which an event can contain.
-        let _ = OutgoingEvent { data: &text, ..OutgoingEvent::default() }.write(&mut events);
+        let _ = OutgoingEvent {
+            id: last.as_deref().filter(|_| place == pending.len()),
+            data: &text,
+            ..OutgoingEvent::default()
+        }
+        .write(&mut events);
     }
     events.freeze()
 }
@@ -342,7 +349,7 @@ mod tests {
         let parts = parts.iter().copied().collect();
         PassedBody::new(
             Box::pin(Parted { parts, silent }),
-            errors(&[RequestId::from(7)], WHY),
+            errors(&[RequestId::from(7)], WHY, None),
             Duration::from_secs(45),
         )
     }

@@ -218,6 +218,7 @@ impl Wire {
             slot.pending = slot.pending.saturating_sub(1);
             if slot.pending == 0 {
                 slot.ended = true;
+                self.store_end(stream, slot);
                 wake.add(slot.waker.take());
                 state.sweep(stream);
             }
@@ -366,7 +367,7 @@ impl Wire {
     }
 
     /// Resumes a stream behind the event with the number `after`. Returns the number of the next event here: those between are
-    /// in the event store. `None` when there is no such stream any more.
+    /// in the event store. `None` when there is no such stream any more, or nothing comes after what is in the event store.
     pub(super) fn resume(&self, stream: u64, after: u64) -> Option<(Reader, u64)> {
         let stream = if stream == self.named(GET_STREAM) { GET_STREAM } else { stream };
         let mut state = self.lock();
@@ -383,17 +384,22 @@ impl Wire {
         slot.priming = None;
         slot.queue.clear();
         slot.bytes = 0;
-        let next = slot.last + 1;
+        let (next, is_over) = (slot.last + 1, slot.ended);
         let mut wake = Wake::default();
         // The former reader finds that it was replaced, and there may be room again.
         wake.add(old);
-        if slot.reader.is_some() {
+        if slot.reader.take().is_some() {
             wake.add(self.note_taken(&mut state, bytes));
         }
-        let reader = self.attach(&mut state, stream);
+        let resumed = if is_over {
+            state.sweep(stream);
+            None
+        } else {
+            Some((self.attach(&mut state, stream), next))
+        };
         drop(state);
         wake.all();
-        Some((reader, next))
+        resumed
     }
 
     /// Opens the GET stream for a client that had it open in another process. A reader that has it open is replaced.
