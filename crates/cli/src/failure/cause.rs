@@ -1,5 +1,7 @@
 //! From the library's errors to failures: the stable id, the exit code, and what to try.
 
+use std::net::Ipv4Addr;
+
 use mcpjoin::client::ClientError;
 use mcpjoin::proto::scan::Encoding;
 use mcpjoin::proto::session::{
@@ -29,6 +31,7 @@ const TELL: &str = "this is a bug in the server: report it to its authors";
 const RAISE_LIMIT: &str = "raise the limit with --max-message-size";
 const CHECK_HOST: &str = "check the host name";
 const MEND_FILE: &str = "fix the file, or use another one";
+const CONFIGURATION: &str = "for a configuration use --config FILE, for one of its entries FILE#NAME";
 const NOT_STARTED: &str = "start the server, or check the host and the port";
 const NOT_LISTENING: &str = "check that a server listens there, and that you can reach it";
 const ADDRESS_TAKEN: &str = "check that the address is free and permitted; port 0 uses any free port";
@@ -46,6 +49,9 @@ impl Failure {
     /// The program of the server could not be started.
     pub(crate) fn spawn(error: &SpawnError) -> Self {
         let (id, hint) = match &error.kind {
+            SpawnErrorKind::NotFound { .. } if is_configuration(&error.command) => {
+                ("E_SPAWN_NOT_FOUND", CONFIGURATION)
+            }
             SpawnErrorKind::NotFound { .. } if is_address(&error.command) => {
                 ("E_SPAWN_NOT_FOUND", "for an address, write https://, http:// or tcp:// before it")
             }
@@ -60,10 +66,9 @@ impl Failure {
                  \"args\"",
             ),
             SpawnErrorKind::NotFound { .. } => ("E_SPAWN_NOT_FOUND", INSTALL),
-            SpawnErrorKind::NotExecutable { .. } if is_configuration(&error.command) => (
-                "E_SPAWN_NOT_EXECUTABLE",
-                "for a configuration use --config FILE, for one of its entries FILE#NAME",
-            ),
+            SpawnErrorKind::NotExecutable { .. } if is_configuration(&error.command) => {
+                ("E_SPAWN_NOT_EXECUTABLE", CONFIGURATION)
+            }
             SpawnErrorKind::NotExecutable { .. } => {
                 ("E_SPAWN_NOT_EXECUTABLE", "chmod +x the file, or put its interpreter before it")
             }
@@ -78,6 +83,9 @@ impl Failure {
             _ => ("E_SPAWN", "check the limits of this system (ulimit -a) and the command's arguments"),
         };
         let mut failure = Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint);
+        if let (SpawnErrorKind::NotFound { .. }, Some(url)) = (&error.kind, url_meant(&error.command)) {
+            failure.hint = format!("for an address write {url}");
+        }
         if let SpawnErrorKind::NotFound { searched } = &error.kind
             && !searched.is_empty()
         {
@@ -799,6 +807,16 @@ fn is_address(word: &str) -> bool {
     let port = rest.split('/').next().unwrap_or_default();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits(port) && !host.is_empty() && !host.contains('/')
+}
+
+/// The URL that a word may mean which is a part of an address: a host or a port alone.
+fn url_meant(word: &str) -> Option<String> {
+    let port = word.strip_prefix(':').unwrap_or(word);
+    if port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0) {
+        return Some(format!("http://localhost:{port}/mcp"));
+    }
+    let is_host = word.eq_ignore_ascii_case("localhost") || word.parse::<Ipv4Addr>().is_ok();
+    is_host.then(|| format!("http://{word}:PORT/mcp"))
 }
 
 /// Whether a word is the name of a configuration file.
