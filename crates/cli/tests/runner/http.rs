@@ -482,7 +482,7 @@ fn what_a_server_that_was_one_answers_to_a_call_does_not_make_its_address_wrong(
     );
     line(&format!("call {} t", answering_calls(Box::leak(other.into_boxed_str())))).exits(4).says(&[
         "(E_LOST)",
-        "the response has the unknown id \"x-77\" instead of ",
+        "the response has the id \"x-77\" instead of ",
         "this is a bug in the server",
     ]);
 }

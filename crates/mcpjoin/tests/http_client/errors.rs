@@ -159,6 +159,14 @@ fn the_error_of_a_call_has_what_happened_and_the_status() {
                 Some(Reason::NoReply),
                 None,
             ),
+            (
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\ndata: {wrong}\n\n",
+                    wrong.len() + 8
+                ),
+                Some(Reason::NoReply),
+                None,
+            ),
         ] {
             let raw = response.clone();
             let server = calls(move |_, mut talk: Talk| {
@@ -232,13 +240,13 @@ fn f125_what_is_no_reply_is_a_readable_error() {
                 200,
                 &[JSON],
                 "{\"jsonrpc\":\"2.0\",\"id\":999,\"result\":{}}",
-                "the response has the unknown id 999 instead of ",
+                "the response has the id 999 instead of ",
             ),
             (
                 200,
                 &[JSON],
                 "{\"jsonrpc\":\"2.0\",\"id\":\"\\u001b[2J\",\"result\":{}}",
-                "the response has the unknown id \"\\u001b[2J\" instead of ",
+                "the response has the id \"\\u001b[2J\" instead of ",
             ),
             (
                 200,

@@ -21,7 +21,7 @@ use mcpjoin_proto::session::{
     Inbound, Outbound, TransportEnd, TransportError, TransportErrorKind, TransportErrorReason as Reason,
 };
 use mcpjoin_proto::text::Line;
-use mcpjoin_proto::{ErrorObject, Message, RequestId, Response as Reply, code};
+use mcpjoin_proto::{ErrorObject, Message, RequestId, code};
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -337,13 +337,9 @@ impl Exchange {
 
     /// Delivers a message. If it is not the response to the request, the request is lost.
     async fn deliver(&self, inbound: Inbound, pending: &RequestId) {
-        let what = (!answers(&inbound, pending)).then(|| match &inbound {
-            Inbound::Message { message: Message::Response(Reply { id: Some(id), .. }), .. } => {
-                let [given, asked] = [id, pending].map(ToString::to_string);
-                let given = Line::of(&given).truncated(MAX_ID_CHARS);
-                format!("the response has the unknown id {given} instead of {asked}")
-            }
-            _ => "the response contains other messages, but not the reply".to_owned(),
+        let what = (!answers(&inbound, pending)).then(|| match response_id(&inbound) {
+            Some(given) => wrong_id(given, pending),
+            None => "the response contains other messages, but not the reply".to_owned(),
         });
         self.report(ExchangeEvent::Message(inbound)).await;
         if let Some(what) = what {
@@ -464,6 +460,20 @@ impl ReadResponse {
             ResponseContent::Inbound(_) => self.status.to_string(),
         }
     }
+}
+
+/// The id of a response.
+pub(super) const fn response_id(inbound: &Inbound) -> Option<&RequestId> {
+    match inbound {
+        Inbound::Message { message: Message::Response(reply), .. } => reply.id.as_ref(),
+        _ => None,
+    }
+}
+
+/// The problem of a response whose only reply is to another request than the one that was sent.
+pub(super) fn wrong_id(given: &RequestId, asked: &RequestId) -> String {
+    let given = given.to_string();
+    format!("the response has the id {} instead of {asked}", Line::of(&given).truncated(MAX_ID_CHARS))
 }
 
 /// The bytes of a message.
