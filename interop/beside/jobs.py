@@ -42,7 +42,8 @@ EVERYTHING = str(BIN / "mcp-server-everything")
 DEMO = f"{OURS} serve demo --full"
 HOSTILE = f"{sys.executable} {HERE.parent / 'captures/hostile.py'}"
 DYING = "sh -c 'echo DATABASE_URL is missing >&2; exit 7'"
-REFUSED = "http://127.0.0.1:9/mcp"
+# Node refuses some ports itself, such as 9.
+REFUSED = "http://127.0.0.1:59999/mcp"
 PROGRAMS = {"mcpjoin": OURS, "mcporter": BIN / "mcporter", "Inspector": BIN / "mcp-inspector", "fastmcp": VENV / "fastmcp",
             "supergateway": BIN / "supergateway", "mcp-remote": BIN / "mcp-remote"}
 HOME = tempfile.mkdtemp()
