@@ -5,13 +5,15 @@
 MCPJOIN is the binary, called mcpjoin. PEERS is a folder with the other programs, which are not pinned: the table has the
 versions. They are installed there, without a trace in this repository, by
 
+    npm install --prefix PEERS node@24
     npm install --prefix PEERS mcporter @modelcontextprotocol/inspector mcp-remote supergateway \\
         @modelcontextprotocol/server-everything
     python3 -m venv PEERS/venv && PEERS/venv/bin/pip install fastmcp
 
 A cell has the seconds (the median of ROUNDS turns, in turns over the programs), after a signal those from the signal to the end;
-`no` before them: what the row looks for was not there in each turn. `-`: the program has no such command. With SHOW=1 what was
-not found is on standard error.
+then the characters of the command line as a person types it, and the lines that are printed. `no` before them: what the row looks
+for was not there in each turn. `-`: the program has no such command. The second column names the program that does the job in the
+least time. With SHOW=1 what was not found is on standard error.
 """
 
 import json
@@ -19,6 +21,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -27,7 +30,7 @@ import tempfile
 import time
 import uuid
 
-ROUNDS = 3
+ROUNDS = int(os.environ.get("ROUNDS", 3))
 # A command that takes longer is ended, and its job is not done.
 LONGEST = 60
 # How long what a program has started may live on after it has ended.
@@ -39,14 +42,18 @@ EVERYTHING = str(BIN / "mcp-server-everything")
 DEMO = f"{OURS} serve demo --full"
 HOSTILE = f"{sys.executable} {HERE.parent / 'captures/hostile.py'}"
 DYING = "sh -c 'echo DATABASE_URL is missing >&2; exit 7'"
-REFUSED = "http://127.0.0.1:9/mcp"
+# Node refuses some ports itself, such as 9.
+REFUSED = "http://127.0.0.1:59999/mcp"
 PROGRAMS = {"mcpjoin": OURS, "mcporter": BIN / "mcporter", "Inspector": BIN / "mcp-inspector", "fastmcp": VENV / "fastmcp",
             "supergateway": BIN / "supergateway", "mcp-remote": BIN / "mcp-remote"}
 HOME = tempfile.mkdtemp()
+PICTURES = pathlib.Path(HOME) / "pictures"
+# The programs as they are called on a command line.
+CALLED = {"Inspector": "mcp-inspector"}
 
 
 def listing(server):
-    return {"mcpjoin": ["list", "--", *shlex.split(server)], "mcporter": ["list", "--stdio", server],
+    return {"mcpjoin": ["list", *shlex.split(server)], "mcporter": ["list", "--stdio", server],
             "Inspector": ["--cli", *shlex.split(server), "--method", "tools/list"], "fastmcp": ["list", "--command", server]}
 
 
@@ -70,6 +77,16 @@ def is_json(ran):
         return False
 
 
+def has_picture(ran):
+    found = any(file.stat().st_size for file in PICTURES.rglob("*.png"))
+    shutil.rmtree(PICTURES, ignore_errors=True)
+    return ran.code == 0 and found
+
+
+def has_each(ran):
+    return all(name in ran.out + ran.err for name in ("demo", "everything", "gone"))
+
+
 def configuration():
     file = pathlib.Path(HOME) / "servers.json"
     words = shlex.split(DEMO)
@@ -80,17 +97,21 @@ def configuration():
 
 
 SUM, ADDRESS = {"a": 2, "b": 40}, {"email": "a@b.c", "address": {"city": "Paris"}}
+ANSWER = json.dumps({"username": "Ada", "email": "ada@example.com"})
 LONG = call(DEMO, "slow_compute", {"seconds": 50}, ["seconds=50"])
 # The name of each job, what is looked for, the words of each program, and the signal that is sent after 4 s.
 JOBS = [
     ("list the tools", "the tool is in the output", listing(EVERYTHING), has("get-sum"), None),
     ("list them for a script", "the output is JSON", {**listing(EVERYTHING),
-     "mcpjoin": ["list", "--json", "--", EVERYTHING], "mcporter": ["list", "--stdio", EVERYTHING, "--json"],
+     "mcpjoin": ["list", "--json", EVERYTHING], "mcporter": ["list", "--stdio", EVERYTHING, "--json"],
      "fastmcp": ["list", "--command", EVERYTHING, "--json"]}, is_json, None),
     ("what a tool takes", "the members of the object in it", {**listing(DEMO),
      "mcpjoin": ["tool", "json_schema_2020_12_tool", "--", *shlex.split(DEMO)],
      "mcporter": ["list", "--stdio", DEMO, "--schema"],
      "fastmcp": ["list", "--command", DEMO, "--input-schema"]}, has("(?s)json_schema_2020_12.*(city|street)"), None),
+    ("all tools with the types of their parameters", "the type of an optional parameter", {**listing(EVERYTHING),
+     "mcpjoin": ["list", "--signatures", EVERYTHING],
+     "fastmcp": ["list", "--command", EVERYTHING]}, has(r"(?s)ambiguous.{0,200}\bbool"), None),
     ("call a tool", "42", call(EVERYTHING, "get-sum", SUM, ["a=2", "b=40"]), has("42"), None),
     ("call with an object in an object", "its text", call(DEMO, "json_schema_2020_12_tool", ADDRESS,
      ["email=a@b.c", 'address:={"city":"Paris"}']), has("Paris"), None),
@@ -99,17 +120,26 @@ JOBS = [
     ("an argument of a wrong type", "refused, with the argument's name", call(EVERYTHING, "get-sum", {"a": "two", "b": 1},
      ["a=two", "b=1"]), lambda ran: ran.code != 0 and re.search(r"\ba\b", ran.out + ran.err) is not None, None),
     ("a tool that fails", "the exit code says so", call(DEMO, "test_error_handling", {}, []), lambda ran: ran.code != 0, None),
+    ("save the picture of a result", "a file", {
+     "mcpjoin": ["call", "-o", str(PICTURES), "test_image_content", "--", *shlex.split(DEMO)],
+     "mcporter": ["call", "--stdio", DEMO, "test_image_content", "--save-images", str(PICTURES)]}, has_picture, None),
+    ("answer a question of the server", "the answer in the result", {
+     "mcpjoin": ["call", "test_elicitation", "message=who", "--answer", ANSWER, "--", *shlex.split(DEMO)],
+     "fastmcp": ["call", "--command", DEMO, "--target", "test_elicitation", "--input-json",
+                 json.dumps({"message": "who"})]}, has("Ada"), None),
     ("progress of a call", "the message of a step", {**call(DEMO, "test_tool_with_progress", {}, []),
      "mcpjoin": ["call", "-v", "test_tool_with_progress", "--", *shlex.split(DEMO)]},
      lambda ran: "Half done" in ran.out + ran.err, None),
     ("a server that ends at its start", "its reason is in the output", listing(DYING),
      lambda ran: ran.code != 0 and "DATABASE_URL is missing" in ran.out + ran.err, None),
     ("a hostile server", "no escape sequence of it in the output", {**listing(HOSTILE),
-     "mcpjoin": ["list", "--era", "legacy", "--", *shlex.split(HOSTILE)]},
+     "mcpjoin": ["list", "--era", "legacy", *shlex.split(HOSTILE)]},
      lambda ran: ran.code == 0 and "\x1b]" not in ran.out + ran.err and "\x1b[2J" not in ran.out + ran.err, None),
     ("all servers of a configuration", "each of the three", {"mcpjoin": ["list", "--config", configuration()],
      "mcporter": ["list", "--config", configuration()]},
-     lambda ran: all(name in ran.out + ran.err for name in ("demo", "everything", "gone")), None),
+     has_each, None),
+    ("what is configured, without starting it", "each of the three", {"mcpjoin": ["servers", "--config", configuration()],
+     "mcporter": ["config", "--config", configuration(), "list"]}, has_each, None),
     ("Ctrl-C during a call", "no process is left", LONG, lambda ran: not ran.left, signal.SIGINT),
     ("SIGKILL during a call", "no process is left", LONG, lambda ran: not ran.left, signal.SIGKILL),
     ("put a command on HTTP that does not exist", "an error, not an address", {
@@ -144,7 +174,9 @@ class Ran:
         child = subprocess.Popen([program, *words], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, cwd=HOME)
         try:
-            opening = OPENING.encode() if words == [REFUSED] or words == ["bridge", REFUSED] else b""
+            # Who asks on standard input gets the answer there.
+            opening = OPENING.encode() if REFUSED in words else b""
+            opening = b"Ada\nada@example.com\n" if "test_elicitation" in words else opening
             out, err = child.communicate(opening, timeout=4 if sent else LONGEST)
             self.code, self.took = child.returncode, time.monotonic() - began
         except subprocess.TimeoutExpired:
@@ -176,29 +208,45 @@ def version(name, program):
     return found[0] if found else "?"
 
 
+def typed(name, words):
+    """The length of the command line, with short paths."""
+    line = shlex.join([CALLED.get(name, name), *words])
+    for long, short in ((str(BIN) + "/", ""), (OURS, "mcpjoin"), (HOME, "~"), (str(HERE.parent / "captures") + "/", "")):
+        line = line.replace(long, short)
+    return len(line)
+
+
 def main():
     wanted = sys.argv[3:]
     names = list(PROGRAMS)
-    print("| job | looked for | " + " | ".join(f"{name} {version(name, PROGRAMS[name])}" for name in names) + " |")
-    print("|---|---|" + "--:|" * len(names))
+    print("| job | first | looked for | " + " | ".join(f"{name} {version(name, PROGRAMS[name])}" for name in names) + " |")
+    print("|---|---|---|" + "--:|" * len(names))
     for job, looked_for, commands, is_done, sent in JOBS:
         if wanted and job not in wanted:
             continue
-        runs = {name: [] for name in commands}
+        runs, found = {name: [] for name in commands}, {name: [] for name in commands}
         for _ in range(ROUNDS):
             for name, words in commands.items():
-                runs[name].append(Ran(PROGRAMS[name], words, sent))
-        cells = []
+                ran = Ran(PROGRAMS[name], words, sent)
+                runs[name].append(ran)
+                found[name].append(is_done(ran))
+        cells, times = [], {}
         for name in names:
             if name not in runs:
                 cells.append("-")
                 continue
             took = statistics.median(ran.took for ran in runs[name])
-            done = all(is_done(ran) for ran in runs[name])
-            cells.append(f"{took:.2f}" if done else f"no, {took:.2f}")
-            if os.environ.get("SHOW") and not done:
+            lines = len((runs[name][0].out + runs[name][0].err).splitlines())
+            cell = f"{took:.2f} s, {typed(name, commands[name])} c, {lines} l"
+            if all(found[name]):
+                times[name] = took
+            else:
+                cell = f"no, {cell}"
+            cells.append(cell)
+            if os.environ.get("SHOW") and not all(found[name]):
                 print(job, name, runs[name][0].code, runs[name][0].out[-600:], runs[name][0].err[-600:], runs[name][0].left, file=sys.stderr)
-        print(f"| {job} | {looked_for} | " + " | ".join(cells) + " |", flush=True)
+        first = min(times, key=times.get, default="none")
+        print(f"| {job} | {first} | {looked_for} | " + " | ".join(cells) + " |", flush=True)
 
 
 main()

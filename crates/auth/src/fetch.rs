@@ -501,11 +501,12 @@ impl Fetcher {
         if let Some(refused) = find::<AddressRefused>(error) {
             return failed(&request.method, url.as_str(), FetchErrorKind::Address, refused.to_string());
         }
-        let (kind, mut what, _) = describe(error, url, self.0.options.connect_timeout, proxy.is_some());
+        let described = describe(error, url, self.0.options.connect_timeout, proxy.is_some());
+        let mut what = described.message;
         if let Some(proxy) = proxy {
             what = format!("{what} ({proxy})");
         }
-        let kind = match kind {
+        let kind = match described.kind {
             TransportErrorKind::Unreachable => FetchErrorKind::Unreached,
             TransportErrorKind::Untrusted => FetchErrorKind::Untrusted,
             _ => FetchErrorKind::Broken,

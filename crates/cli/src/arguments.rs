@@ -382,6 +382,10 @@ fn no_argument(word: &str) -> String {
             format!("write {}", exact(&format!("{name}={}", value.trim_start())))
         }
         _ if spelled.len() < word.len() && is_name(spelled) => format!("write {}=VALUE", exact(spelled)),
+        // A value alone, as other programs take it.
+        _ if serde_json::from_str::<serde_json::Number>(word).is_ok() => {
+            return format!("{} has no name; write NAME={}", quoted(word), exact(word));
+        }
         _ if is_name(word) => format!("write {0}=VALUE, {0}:=JSON, @FILE or -", exact(word)),
         _ => "write NAME=VALUE, NAME:=JSON, @FILE or -".into(),
     };

@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use crate::config::similar;
 use crate::demo::Demo;
 use crate::failure::Failure;
 use crate::folders;
@@ -197,7 +198,10 @@ impl Word {
             if let Some(demo) = demo {
                 return Self::Demo(demo);
             }
-            if spelled_so && (rest.starts_with("//") || matches!(&*scheme, "unix" | "tcp" | "demo")) {
+            // One slash is a slip.
+            let is_url =
+                rest.starts_with("//") || rest.starts_with('/') && matches!(&*scheme, "http" | "https");
+            if spelled_so && (is_url || matches!(&*scheme, "unix" | "tcp" | "demo")) {
                 return Self::Url { scheme };
             }
         }
@@ -298,6 +302,11 @@ pub(crate) fn without_operands(
             );
             Err(package(&first, line))
         }
+        Word::Bare if rest.is_empty() && names_tool(&first, known)? => {
+            let word = words_shown(std::slice::from_ref(&first));
+            let problem = format!("{word} is a tool of an entry, and {verb} takes a server");
+            Err(Failure::usage(problem, format!("mcpjoin tool {word}")))
+        }
         Word::Bare if rest.is_empty() && is_address_with_wrong_port(&first, known)? => {
             target(verb, "", Word::Address, &first).map(|target| Invocation::new(target, Vec::new()))
         }
@@ -310,6 +319,13 @@ pub(crate) fn without_operands(
         }
         word => Ok(Invocation::new(target(verb, "", word, &first)?, Vec::new())),
     }
+}
+
+/// Whether a word is `NAME/TOOL`, and no path of a program.
+fn names_tool(word: &OsStr, known: &Known<'_>) -> Result<bool, Failure> {
+    let text = word.to_string_lossy();
+    let Some((name, tool)) = text.split_once('/') else { return Ok(false) };
+    Ok(!name.is_empty() && !tool.is_empty() && !(known.program)(word) && (known.entry)(name)?)
 }
 
 /// Whether a word is [an address apart from its port](has_wrong_port), and nothing else.
@@ -356,6 +372,13 @@ pub(crate) fn with_operands(
         };
         // Several words in one are no name of a program.
         let rest: Vec<OsString> = after.collect();
+        let mut command = std::iter::once(&program).chain(&rest);
+        if matches!(verb, "call" | "prompt") && words.len() > 1 && command.all(|word| is_argument(word)) {
+            let problem = "what follows -- is the server's command, and not an argument";
+            let line =
+                format!("mcpjoin {verb}{}{}", behind(&words), behind(&[&[program], &rest[..]].concat()));
+            return Err(Failure::usage(problem, line));
+        }
         if rest.is_empty()
             && let Some(target) = command_line(verb, &behind(&words), &program, known)?
         {
@@ -386,7 +409,7 @@ pub(crate) fn with_operands(
         Word::Path if launcher::has_arguments(verb, &operands) && (known.program)(&first) => {
             Err(with_arguments(verb, first, operands))
         }
-        word => Ok(Invocation::new(target(verb, " ...", word, &first)?, operands)),
+        word => Ok(Invocation::new(target(verb, &behind(&operands), word, &first)?, operands)),
     }
 }
 
@@ -548,6 +571,10 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
         Word::Address => Http::parse(&format!("http://{text}")).map(Target::Http).map_err(no_address),
         Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
         Word::Url { scheme } => match scheme.as_str() {
+            "http" | "https" if !text.contains("://") => {
+                let line = with_scheme(&scheme, &text, |url| format!("mcpjoin {verb} {url}{operands}"));
+                Err(no_address(line.unwrap_or_else(|| "mcpjoin help targets".into())))
+            }
             "http" | "https" | "sse+http" | "sse+https" => {
                 Http::parse(&text).map(Target::Http).map_err(no_address)
             }
@@ -567,10 +594,23 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
                 Err(Failure::usage(format!("the scheme {scheme}: is not supported"), line))
             }
             _ => {
-                Err(Failure::usage(format!("the scheme {scheme}: is not supported"), "mcpjoin help targets"))
+                let line = with_scheme(&scheme, &text, |url| format!("mcpjoin {verb} {url}{operands}"));
+                let line = line.unwrap_or_else(|| "mcpjoin help targets".into());
+                Err(Failure::usage(format!("the scheme {scheme}: is not supported"), line))
             }
         },
     }
+}
+
+/// The line with the scheme that a word may mean. MCP has no transport over WebSocket: such a server usually serves HTTP as well.
+fn with_scheme(scheme: &str, word: &str, line: impl Fn(&str) -> String) -> Option<String> {
+    let scheme_meant = match scheme {
+        "ws" => "http",
+        "wss" => "https",
+        scheme => similar(scheme, ["http", "https", "quic", "orchestra"])?,
+    };
+    let rest = word.split_once(':')?.1.trim_start_matches('/');
+    Some(line(&words_shown(&[format!("{scheme_meant}://{rest}").into()])))
 }
 
 fn named(file: Option<OsString>, name: &str, or_program: bool, instead: String) -> Target {

@@ -72,7 +72,7 @@ pub(super) async fn forward_to(
         Reply::Complete(result) | Reply::Task(result) => Ok(Payload::from_raw(result)),
         Reply::NeedInput(input) => Payload::from_value(&*input).map_err(|error| CallError::InvalidResponse {
             method: Method::Other("".into()),
-            problem: error.to_string(),
+            problem: error.to_string().into(),
         }),
     }
 }

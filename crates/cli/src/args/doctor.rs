@@ -52,10 +52,10 @@ pub(crate) struct Doctor {
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// Checks only this machine, and starts no server
-    #[arg(long, conflicts_with = "words", help_heading = "Arguments")]
+    #[arg(long, conflicts_with = "words")]
     pub(crate) environment: bool,
     /// Does not run your login shell. The PATH of a terminal and of a desktop session is then unknown
-    #[arg(long, help_heading = "Arguments")]
+    #[arg(long)]
     pub(crate) no_shell: bool,
     #[command(flatten)]
     pub(crate) output: Output,

@@ -48,6 +48,7 @@ The server is started only for this call. `mcpjoin shell` and `mcpjoin bridge --
     after_help = "Examples:\n  \
         mcpjoin call demo: echo message=hi\n  \
         mcpjoin call get-sum a=2 b=40 -- npx -y @modelcontextprotocol/server-everything\n  \
+        mcpjoin call files edit_file path=a.txt 'edits:=[{\"oldText\":\"a\",\"newText\":\"b\"}]'\n  \
         mcpjoin call files read_multiple_files paths=a.txt paths=b.txt\n  \
         mcpjoin call files write_file path=notes.md content=@notes.md\n  \
         mcpjoin call --json ./my-server search '{\"filter\":{\"lang\":\"en\"}}'\n  \

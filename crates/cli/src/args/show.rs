@@ -27,7 +27,7 @@ servers: name, and server (as above) or error.";
 #[command(
     long_about = LIST_LONG,
     override_usage = "mcpjoin list [OPTIONS] TARGET\n       mcpjoin list [OPTIONS] [--] COMMAND [ARG]...\n       \
-                      mcpjoin list [OPTIONS]",
+                      mcpjoin list [OPTIONS]      (all servers of the configuration)",
     after_help = "Examples:\n  \
         mcpjoin list demo:\n  \
         mcpjoin list\n  \

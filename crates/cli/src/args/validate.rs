@@ -63,7 +63,7 @@ XML: a suite for each chapter, a case for each rule.";
                       [-- COMMAND [ARG]...]\n       mcpjoin validate --rules",
     after_help = "Examples:\n  \
         mcpjoin validate demo:\n  \
-        mcpjoin validate --strict ./my-server --verbose\n  \
+        mcpjoin validate --strict ./my-server\n  \
         mcpjoin validate --era legacy --skip stdio npx -y @modelcontextprotocol/server-everything\n  \
         mcpjoin validate http://localhost:8080/mcp\n  \
         mcpjoin validate --format sarif --config .mcp.json > mcp.sarif\n  \

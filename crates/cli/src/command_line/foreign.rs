@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::target::{is_launcher, shown, stands_alone, words_shown};
 
 /// Words of other programs in the place of a verb, and ours. Of two words the second one is part of the verb.
-const VERBS: [(&str, &str); 76] = [
+const VERBS: [(&str, &str); 80] = [
     ("tools list", "list"),
     ("tools call", "call"),
     ("tools get", "tool"),
@@ -79,6 +79,10 @@ const VERBS: [(&str, &str); 76] = [
     ("expose", "bridge"),
     ("remote", "bridge"),
     ("start", "bridge"),
+    ("chat", "shell"),
+    ("repl", "shell"),
+    ("console", "shell"),
+    ("interactive", "shell"),
     ("login", "auth login"),
     ("logout", "auth logout"),
     ("config", "servers"),
@@ -92,7 +96,7 @@ const VERBS: [(&str, &str); 76] = [
 ];
 
 /// Options of other programs, and what they name.
-const OPTIONS: [(&str, Names); 8] = [
+const OPTIONS: [(&str, Names); 10] = [
     ("--stdio", Names::Command),
     ("--command", Names::Command),
     ("--cmd", Names::Command),
@@ -101,6 +105,8 @@ const OPTIONS: [(&str, Names); 8] = [
     ("--server-url", Names::Url),
     ("--port", Names::Port),
     ("--sse", Names::Url),
+    ("--http", Names::Port),
+    ("--all", Names::Everything),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,6 +117,8 @@ enum Names {
     Url,
     /// The port to listen at.
     Port,
+    /// What is listed without a server.
+    Everything,
 }
 
 /// The verb that a word of another program means, and how many words that was.
@@ -134,18 +142,77 @@ pub(super) fn verb(argv: &[OsString]) -> Option<Failure> {
     };
     let names = [Some(word), rest.first()].into_iter().flatten().filter_map(|word| word.to_str());
     if let Some((verb, count)) = verb_meant(names) {
-        return no_verb(format!("mcpjoin {verb}{}", behind(&argv[at + count..])));
+        let rest = &argv[at + count..];
+        // A server alone has no tool and no URI.
+        let verb = match rest {
+            [server]
+                if matches!(verb, "tool" | "read")
+                    && (stands_alone(server) || is_entry(server))
+                    && !is_uri(server) =>
+            {
+                "info"
+            }
+            _ => verb,
+        };
+        return no_verb(format!("mcpjoin {verb}{}", behind(rest)));
+    }
+    if word.eq_ignore_ascii_case("version") {
+        return no_verb("mcpjoin --version".into());
     }
     let is_target =
         stands_alone(word) || is_launcher(word) || word.to_string_lossy().starts_with(['.', '/', '@']);
-    if is_target || config::is_program(word.clone()) || is_entry(word) {
-        return no_verb(format!("mcpjoin list {}", words_shown(&argv[at..])));
+    if stands_alone(word) || is_entry(word) {
+        return no_verb(verb_behind_target(word, rest));
+    }
+    if is_target || config::is_program(word.clone()) {
+        return no_verb(verb_behind_command(&argv[at..]));
     }
     let root = Cli::command();
     let verbs: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
     match similar(&word.to_string_lossy(), verbs) {
         Some(verb) => no_verb(format!("mcpjoin {verb}{}", behind(rest))),
         None => no_verb("mcpjoin help".into()),
+    }
+}
+
+/// Whether a word may be the URI of a resource: the schemes of servers are those of [`stands_alone`], too.
+fn is_uri(word: &OsStr) -> bool {
+    word.to_str().is_some_and(|text| text.contains("://") && !text.starts_with("http"))
+}
+
+/// The line for a target without arguments in the place of the verb: a verb may follow it, or a tool.
+fn verb_behind_target(target: &OsStr, rest: &[OsString]) -> String {
+    let target = words_shown(&[target.to_owned()]);
+    let line = |verb: &str, rest: &[OsString]| match rest {
+        [] => format!("mcpjoin {verb} {target}"),
+        rest => format!("mcpjoin {verb} {target} {}", words_shown(rest)),
+    };
+    let Some(first) = rest.first().and_then(|word| word.to_str()) else { return line("list", &[]) };
+    if Cli::command().find_subcommand(first).is_some() {
+        return line(first, &rest[1..]);
+    }
+    match verb_meant(rest.iter().filter_map(|word| word.to_str())) {
+        Some((verb, count)) => line(verb, &rest[count..]),
+        None if first.starts_with('-') => line("list", rest),
+        None => line("call", rest),
+    }
+}
+
+/// The line for a command in the place of the verb. A verb without operands may be its last word, or `call` may follow it.
+fn verb_behind_command(words: &[OsString]) -> String {
+    if let [command @ .., last] = words
+        && let Some(verb) =
+            ["list", "info", "ping", "validate", "doctor", "shell"].into_iter().find(|verb| last == verb)
+        && command.len() > 1
+    {
+        return format!("mcpjoin {verb} {}", words_shown(command));
+    }
+    let call = words.iter().position(|word| word == "call").filter(|at| (2..words.len() - 1).contains(at));
+    match call {
+        Some(at) => {
+            format!("mcpjoin call {} -- {}", words_shown(&words[at + 1..]), words_shown(&words[..at]))
+        }
+        None => format!("mcpjoin list {}", words_shown(words)),
     }
 }
 
@@ -165,9 +232,21 @@ pub(super) fn option(argv: &[OsString]) -> Option<Failure> {
     };
     let (at, (name, joined, names)) =
         argv[..end].iter().enumerate().skip(2).find_map(|(at, word)| Some((at, is_known(word)?)))?;
-    let value = joined.clone().or_else(|| argv[..end].get(at + 1).cloned())?;
-    let next = at + 1 + usize::from(joined.is_none());
-    let others = [&argv[2..at], &argv[next..end]].concat();
+    let port = |word: &OsString| word.to_str()?.parse::<u16>().ok();
+    let is_apart = joined.is_none()
+        && match names {
+            Names::Everything => false,
+            // The port may be left out.
+            Names::Port if name == "--http" => argv[..end].get(at + 1).and_then(port).is_some(),
+            _ => true,
+        };
+    let value = match is_apart {
+        true => argv[..end].get(at + 1).cloned()?,
+        false if name == "--http" => joined.unwrap_or_else(|| "8080".into()),
+        false => joined.unwrap_or_default(),
+    };
+    let mut others = [&argv[2..at], &argv[at + 1 + usize::from(is_apart)..end]].concat();
+    let host = if names == Names::Port { take_host(&mut others) } else { None };
     let others = if others.is_empty() { String::new() } else { format!(" {}", words_shown(&others)) };
     let no_option =
         |line: String| Some(Failure::usage(format!("{name} is not an option of mcpjoin {verb}"), line));
@@ -182,11 +261,22 @@ pub(super) fn option(argv: &[OsString]) -> Option<Failure> {
             no_option(format!("mcpjoin {verb} {}{others}", words_shown(std::slice::from_ref(&value))))
         }
         Names::Port if ["bridge", "serve"].contains(&&*verb) => {
-            let port: u16 = value.to_str()?.parse().ok()?;
-            no_option(format!("mcpjoin {verb} --listen http://localhost:{port}/mcp{others}"))
+            let (host, port) = (host.unwrap_or_else(|| "localhost".into()), port(&value)?);
+            no_option(format!("mcpjoin {verb} --listen http://{host}:{port}/mcp{others}"))
         }
-        Names::Url | Names::Port => None,
+        Names::Everything if ["list", "doctor"].contains(&&*verb) => {
+            no_option(format!("mcpjoin {verb}{others}"))
+        }
+        Names::Url | Names::Port | Names::Everything => None,
     }
+}
+
+/// Takes `--host HOST` out of the words.
+fn take_host(words: &mut Vec<OsString>) -> Option<String> {
+    let at = words.iter().position(|word| word == "--host" || word == "--hostname")?;
+    let host = words.get(at + 1)?.to_str()?.to_owned();
+    words.drain(at..at + 2);
+    Some(if host.contains(':') { format!("[{host}]") } else { host })
 }
 
 #[cfg(test)]

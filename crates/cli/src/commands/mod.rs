@@ -44,7 +44,7 @@ use crate::config;
 use crate::connect::Signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, Invocation, Known, Target, shown};
+use crate::target::{self, Invocation, Known, Target, shown, words_shown};
 use crate::ui::{Ui, Unwritten};
 use crate::visible;
 
@@ -368,10 +368,27 @@ fn operands(
     words: Words,
     separated: bool,
 ) -> Result<Invocation, Failure> {
+    let server = match (connect.server(), separated) {
+        (Some(name), _) => format!("--server {}", shown(name.as_ref())),
+        (None, true) => words_shown(&words.command),
+        (None, false) => words_shown(words.words.get(..1).unwrap_or_default()),
+    };
     let after = separated.then_some(words.command);
     let invocation = with_known(ui, &connect.configured, |known| {
         target::with_operands(verb, connect.server(), words.words, after, known)
     })?;
+    let needed = match verb {
+        "tool" => Some(("the name of the tool", "tools")),
+        "read" => Some(("the resource's URI", "resources")),
+        "prompt" => Some(("the prompt's name", "prompts")),
+        _ => None,
+    };
+    if let Some((what, items)) = needed.filter(|_| invocation.operands.is_empty()) {
+        return Err(Failure::usage(
+            format!("{what} is missing"),
+            format!("mcpjoin list {server} shows the {items}"),
+        ));
+    }
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation)
 }

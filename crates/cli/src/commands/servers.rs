@@ -144,6 +144,15 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
     let mut files = config::survey(&shown.configured)?;
     if !shown.names.is_empty() {
         let entries = files.iter().flat_map(|file| &file.entries);
+        let words_of_others = ["list", "ls", "show", "get"];
+        if let Some(word) = words_of_others.into_iter().find(|word| *word == shown.names[0])
+            && !entries.clone().any(|entry| entry.name == word)
+        {
+            let names: Vec<String> =
+                shown.names[1..].iter().map(|name| format!(" {}", config::called(name))).collect();
+            let problem = format!("{word} is not a command of mcpjoin servers, and there is no entry {word}");
+            return Err(Failure::usage(problem, format!("mcpjoin servers{}", names.concat())));
+        }
         known(&shown.names, entries.map(|entry| entry.name.as_str()), shown.configured.config.as_deref())?;
         for file in &mut files {
             file.entries.retain(|entry| shown.names.contains(&entry.name));

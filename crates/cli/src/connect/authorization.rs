@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use mcpjoin::proto::http::challenge::Challenge;
-use mcpjoin::proto::session::TransportErrorKind;
+use mcpjoin::proto::session::{TransportErrorKind, TransportErrorReason};
 use mcpjoin::transport::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
@@ -218,7 +218,10 @@ impl Access {
             let seen = failure.seen;
             return Failure { seen, ..self.outage(kind, what, failure.phase) };
         }
-        let is_untrusted = failure.id == "E_TLS" && failure.message.contains("not trusted here");
+        let is_untrusted = matches!(
+            failure.seen.reason,
+            Some(TransportErrorReason::SelfSigned | TransportErrorReason::UnknownIssuer)
+        );
         if is_untrusted && self.0.extra_ca.is_some() {
             return failure.hint(format!(
                 "--ca was read, but contains neither the server's certificate nor its authority: {} shows the fault",

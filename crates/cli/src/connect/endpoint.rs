@@ -130,12 +130,12 @@ impl Endpoint {
                 let failure = failure.stderr(&stderr).and_said(&stderr);
                 if self.withheld { failure.and_withheld() } else { failure }
             }
-            (Kind::Http(_), Some(access)) => {
-                access.explain(failure.over_http()).and_doctor(&access.doctor_line())
+            (Kind::Http(connect), Some(access)) => {
+                access.explain(failure.over_http(connect.url())).and_doctor(&access.doctor_line())
             }
-            (Kind::Http(connect), None) => {
-                failure.over_http().and_doctor(&format!("mcpjoin doctor {}", shown(connect.url().as_ref())))
-            }
+            (Kind::Http(connect), None) => failure
+                .over_http(connect.url())
+                .and_doctor(&format!("mcpjoin doctor {}", shown(connect.url().as_ref()))),
             (Kind::Orchestra(connect), _) => connect.explain(failure),
             _ => failure.over_a_socket(),
         }

@@ -57,11 +57,11 @@ pub(crate) struct Plan {
     /// The timeout of a request, where the options or the entry set one.
     pub(crate) timeout: Option<Duration>,
     /// The time to open the session over HTTP, where the options or the entry set one. The requests share it.
-    opening: Option<Duration>,
+    pub(super) opening: Option<Duration>,
     /// For a URL that was typed without a path.
     pub(super) fallback: Option<Box<Fallback>>,
     /// The server has been asked in vain for the time of `opening`.
-    late: Option<Failure>,
+    pub(super) late: Option<Failure>,
 }
 
 /// What is tried where a URL without a path leads to no MCP server.
@@ -195,7 +195,7 @@ const fn is_late(cause: &CloseCause) -> bool {
 }
 
 /// The cause, with the whole time of opening in place of that of the last request.
-fn in_all(cause: CloseCause, opening: Option<Duration>) -> CloseCause {
+pub(super) fn in_all(cause: CloseCause, opening: Option<Duration>) -> CloseCause {
     match (cause, opening) {
         (CloseCause::Opening(NegotiationFailure::TimedOut { method, garbage, .. }), Some(after)) => {
             CloseCause::Opening(NegotiationFailure::TimedOut { method, after, garbage })

@@ -5,10 +5,11 @@
 
 use std::error::Error;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mcpjoin::client::{Client, ClientBuilder, Restart, RestartError, RestartingClient, RunEvent, RunExit};
 
+use super::plan::in_all;
 use super::{About, Endpoint, Plan, Signals, failed, stopping, with_plan};
 use crate::args::Connect;
 use crate::events;
@@ -21,9 +22,16 @@ use crate::ui::Ui;
 /// A server that is started again when it dies.
 pub(crate) struct Session {
     client: RestartingClient,
+    opened: Opened,
+    pub(crate) about: About,
+}
+
+/// How the server is reached, for the failures of its runs.
+struct Opened {
     endpoint: Endpoint,
     first: Phase,
-    pub(crate) about: About,
+    /// The time to open the session over HTTP.
+    opening: Option<Duration>,
 }
 
 /// Why there is no link, as an error of the library's.
@@ -50,12 +58,12 @@ pub(crate) fn with_session(
         let about = About::of(target, &plan);
         let started = Instant::now();
         let opening = Waiting::new(ui, "connecting").wait(open(ui, plan.taking_tasks(), prepare));
-        let (client, endpoint, first) = match signals.until(opening).await {
-            Ok(Ok(opened)) => opened,
+        let (client, opened) = match signals.until(opening).await {
+            Ok(Ok(session)) => session,
             Ok(Err(failure)) => return failed(ui, &failure.with(&about.shown, started.elapsed())),
             Err(signal) => return Exit::Signal(signal),
         };
-        let session = Session { client, endpoint, first, about };
+        let session = Session { client, opened, about };
         let exit = work(&session, &mut signals).await;
         let closing = async {
             match exit {
@@ -71,8 +79,11 @@ async fn open(
     ui: &Ui,
     plan: Plan,
     prepare: impl FnOnce(ClientBuilder) -> ClientBuilder,
-) -> Result<(RestartingClient, Endpoint, Phase), Failure> {
-    let Plan { endpoint, client, first, .. } = plan.remembering();
+) -> Result<(RestartingClient, Opened), Failure> {
+    let Plan { endpoint, client, first, opening, late, .. } = plan.remembering();
+    if let Some(late) = late {
+        return Err(endpoint.explain(late));
+    }
     events::show_waits(ui);
     let shown = ui.clone();
     let restart = Restart::default().on_event(move |event| match event {
@@ -92,8 +103,9 @@ async fn open(
         async move { endpoint.link().await.map_err(NoLink) }
     };
     let client = prepare(client).restarting(restart, start).await;
-    let client = client.map_err(|exit| endpoint.explain(of_run(&exit, first)))?;
-    Ok((client, endpoint, first))
+    let opened = Opened { endpoint, first, opening };
+    let client = client.map_err(|exit| opened.endpoint.explain(opened.of_run(&exit)))?;
+    Ok((client, opened))
 }
 
 impl Session {
@@ -109,29 +121,33 @@ impl Session {
 
     /// What is known of the endpoint, added to a failure of a command.
     pub(crate) fn explain(&self, failure: Failure) -> Failure {
-        self.endpoint.explain(failure)
+        self.opened.endpoint.explain(failure)
     }
 
     fn lost(&self, error: &RestartError) -> Failure {
         let failure = match error {
             RestartError::GivenUp { last, .. } | RestartError::TimedOut { last, .. } => {
-                Failure { message: error.to_string(), ..of_run(last, self.first) }
+                Failure { message: error.to_string(), ..self.opened.of_run(last) }
             }
-            _ => Failure::new("E_CLOSED", Exit::Connection, self.first, error.to_string()),
+            _ => Failure::new("E_CLOSED", Exit::Connection, self.opened.first, error.to_string()),
         };
-        self.endpoint.explain(failure)
+        self.explain(failure)
     }
 }
 
-/// The failure of a run of the server.
-fn of_run(exit: &RunExit, first: Phase) -> Failure {
-    match exit {
-        RunExit::NotStarted(error) => match error.downcast_ref::<NoLink>() {
-            Some(NoLink(failure)) => failure.clone(),
-            None => Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string()),
-        },
-        RunExit::NotOpened(error) => Failure::closed(&error.cause, first),
-        RunExit::Ended(cause) => Failure::closed(cause, Phase::Call),
-        _ => Failure::new("E_CLOSED", Exit::Connection, first, exit.to_string()),
+impl Opened {
+    /// The failure of a run of the server.
+    fn of_run(&self, exit: &RunExit) -> Failure {
+        match exit {
+            RunExit::NotStarted(error) => match error.downcast_ref::<NoLink>() {
+                Some(NoLink(failure)) => failure.clone(),
+                None => Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string()),
+            },
+            RunExit::NotOpened(error) => {
+                Failure::closed(&in_all(error.cause.clone(), self.opening), self.first)
+            }
+            RunExit::Ended(cause) => Failure::closed(cause, Phase::Call),
+            _ => Failure::new("E_CLOSED", Exit::Connection, self.first, exit.to_string()),
+        }
     }
 }

@@ -142,7 +142,7 @@ impl Unmatched {
                         outcome
                     }
                     problem = known.misdirected(&ui, &method) => {
-                        Err(CallError::InvalidResponse { method, problem })
+                        Err(CallError::InvalidResponse { method, problem: problem.into() })
                     }
                 }
             }

@@ -1,12 +1,14 @@
 //! From the library's errors to failures: the stable id, the exit code, and what to try.
 
+use std::net::Ipv4Addr;
+
 use mcpjoin::client::ClientError;
 use mcpjoin::proto::scan::Encoding;
 use mcpjoin::proto::session::{
-    CallError, CallRefused, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind,
-    TransportError, TransportErrorKind, foreign_protocol,
+    CallError, CallRefused, CloseCause, NegotiationFailure, ProcessExit, ResponseProblem, TransportEnd,
+    TransportEndKind, TransportError, TransportErrorKind, TransportErrorReason as Reason, foreign_protocol,
 };
-use mcpjoin::proto::{ErrorObject, Method, Version, code};
+use mcpjoin::proto::{DecodeErrorKind, ErrorObject, Method, Version, code};
 use mcpjoin::server::BuildError;
 use mcpjoin::transport::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin_diagnostics::doctor::{KnownFault, listening_url};
@@ -29,6 +31,7 @@ const TELL: &str = "this is a bug in the server: report it to its authors";
 const RAISE_LIMIT: &str = "raise the limit with --max-message-size";
 const CHECK_HOST: &str = "check the host name";
 const MEND_FILE: &str = "fix the file, or use another one";
+const CONFIGURATION: &str = "for a configuration use --config FILE, for one of its entries FILE#NAME";
 const NOT_STARTED: &str = "start the server, or check the host and the port";
 const NOT_LISTENING: &str = "check that a server listens there, and that you can reach it";
 const ADDRESS_TAKEN: &str = "check that the address is free and permitted; port 0 uses any free port";
@@ -39,11 +42,6 @@ const STDOUT_IS_FOR_MESSAGES: &str =
     "a server may write only messages to its standard output: check the output of this command";
 /// The hint for a call that the server does not accept, where no better command line is known.
 pub(crate) const SEE_TOOLS: &str = "mcpjoin list shows the tools, and mcpjoin tool NAME their parameters";
-/// What the transport says of a response that it cannot read.
-const NOT_HTTP: &str = "the response is not HTTP/1.1";
-/// The problems of a body that is JSON of something else, or no JSON.
-const NO_MESSAGE: [&str; 4] =
-    ["jsonrpc must be ", "not JSON: ", "a message is an object", "the batch is empty"];
 /// The message of our bridge where it did not reach the orchestrator: its address stands before this text, the reason after it.
 const NO_ORCHESTRATOR: &str = ": the orchestrator was not reached within ";
 
@@ -51,6 +49,9 @@ impl Failure {
     /// The program of the server could not be started.
     pub(crate) fn spawn(error: &SpawnError) -> Self {
         let (id, hint) = match &error.kind {
+            SpawnErrorKind::NotFound { .. } if is_configuration(&error.command) => {
+                ("E_SPAWN_NOT_FOUND", CONFIGURATION)
+            }
             SpawnErrorKind::NotFound { .. } if is_address(&error.command) => {
                 ("E_SPAWN_NOT_FOUND", "for an address, write https://, http:// or tcp:// before it")
             }
@@ -65,10 +66,9 @@ impl Failure {
                  \"args\"",
             ),
             SpawnErrorKind::NotFound { .. } => ("E_SPAWN_NOT_FOUND", INSTALL),
-            SpawnErrorKind::NotExecutable { .. } if is_configuration(&error.command) => (
-                "E_SPAWN_NOT_EXECUTABLE",
-                "for a configuration use --config FILE, for one of its entries FILE#NAME",
-            ),
+            SpawnErrorKind::NotExecutable { .. } if is_configuration(&error.command) => {
+                ("E_SPAWN_NOT_EXECUTABLE", CONFIGURATION)
+            }
             SpawnErrorKind::NotExecutable { .. } => {
                 ("E_SPAWN_NOT_EXECUTABLE", "chmod +x the file, or put its interpreter before it")
             }
@@ -83,6 +83,9 @@ impl Failure {
             _ => ("E_SPAWN", "check the limits of this system (ulimit -a) and the command's arguments"),
         };
         let mut failure = Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint);
+        if let (SpawnErrorKind::NotFound { .. }, Some(url)) = (&error.kind, url_meant(&error.command)) {
+            failure.hint = format!("for an address write {url}");
+        }
         if let SpawnErrorKind::NotFound { searched } = &error.kind
             && !searched.is_empty()
         {
@@ -226,16 +229,45 @@ impl Failure {
         Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
     }
 
-    /// Fits the failure to a server that is reached over HTTP.
+    /// Adds what the transport knows of it.
+    fn because(mut self, error: &TransportError) -> Self {
+        (self.seen.reason, self.seen.http_status) = (error.reason(), error.http_status());
+        self
+    }
+
+    /// Adds what is wrong with the response of the server.
+    fn invalid(mut self, problem: &ResponseProblem) -> Self {
+        self.seen.is_no_message = matches!(
+            problem.decode_error(),
+            Some(
+                DecodeErrorKind::Json(_)
+                    | DecodeErrorKind::NotAnObject
+                    | DecodeErrorKind::JsonRpcVersion
+                    | DecodeErrorKind::BatchEmpty
+            )
+        );
+        self
+    }
+
+    /// Fits the failure to a server that is reached over HTTP. `url`: its address.
     #[must_use]
-    pub(crate) fn over_http(mut self) -> Self {
+    pub(crate) fn over_http(mut self, url: &str) -> Self {
         self.seen.listening = true;
+        // A server that speaks TLS alone closes the connection on an unencrypted request.
+        if self.phase != Phase::Call
+            && url.starts_with("http://")
+            && matches!(self.seen.reason, Some(Reason::ConnectionLost | Reason::NoHttp))
+        {
+            self.hint =
+                "use https:// instead of http:// if the port is for HTTPS; otherwise see the server's own log"
+                    .into();
+        }
         let is_of_the_link = matches!(self.id, "E_AUTH" | "E_CONNECT" | "E_LINK" | "E_NO_ENDPOINT" | "E_TLS");
         if is_of_the_link && matches!(self.phase, Phase::Probe | Phase::Initialize) {
             // The message names the request. Its purpose does not matter any more.
             self.phase = Phase::Connect;
         }
-        if self.id == "E_BAD_REPLY" && NO_MESSAGE.iter().any(|problem| self.message.contains(problem)) {
+        if self.id == "E_BAD_REPLY" && self.seen.is_no_message {
             self.hint =
                 "check the path: another API may be there; if it is right, report it to the server's authors"
                     .into();
@@ -254,7 +286,7 @@ impl Failure {
         let is_unclear = match self.id {
             "E_NO_ENDPOINT" | "E_LINK" | "E_BAD_REPLY" => true,
             // A proxy or a firewall answers like that, too, and then no token helps.
-            "E_AUTH" => self.message.contains(": forbidden: "),
+            "E_AUTH" => self.seen.http_status == Some(403),
             _ => false,
         };
         if self.id == "E_TLS" {
@@ -364,11 +396,13 @@ impl Failure {
             }
             // The same id as for every other response above the limit.
             NegotiationFailure::InvalidResponse { method, problem }
-                if problem.starts_with("longer than the limit of ") =>
+                if matches!(problem.decode_error(), Some(DecodeErrorKind::TooLarge { .. })) =>
             {
                 new("E_TOO_LARGE", of(method), RAISE_LIMIT)
             }
-            NegotiationFailure::InvalidResponse { method, .. } => new("E_BAD_REPLY", of(method), TELL),
+            NegotiationFailure::InvalidResponse { method, problem } => {
+                new("E_BAD_REPLY", of(method), TELL).invalid(problem)
+            }
             NegotiationFailure::TimedOut { method, garbage: None, .. } => new(
                 "E_SILENT",
                 of(method),
@@ -502,21 +536,26 @@ impl Failure {
     }
 
     /// The transport has failed, for the connection or for one request.
-    fn broken(error: &TransportError, phase: Phase) -> Self {
-        let says = |text| error.message.contains(text);
+    pub(crate) fn broken(error: &TransportError, phase: Phase) -> Self {
+        let (reason, status) = (error.reason(), error.http_status());
         let (id, exit, what, hint) = match error.kind {
             TransportErrorKind::Unreachable => {
-                let hint = if says("through the proxy ") {
-                    "check that this is the right proxy; NO_PROXY lists the hosts that are reached without \
-                     one"
-                } else if says("does not speak TLS on that port") {
-                    "use http:// instead of https:// for a server without TLS, or the port for HTTPS"
-                } else if says("cannot be resolved") {
-                    CHECK_HOST
-                } else if says("connection refused") {
-                    NOT_STARTED
-                } else {
-                    NOT_LISTENING
+                let hint = match reason {
+                    Some(
+                        Reason::ProxyUnreached
+                        | Reason::ProxyRefused
+                        | Reason::ProxyAuthorization
+                        | Reason::ProxyScheme,
+                    ) => {
+                        "check that this is the right proxy; NO_PROXY lists the hosts that are reached without \
+                         one"
+                    }
+                    Some(Reason::NoTls) => {
+                        "use http:// instead of https:// for a server without TLS, or the port for HTTPS"
+                    }
+                    Some(Reason::NameNotResolved) => CHECK_HOST,
+                    Some(Reason::ConnectionRefused) => NOT_STARTED,
+                    _ => NOT_LISTENING,
                 };
                 ("E_CONNECT", Exit::Connection, "no connection", hint)
             }
@@ -524,20 +563,24 @@ impl Failure {
                 "E_TLS",
                 Exit::Connection,
                 "no trusted connection",
-                if says("self-signed") {
-                    "--ca FILE with exactly this certificate trusts it, after you have checked that it \
-                     belongs to the server; mcpjoin doctor shows more"
-                } else if says("not trusted here") {
-                    "--ca FILE trusts another authority, for example of your company"
-                } else {
-                    "the server needs another certificate, or the URL another name: mcpjoin doctor shows \
-                     which"
+                match reason {
+                    Some(Reason::SelfSigned) => {
+                        "--ca FILE with exactly this certificate trusts it, after you have checked that it \
+                         belongs to the server; mcpjoin doctor shows more"
+                    }
+                    Some(Reason::UnknownIssuer) => {
+                        "--ca FILE trusts another authority, for example of your company"
+                    }
+                    _ => {
+                        "the server needs another certificate, or the URL another name: mcpjoin doctor shows \
+                         which"
+                    }
                 },
             ),
             TransportErrorKind::Unauthorized => (
                 "E_AUTH",
                 Exit::Authorization,
-                if says(": forbidden: ") { "access denied" } else { "authorization required" },
+                if status == Some(403) { "access denied" } else { "authorization required" },
                 "send a token with --header 'Authorization: Bearer ...' or --header @FILE; if you did, the \
                  server rejects it",
             ),
@@ -548,7 +591,6 @@ impl Failure {
                 "check the path: usually /mcp, or /sse for the HTTP+SSE of 2024-11-05",
             ),
             _ => {
-                let status = status(&error.message);
                 let what = match status {
                     Some(300..=399) => "the URL redirects",
                     Some(429) => "the server limits requests",
@@ -557,33 +599,26 @@ impl Failure {
                     Some(500..=599) => "the server failed",
                     _ => "the connection failed",
                 };
-                let hint = match phase {
-                    Phase::Call => MAYBE_DONE,
-                    _ if says("another origin: not followed") => {
+                let hint = match (status, reason) {
+                    _ if phase == Phase::Call => MAYBE_DONE,
+                    (_, Some(Reason::RedirectToOtherOrigin)) => {
                         "use the address to which it redirects, if that is the server; a page for logins there may \
                          mean that the server requires a token (--header)"
                     }
-                    _ if status == Some(429) => "wait, then try again",
-                    _ if matches!(status, Some(502 | 504)) => {
-                        "check that the server behind the proxy runs, then try again"
-                    }
-                    _ if matches!(status, Some(500..=599)) => "see the server's own log, or try again later",
-                    _ if says("which form a loop") => {
+                    (_, Some(Reason::RedirectLoop)) => {
                         "try https:// instead of http://, and the path with and without a / at its end; \
                          then check the rules of the proxy"
                     }
-                    // A server that speaks TLS alone closes the connection on an unencrypted request.
-                    _ if says(" http://") && (says("was lost before a response") || says(NOT_HTTP)) => {
-                        "use https:// instead of http:// if the port is for HTTPS; otherwise see the \
-                         server's own log"
-                    }
+                    (Some(429), _) => "wait, then try again",
+                    (Some(502 | 504), _) => "check that the server behind the proxy runs, then try again",
+                    (Some(500..=599), _) => "see the server's own log, or try again later",
                     _ if error.retryable => TRY_AGAIN,
                     _ => "a retry will fail, too: check the address, and see the server's own log",
                 };
                 ("E_LINK", Exit::Connection, what, hint)
             }
         };
-        Self::new(id, exit, phase, format!("{what}: {error}")).hint(hint)
+        Self::new(id, exit, phase, format!("{what}: {error}")).hint(hint).because(error)
     }
 
     /// A request of the client failed.
@@ -649,12 +684,14 @@ impl Failure {
                 Self::broken(error, phase)
             }
             CallError::Lost(error) => {
-                let hint = if error.message.contains("but not the reply") { TELL } else { again(phase) };
+                let hint = if error.reason() == Some(Reason::NoReply) { TELL } else { again(phase) };
                 Self::new("E_LOST", Exit::Connection, phase, format!("no response: {error}")).hint(hint)
             }
             // The limit is ours, and no fault of the server.
             CallError::ResponseTooLarge { .. } => new("E_TOO_LARGE", Exit::Connection, RAISE_LIMIT),
-            CallError::InvalidResponse { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),
+            CallError::InvalidResponse { problem, .. } => {
+                new("E_BAD_REPLY", Exit::ServerError, TELL).invalid(problem)
+            }
             CallError::Refused(CallRefused::TooLarge { .. }) => new("E_TOO_LARGE", Exit::Usage, RAISE_LIMIT),
             CallError::Refused(CallRefused::Undeclared { .. } | CallRefused::NotInVersion { .. }) => new(
                 "E_NOT_OFFERED",
@@ -733,12 +770,6 @@ fn version_advice(supported: &[Version]) -> String {
     format!("update the server, or report this to its authors: mcpjoin speaks {}", ours.join(", "))
 }
 
-/// The status of a response in the message of the transport: `POST URL (METHOD): 502 Bad Gateway ...`.
-fn status(message: &str) -> Option<u16> {
-    let (_, behind) = message.split_once("): ")?;
-    behind.get(..4)?.strip_suffix(' ')?.parse().ok()
-}
-
 /// The hint after a lost response: a call may have had its effect.
 fn again(phase: Phase) -> &'static str {
     if phase == Phase::Call { MAYBE_DONE } else { TRY_AGAIN }
@@ -776,6 +807,16 @@ fn is_address(word: &str) -> bool {
     let port = rest.split('/').next().unwrap_or_default();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits(port) && !host.is_empty() && !host.contains('/')
+}
+
+/// The URL that a word may mean which is a part of an address: a host or a port alone.
+fn url_meant(word: &str) -> Option<String> {
+    let port = word.strip_prefix(':').unwrap_or(word);
+    if port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0) {
+        return Some(format!("http://localhost:{port}/mcp"));
+    }
+    let is_host = word.eq_ignore_ascii_case("localhost") || word.parse::<Ipv4Addr>().is_ok();
+    is_host.then(|| format!("http://{word}:PORT/mcp"))
 }
 
 /// Whether a word is the name of a configuration file.

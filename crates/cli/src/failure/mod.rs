@@ -8,7 +8,7 @@ mod cause;
 use std::fmt::Write;
 use std::time::Duration;
 
-use mcpjoin::proto::session::ProcessExit;
+use mcpjoin::proto::session::{ProcessExit, TransportErrorReason};
 use mcpjoin::proto::{ErrorObject, Raw};
 use serde_json::{Value, json};
 
@@ -110,6 +110,12 @@ pub(crate) struct Seen {
     pub(crate) stderr: Vec<String>,
     /// The first bytes that were no message.
     pub(crate) garbage: Option<String>,
+    /// What exactly has failed in the transport.
+    pub(crate) reason: Option<TransportErrorReason>,
+    /// The status of the response over HTTP that is the failure.
+    pub(crate) http_status: Option<u16>,
+    /// The response is no message of JSON-RPC.
+    pub(crate) is_no_message: bool,
     /// The challenge of the server: the values of `WWW-Authenticate`.
     pub(crate) challenge: Option<String>,
     /// The error with which the server responded.

@@ -350,7 +350,8 @@ fn rule_5_a_name_with_a_tool_needs_an_entry() {
     }
     // A path is never a name, and `list` does not accept a name with a tool.
     assert_eq!(call("./files/read x").unwrap().target, child("./files/read"));
-    assert_eq!(list("files/read").unwrap().target, child("files/read"));
+    assert_eq!(list("files/read").unwrap_err().hint, "mcpjoin tool files/read");
+    assert_eq!(list("others/read").unwrap().target, child("others/read"));
     // A program is never a name with a tool.
     assert_eq!(call("files.sh read").unwrap().target, child("files.sh"));
 }

@@ -68,7 +68,7 @@ impl Collector {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
         let (head, body) = request.into_parts();
         let sent = self.client.send(head.method, &self.url, head.headers, body).await;
-        let mut response = sent.map_err(|error| describe(&error, &self.url, self.timeout, false).1)?;
+        let mut response = sent.map_err(|error| describe(&error, &self.url, self.timeout, false).message)?;
         let mut body = BytesMut::new();
         while let Some(part) = response.chunk().await.map_err(|error| root(&error))? {
             if body.len() + part.len() > MAX_RESPONSE_BYTES {

@@ -1,12 +1,13 @@
 //! Tests of servers over HTTP: `http://...`, `sse+http://...`, and configuration entries with a `url`.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use mcpjoin_test_support::tls;
 
+use super::ports::Closed;
 use super::sockets::Demo;
 use super::support::{command, line, read_request, run, scratch, start};
 
@@ -473,6 +474,43 @@ fn what_a_server_that_was_one_answers_to_a_call_does_not_make_its_address_wrong(
         let ran = line(&format!("call {} t", answering_calls(response))).exits(4);
         ran.says(&["(E_LOST)", told, "the request may have been executed"]);
     }
+    // The id that came is named, as over stdio.
+    let other = r#"{"jsonrpc":"2.0","id":"x-77","result":{"content":[]}}"#;
+    let other = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{other}",
+        other.len()
+    );
+    line(&format!("call {} t", answering_calls(Box::leak(other.into_boxed_str())))).exits(4).says(&[
+        "(E_LOST)",
+        "the response has the id \"x-77\" instead of ",
+        "this is a bug in the server",
+    ]);
+}
+
+/// Each verb that connects gives the same advice.
+#[test]
+fn what_is_not_reached_has_the_same_hint_in_every_verb() {
+    let closed = Closed::tcp();
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    let https = format!("https://{}/mcp", web.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in web.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    for (url, what, hint) in [
+        (
+            format!("http://{closed}"),
+            "connection refused: nothing listens there",
+            "try      start the server, or check the host and the port",
+        ),
+        (https, "does not speak TLS on that port", "try      use http:// instead of https://"),
+    ] {
+        for verb in ["list", "info", "ping", "validate", "shell"] {
+            run([verb, &url]).exits(4).says(&["(E_CONNECT)", what, hint]);
+        }
+    }
 }
 
 #[test]
@@ -539,12 +577,12 @@ fn a_silent_server_over_http_takes_the_connect_timeout_once_and_the_message_name
     // The system accepts connections, and no program answers.
     let whole = Duration::from_secs(2);
     let cache = scratch("http-silent");
-    for url in [format!("http://{address}/mcp"), format!("http://{address}")] {
+    for (verb, path) in [("list", "/mcp"), ("list", ""), ("shell", "/mcp"), ("shell", "")] {
         let begun = Instant::now();
-        let ran = run(["list", "--connect-timeout", "2s", &url]).exits(4);
+        let ran = run([verb, "--connect-timeout", "2s", &format!("http://{address}{path}")]).exits(4);
         let took = begun.elapsed();
-        ran.says(&["no answer to initialize within 2 s (E_SILENT)", "after    2."]);
-        assert!(took >= whole && took < whole * 3 / 2, "{url}: {took:?}");
+        ran.says(&["no answer to initialize within 2 s (E_SILENT)", "after    2.", "for a slow start use"]);
+        assert!(took >= whole && took < whole * 3 / 2, "{verb} {path}: {took:?}");
     }
     // A server that is remembered as one of the older protocol, and is silent now.
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");

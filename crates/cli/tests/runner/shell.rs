@@ -63,6 +63,18 @@ fn what_a_server_remembers_stays_between_the_calls() {
 }
 
 #[test]
+fn a_request_whose_answer_has_an_unknown_id_ends_before_its_timeout() {
+    let body = r#"while read -r line; do
+  case $line in *resources/read*) printf '{"jsonrpc":"2.0","id":77,"result":{"contents":[]}}\n';; esac
+done"#;
+    let server = legacy_with(r#""resources":{}"#, body);
+    let begun = std::time::Instant::now();
+    let ran = script(&["--era", "legacy", "--", "sh", "-c", &server], "read test://a\n").exits(5);
+    ran.says(&["(E_BAD_REPLY)", "it has the id 77, which no request has"]);
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
+#[test]
 fn a_script_ends_at_the_first_failure_with_its_code() {
     for (line, code, id) in [
         ("call divide a=1 b=0", 5, "returned an error"),

@@ -467,7 +467,11 @@ fn f22_a_server_that_wants_a_token_is_judged_by_how_it_does_and_exits_with_3_or_
 #[test]
 fn f22_the_exit_code_says_how_it_went_over_http() {
     let closed = Closed::tcp();
-    line(&format!("validate http://{closed}/mcp")).exits(4).says(&["(E_CONNECT)", "does not respond"]);
+    line(&format!("validate http://{closed}/mcp")).exits(4).says(&[
+        "(E_CONNECT)",
+        "no connection: POST ",
+        "connection refused: nothing listens there",
+    ]);
     line("validate http://me:hunter2@localhost/mcp").exits(2).says(&["is not an address", "password"]);
     // The target of a redirect is suggested, unless it redirects back.
     for (to, advice) in [("/mcp?again", "redirects to the same address"), ("/mcp/", "use that address if")] {

@@ -5,7 +5,8 @@
 
 use mcpjoin_proto::scan::Encoding;
 use mcpjoin_proto::session::{
-    CallError, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind, foreign_protocol,
+    CallError, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind,
+    TransportErrorReason, foreign_protocol,
 };
 use mcpjoin_proto::{Method, Version};
 
@@ -243,7 +244,7 @@ pub(super) fn list_error(transport: Transport, method: &Method, error: &ClientEr
         | ClientError::TooManyPages { .. } => LIST_INVALID,
         ClientError::Call(CallError::ResponseTooLarge { .. }) => LIST_TOO_LARGE,
         ClientError::Call(CallError::Lost(lost))
-            if lost.message.contains("the response body was cut off") =>
+            if lost.reason() == Some(TransportErrorReason::BodyCutOff) =>
         {
             LIST_CUT_OFF
         }

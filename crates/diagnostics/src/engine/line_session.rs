@@ -348,7 +348,8 @@ impl LineSession {
                     problem: format!(
                         "{} messages were received, but none of them is the response",
                         self.state.traffic.messages()
-                    ),
+                    )
+                    .into(),
                 },
             },
             _ => NegotiationFailure::TimedOut { method, after: within, garbage },

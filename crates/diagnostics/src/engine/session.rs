@@ -351,9 +351,9 @@ impl Outcome {
             Self::Error(error) => NegotiationFailure::Refused { method, error },
             Self::Result(_) => NegotiationFailure::InvalidResponse {
                 method,
-                problem: "it is not a valid response to this request".into(),
+                problem: "it is not a valid response to this request".to_owned().into(),
             },
-            Self::Broken(error) => NegotiationFailure::InvalidResponse { method, problem: error.to_string() },
+            Self::Broken(error) => NegotiationFailure::InvalidResponse { method, problem: error.into() },
             Self::Echo => NegotiationFailure::Echo { method },
             Self::Other(given) => {
                 let asked = asked.unwrap_or_else(|| given.clone());

@@ -29,7 +29,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{Limits, NegotiationFailure};
+use mcpjoin_proto::session::{Limits, NegotiationFailure, TransportError};
 use mcpjoin_proto::{Raw, Version};
 use mcpjoin_rules::Trace;
 
@@ -133,11 +133,8 @@ pub enum ValidateError {
     #[error(transparent)]
     Setup(#[from] HttpSetupError),
     /// There is no connection, or no response.
-    #[error("the server does not respond: {problem}")]
-    Unreachable {
-        /// Why not.
-        problem: String,
-    },
+    #[error("no connection or no response: {0}")]
+    Unreachable(TransportError),
     /// The server wants a token, or refuses the one that it was given.
     #[error(
         "authorization required: status {status}{}",

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::Link;
-use mcpjoin::proto::session::Limits;
+use mcpjoin::proto::session::{Limits, TransportErrorReason};
 use mcpjoin::proto::types::{Prompt, Resource};
 use mcpjoin::proto::{Era, Version};
 use mcpjoin::server::{NoArguments, Server, tool};
@@ -194,7 +194,11 @@ async fn what_is_no_server_is_told_as_such() {
     assert!(guarded.came.lock().unwrap().len() <= 10);
     let closed = Closed::tcp();
     let outcome = looked(Validator::http(Link::http(format!("http://{closed}/mcp")))).await;
-    assert!(matches!(outcome, Err(ValidateError::Unreachable { .. })), "{outcome:?}");
+    let reason = match &outcome {
+        Err(ValidateError::Unreachable(error)) => error.reason(),
+        _ => None,
+    };
+    assert_eq!(reason, Some(TransportErrorReason::ConnectionRefused), "{outcome:?}");
     let outcome = looked(Validator::http(Link::http("http://me:hunter2@localhost/"))).await;
     let text = outcome.unwrap_err().to_string();
     assert!(text.contains("password") && !text.contains("hunter2"), "{text}");

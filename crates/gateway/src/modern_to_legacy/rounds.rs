@@ -306,7 +306,7 @@ fn payload(method: &Method, reply: Reply) -> Result<Payload, CallError> {
         Reply::Complete(result) | Reply::Task(result) => Ok(Payload::from_raw(result)),
         Reply::NeedInput(_) => Err(CallError::InvalidResponse {
             method: method.clone(),
-            problem: "a legacy server asks with requests of its own".into(),
+            problem: "a legacy server asks with requests of its own".to_owned().into(),
         }),
     }
 }

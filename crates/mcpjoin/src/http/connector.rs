@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::client::ClientOptions;
-use super::error::{BoxError, ConnectTimedOut, ResolveError};
+use super::error::{BoxError, ConnectTimedOut, ProxySchemeError, ResolveError};
 use super::proxy::Proxies;
 
 /// How long a connection may be silent before the system asks whether the other side is still there.
@@ -92,6 +92,10 @@ impl Setup {
             let stream = https(&self.direct, &self.tls).call(destination).await?;
             return Ok(Connection { stream: MaybeHttpsStream::Http(stream), is_forwarded: false });
         };
+        let of_http = [Some(&Scheme::HTTP), Some(&Scheme::HTTPS)];
+        if let (false, Some(scheme)) = (of_http.contains(&proxy.uri().scheme()), proxy.uri().scheme_str()) {
+            return Err(ProxySchemeError(scheme.to_owned()).into());
+        }
         if destination.scheme() != Some(&Scheme::HTTPS) {
             let stream = https(&self.to_proxy, &self.tls).call(proxy.uri().clone()).await?;
             return Ok(Connection { stream: MaybeHttpsStream::Http(stream), is_forwarded: true });

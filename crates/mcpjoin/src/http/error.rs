@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use hyper_util::client::legacy;
-use mcpjoin_proto::session::TransportErrorKind;
+use mcpjoin_proto::session::{TransportError, TransportErrorKind, TransportErrorReason as Reason};
 use rustls::CertificateError;
 use url::Url;
 
@@ -71,44 +71,85 @@ pub(super) struct ConnectTimedOut;
 /// The names of a certificate that an error repeats.
 const MAX_NAMES_SHOWN: usize = 5;
 
+/// The proxy is of another protocol than HTTP.
+#[derive(Debug, thiserror::Error)]
+#[error("unsupported scheme {0}")]
+pub(super) struct ProxySchemeError(pub(super) String);
+
 /// What failed, in which way, and whether the same may succeed later. `proxied`: the connection leads through a proxy.
-pub fn describe(
-    error: &Error,
-    url: &Url,
-    connect_timeout: Duration,
-    proxied: bool,
-) -> (TransportErrorKind, String, bool) {
+pub fn describe(error: &Error, url: &Url, connect_timeout: Duration, proxied: bool) -> TransportError {
     let host = url.host_str().unwrap_or_default();
-    let unreached = |what| (TransportErrorKind::Unreachable, what, true);
+    let unreached = |reason, what: String| {
+        TransportError::new(what, true).of(TransportErrorKind::Unreachable).because(reason)
+    };
     if !proxied && find::<ResolveError>(error).is_some() {
-        return unreached(format!("the name {host} cannot be resolved: {}", root(error)));
+        let what = format!("the name {host} cannot be resolved: {}", root(error));
+        return unreached(Reason::NameNotResolved, what);
     }
     if let Some(tls) = find::<rustls::Error>(error) {
-        if matches!(tls, rustls::Error::InvalidMessage(_)) {
-            // Nothing that could be trusted: no further authority helps.
-            return (TransportErrorKind::Unreachable, tls_text(tls, host), false);
-        }
-        return (TransportErrorKind::Untrusted, tls_text(tls, host), false);
+        return of_tls(TransportError::new(tls_text(tls, host), false), tls, proxied);
     }
     if error.is_connect() {
         if is_timeout(error) {
-            return unreached(format!("no connection within {} ms", connect_timeout.as_millis()));
+            let reason = if proxied { Reason::ProxyUnreached } else { Reason::ConnectTimedOut };
+            return unreached(reason, format!("no connection within {} ms", connect_timeout.as_millis()));
         }
-        return unreached(match (is_refused(error), proxied) {
-            (true, false) => "connection refused: nothing listens there".into(),
-            (true, true) => "connection refused: no proxy listens there".into(),
-            (false, false) => format!("no connection: {}", root(error)),
-            (false, true) => format!("the proxy could not connect to {host}: {}", root(error)),
-        });
+        return match (is_refused(error), proxied) {
+            (true, false) => {
+                unreached(Reason::ConnectionRefused, "connection refused: nothing listens there".into())
+            }
+            (true, true) => {
+                unreached(Reason::ProxyUnreached, "connection refused: no proxy listens there".into())
+            }
+            (false, false) => TransportError::new(format!("no connection: {}", root(error)), true)
+                .of(TransportErrorKind::Unreachable),
+            (false, true) => {
+                let what = format!("the proxy could not connect to {host}: {}", root(error));
+                unreached(of_proxy(error), what)
+            }
+        };
     }
     if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
         // hyper ends these texts with "parsed".
         let problem = root(error);
         let problem = problem.strip_suffix(" parsed").unwrap_or(&problem);
-        return (TransportErrorKind::Broken, format!("the response is not HTTP/1.1: {problem}"), false);
+        let what = format!("the response is not HTTP/1.1: {problem}");
+        return TransportError::new(what, false).because(Reason::NoHttp);
     }
     let what = format!("the connection was lost before a response: {}", root(error));
-    (TransportErrorKind::Broken, what, true)
+    TransportError::new(what, true).because(Reason::ConnectionLost)
+}
+
+/// Adds what TLS has against the server.
+fn of_tls(described: TransportError, tls: &rustls::Error, proxied: bool) -> TransportError {
+    match tls {
+        // Nothing that could be trusted: no further authority helps. It may be the proxy that does not speak TLS.
+        rustls::Error::InvalidMessage(_) => {
+            let reason = if proxied { Reason::ProxyUnreached } else { Reason::NoTls };
+            described.of(TransportErrorKind::Unreachable).because(reason)
+        }
+        rustls::Error::InvalidCertificate(CertificateError::Other(other)) => {
+            let described = described.of(TransportErrorKind::Untrusted);
+            match other.0.downcast_ref::<Untrusted>() {
+                Some(Untrusted { self_signed: true, .. }) => described.because(Reason::SelfSigned),
+                Some(_) => described.because(Reason::UnknownIssuer),
+                None => described,
+            }
+        }
+        _ => described.of(TransportErrorKind::Untrusted),
+    }
+}
+
+/// Why a proxy has made no connection.
+fn of_proxy(error: &Error) -> Reason {
+    if find::<ProxySchemeError>(error).is_some() {
+        return Reason::ProxyScheme;
+    }
+    // The type of that error is private to hyper-util, and its text is all that there is of it.
+    match root(error).contains("proxy authorization required") {
+        true => Reason::ProxyAuthorization,
+        false => Reason::ProxyRefused,
+    }
 }
 
 /// Whether nothing listens there.

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
 use mcpjoin::client::ClientError;
-use mcpjoin::proto::session::{CallError, Limits, TransportErrorKind};
+use mcpjoin::proto::session::{CallError, Limits, TransportErrorKind, TransportErrorReason as Reason};
+use mcpjoin_test_support::ports::Closed;
 use serde_json::json;
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
@@ -123,6 +124,78 @@ fn what_is_forbidden_later_fails_alone() {
     });
 }
 
+/// What a program decides by is not in the words of the message alone.
+#[test]
+fn the_error_of_a_call_has_what_happened_and_the_status() {
+    const EMPTY: &str = "content-length: 0\r\n\r\n";
+    run(async {
+        let wrong = "{\"jsonrpc\":\"2.0\",\"id\":999,\"result\":{}}";
+        for (response, reason, status) in [
+            (String::new(), Some(Reason::ConnectionLost), None),
+            ("SSH-2.0-none\r\n\r\n".to_owned(), Some(Reason::NoHttp), None),
+            (format!("HTTP/1.1 403 No\r\n{EMPTY}"), None, Some(403)),
+            (format!("HTTP/1.1 500 No\r\n{EMPTY}"), None, Some(500)),
+            (
+                format!("HTTP/1.1 307 Go\r\nlocation: http://other.invalid/\r\n{EMPTY}"),
+                Some(Reason::RedirectToOtherOrigin),
+                Some(307),
+            ),
+            (
+                format!("HTTP/1.1 302 Go\r\nlocation: /else\r\n{EMPTY}"),
+                Some(Reason::RedirectNotFollowed),
+                Some(302),
+            ),
+            (format!("HTTP/1.1 307 Go\r\nlocation: /mcp\r\n{EMPTY}"), Some(Reason::RedirectLoop), Some(307)),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{".to_owned(),
+                Some(Reason::BodyCutOff),
+                None,
+            ),
+            (
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{wrong}",
+                    wrong.len()
+                ),
+                Some(Reason::NoReply),
+                None,
+            ),
+            (
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\ndata: {wrong}\n\n",
+                    wrong.len() + 8
+                ),
+                Some(Reason::NoReply),
+                None,
+            ),
+        ] {
+            let raw = response.clone();
+            let server = calls(move |_, mut talk: Talk| {
+                let raw = raw.clone();
+                async move {
+                    talk.raw(raw).await;
+                    None
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = client.call_tool("a", ()).await.unwrap_err();
+            let ClientError::Call(CallError::Lost(lost)) = &error else { panic!("{response}: {error}") };
+            assert_eq!((lost.reason(), lost.http_status()), (reason, status), "{response}: {error}");
+        }
+    });
+}
+
+#[test]
+fn the_error_of_opening_has_what_happened() {
+    run(async {
+        let closed = Closed::tcp();
+        let link = Link::http(format!("http://{closed}/mcp")).build().unwrap();
+        let error = builder().connect(link).await.unwrap_err();
+        let reason = error.cause.transport_error().and_then(|error| error.reason());
+        assert_eq!(reason, Some(Reason::ConnectionRefused), "{error}");
+    });
+}
+
 #[test]
 fn s18_an_error_in_the_body_counts_more_than_the_status() {
     run(async {
@@ -150,7 +223,7 @@ fn s18_an_error_in_the_body_counts_more_than_the_status() {
 #[test]
 fn f125_what_is_no_reply_is_a_readable_error() {
     run(async {
-        let answers: [(u16, &[Header], &str, &str); 8] = [
+        let answers: [(u16, &[Header], &str, &str); 10] = [
             (
                 200,
                 &[("Content-Type", "text/html")],
@@ -167,6 +240,18 @@ fn f125_what_is_no_reply_is_a_readable_error() {
                 200,
                 &[JSON],
                 "{\"jsonrpc\":\"2.0\",\"id\":999,\"result\":{}}",
+                "the response has the id 999 instead of ",
+            ),
+            (
+                200,
+                &[JSON],
+                "{\"jsonrpc\":\"2.0\",\"id\":\"\\u001b[2J\",\"result\":{}}",
+                "the response has the id \"\\u001b[2J\" instead of ",
+            ),
+            (
+                200,
+                &[JSON],
+                "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}",
                 "other messages, but not the reply",
             ),
         ];
@@ -334,8 +419,10 @@ fn r80_a_connection_that_is_not_made_in_time() {
             callers.push(caller);
         }
         let link = Link::http(format!("http://{address}/mcp")).connect_timeout(Duration::from_millis(100));
-        let error = builder().connect(link.build().unwrap()).await.unwrap_err().to_string();
-        assert!(error.contains("no connection within 100 ms"), "{error}");
+        let error = builder().connect(link.build().unwrap()).await.unwrap_err();
+        let reason = error.cause.transport_error().and_then(|error| error.reason());
+        assert_eq!(reason, Some(Reason::ConnectTimedOut), "{error}");
+        assert!(error.to_string().contains("no connection within 100 ms"), "{error}");
     });
 }
 
@@ -352,8 +439,10 @@ fn https_to_a_server_that_speaks_http() {
             }
         });
         let link = Link::http(format!("https://{address}/mcp")).build().unwrap();
-        let error = builder().connect(link).await.unwrap_err().to_string();
-        assert!(error.contains("does not speak TLS on that port"), "{error}");
+        let error = builder().connect(link).await.unwrap_err();
+        let reason = error.cause.transport_error().and_then(|error| error.reason());
+        assert_eq!(reason, Some(Reason::NoTls), "{error}");
+        assert!(error.to_string().contains("does not speak TLS on that port"), "{error}");
         server.abort();
     });
 }

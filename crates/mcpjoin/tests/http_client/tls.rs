@@ -1,5 +1,6 @@
 //! Tests of a client over TLS: which certificates it trusts, and its errors for the others.
 
+use mcpjoin::proto::session::TransportErrorReason;
 use mcpjoin::transport::{HttpConnect, Link};
 
 use crate::scripted::{Seen, builder, run};
@@ -38,7 +39,11 @@ fn an_extra_authority_is_trusted_and_the_name_is_checked() {
 fn a_certificate_of_somebody_unknown_is_refused_and_the_error_names_its_issuer() {
     run(async {
         let port = server(mcpjoin_test_support::tls::SERVER);
-        let error = connect(Link::http(format!("https://localhost:{port}/"))).await.unwrap_err();
+        let link = Link::http(format!("https://localhost:{port}/")).build().unwrap();
+        let error = builder().connect(link).await.unwrap_err();
+        let reason = error.cause.transport_error().and_then(|error| error.reason());
+        assert_eq!(reason, Some(TransportErrorReason::UnknownIssuer), "{error}");
+        let error = error.to_string();
         assert!(error.contains("signed by An authority that nobody trusts (mcpjoin tests)"), "{error}");
     });
 }

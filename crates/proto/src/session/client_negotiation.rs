@@ -223,7 +223,7 @@ impl ClientNegotiation {
                 }
                 Err(problem) if only_modern => Some(failed(NegotiationFailure::InvalidResponse {
                     method: Method::Discover,
-                    problem: problem.to_string(),
+                    problem: problem.to_string().into(),
                 })),
                 // An old server may send a result to any method without looking at it.
                 Err(_) => self.fall_back(shared, now),
@@ -330,7 +330,7 @@ impl ClientNegotiation {
                 let read = (self.client.results.initialize)(result.raw()).map_err(|problem| {
                     NegotiationFailure::InvalidResponse {
                         method: Method::Initialize,
-                        problem: problem.to_string(),
+                        problem: problem.to_string().into(),
                     }
                 });
                 read.map(|read| (read, self.client.relays.then(|| result.into_raw())))
@@ -408,7 +408,8 @@ impl ClientNegotiation {
         excerpt: &Bytes,
     ) -> Option<EraDecision> {
         let id = error.id.as_ref().filter(|_| error.shape != Shape::Request).and_then(RequestId::as_i64);
-        let bad = |method| failed(NegotiationFailure::InvalidResponse { method, problem: error.to_string() });
+        let bad =
+            |method| failed(NegotiationFailure::InvalidResponse { method, problem: error.clone().into() });
         if id.is_some() && id == self.initialize {
             return Some(bad(Method::Initialize));
         }

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::transport::{Origin, TransportEnd, TransportError};
+use super::transport::{Origin, TransportEnd, TransportEndKind, TransportError};
 use super::violation::Violation;
 use crate::text::{Line, escape_excerpt};
 use crate::types::{
@@ -191,7 +191,7 @@ pub enum CallError {
         /// The method of the request.
         method: Method,
         /// What is wrong with the response.
-        problem: String,
+        problem: ResponseProblem,
     },
     /// The response is longer than the limit of a message. It was not read; the session continues.
     #[error("the answer to {method} is above the limit `message` of {limit} bytes")]
@@ -208,7 +208,42 @@ impl CallError {
     pub(super) fn bad_response(method: Method, error: &DecodeError) -> Self {
         match error.kind {
             DecodeErrorKind::TooLarge { limit, .. } => Self::ResponseTooLarge { method, limit },
-            _ => Self::InvalidResponse { method, problem: error.to_string() },
+            _ => Self::InvalidResponse { method, problem: error.clone().into() },
+        }
+    }
+}
+
+/// What is wrong with a response.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResponseProblem {
+    /// It is not a message.
+    #[error("{0}")]
+    Undecodable(Box<DecodeError>),
+    /// Its content is not valid.
+    #[error("{0}")]
+    Content(String),
+}
+
+impl From<DecodeError> for ResponseProblem {
+    fn from(error: DecodeError) -> Self {
+        Self::Undecodable(Box::new(error))
+    }
+}
+
+impl From<String> for ResponseProblem {
+    fn from(problem: String) -> Self {
+        Self::Content(problem)
+    }
+}
+
+impl ResponseProblem {
+    /// What is wrong, where it is not a message.
+    #[must_use]
+    pub const fn decode_error(&self) -> Option<&DecodeErrorKind> {
+        match self {
+            Self::Undecodable(error) => Some(&error.kind),
+            Self::Content(_) => None,
         }
     }
 }
@@ -278,6 +313,20 @@ pub enum CloseCause {
     },
 }
 
+impl CloseCause {
+    /// The error of the link, where that is the cause.
+    #[must_use]
+    pub const fn transport_error(&self) -> Option<&TransportError> {
+        match self {
+            Self::Link(end) | Self::Opening(NegotiationFailure::Ended { last: end, .. }) => match &end.kind {
+                TransportEndKind::Failed(error) => Some(error),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 /// Why a negotiation failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -320,7 +369,7 @@ pub enum NegotiationFailure {
         /// `initialize` or `server/discover`.
         method: Method,
         /// What is wrong.
-        problem: String,
+        problem: ResponseProblem,
     },
     /// The peer echoes our own messages: it is not a server.
     #[error("{method} was echoed: the peer sends our own messages back, and is not an MCP server")]

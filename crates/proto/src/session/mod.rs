@@ -45,7 +45,7 @@ pub use calls::Call;
 pub use envelope::{ResultEnvelope, WrappedResult};
 pub use event::{
     CallError, CallRefused, ClientInfo, CloseCause, EraChoice, Event, NegotiationFailure, Peer,
-    PeerCapabilities, Reply, RequestContext,
+    PeerCapabilities, Reply, RequestContext, ResponseProblem,
 };
 pub use foreign::foreign_protocol;
 pub use limits::Limits;
@@ -55,7 +55,7 @@ pub use role::{ClientRole, Presents, Role, ServerRole};
 pub use state::{NotifyRefused, State};
 pub use transport::{
     Attachment, Inbound, Origin, Outbound, ProcessExit, Route, TransportCaps, TransportEnd, TransportEndKind,
-    TransportError, TransportErrorKind,
+    TransportError, TransportErrorKind, TransportErrorReason,
 };
 pub use violation::Violation;
 

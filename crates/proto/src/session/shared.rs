@@ -265,8 +265,10 @@ impl Shared {
         let Some(pending) = self.calls.take(id) else { return };
         let outcome = match response.outcome {
             Err(error) => Err(CallError::Remote(error)),
-            Ok(result) => interpret(&pending, result)
-                .map_err(|problem| CallError::InvalidResponse { method: pending.method, problem }),
+            Ok(result) => interpret(&pending, result).map_err(|problem| CallError::InvalidResponse {
+                method: pending.method,
+                problem: problem.into(),
+            }),
         };
         self.push_outcome(id, outcome);
     }

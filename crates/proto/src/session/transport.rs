@@ -237,6 +237,8 @@ pub struct TransportError {
     pub message: String,
     /// Whether a retry on a new link may succeed.
     pub retryable: bool,
+    reason: Option<TransportErrorReason>,
+    http_status: Option<u16>,
 }
 
 /// The category of a failure, for advice to the user.
@@ -258,17 +260,86 @@ pub enum TransportErrorKind {
     SessionEnded,
 }
 
+/// What exactly failed, where the link knows it. Programs decide by it, and not by the words of the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransportErrorReason {
+    /// The connection was refused: nothing listens there.
+    ConnectionRefused,
+    /// The name of the host was not resolved.
+    NameNotResolved,
+    /// No connection was made in time.
+    ConnectTimedOut,
+    /// The proxy was not reached.
+    ProxyUnreached,
+    /// The proxy has not connected to the server.
+    ProxyRefused,
+    /// The proxy requires credentials.
+    ProxyAuthorization,
+    /// The proxy has another protocol than HTTP.
+    ProxyScheme,
+    /// The peer does not speak TLS on that port.
+    NoTls,
+    /// The certificate is signed with its own key, and is not trusted.
+    SelfSigned,
+    /// No trusted authority has signed the certificate.
+    UnknownIssuer,
+    /// No credentials for the request could be obtained, so it was not sent.
+    NoCredentials,
+    /// The connection ended before the response.
+    ConnectionLost,
+    /// The response is not HTTP/1.1.
+    NoHttp,
+    /// The body of the response ended before its end was received.
+    BodyCutOff,
+    /// The server redirects to a URL that is not followed.
+    RedirectNotFollowed,
+    /// The server redirects to another origin, which is not followed.
+    RedirectToOtherOrigin,
+    /// The redirects lead back to a URL that was requested before.
+    RedirectLoop,
+    /// The id of the session cannot be sent back.
+    SessionIdInvalid,
+    /// The response to the request contains other messages, but not the reply.
+    NoReply,
+}
+
 impl TransportError {
     /// A failed read or write.
     #[must_use]
     pub fn new(message: impl Into<String>, retryable: bool) -> Self {
-        Self { kind: TransportErrorKind::Broken, message: message.into(), retryable }
+        let kind = TransportErrorKind::Broken;
+        Self { kind, message: message.into(), retryable, reason: None, http_status: None }
     }
 
     /// Sets the category.
     #[must_use]
     pub fn of(self, kind: TransportErrorKind) -> Self {
         Self { kind, ..self }
+    }
+
+    /// Sets what exactly failed.
+    #[must_use]
+    pub fn because(self, reason: TransportErrorReason) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// Sets the status of the HTTP response.
+    #[must_use]
+    pub fn with_http_status(self, status: u16) -> Self {
+        Self { http_status: Some(status), ..self }
+    }
+
+    /// What exactly failed, where the link knows it.
+    #[must_use]
+    pub const fn reason(&self) -> Option<TransportErrorReason> {
+        self.reason
+    }
+
+    /// The status of the HTTP response, where there was one and it is the failure.
+    #[must_use]
+    pub const fn http_status(&self) -> Option<u16> {
+        self.http_status
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mcpjoin::Link;
 use mcpjoin::client::{RestartError, RunExit};
+use mcpjoin::transport::HttpConnect;
 use mcpjoin_gateway::NotAuthorized;
 
 use super::credentials::TargetAccess;
@@ -95,7 +96,7 @@ impl Upstream {
             (end, _) => Failure::new("E_SPAWN", Exit::Connection, Phase::Spawn, end.to_string()),
         };
         match access {
-            Some(access) => access.explain(failure.over_http()),
+            Some(access) => access.explain(failure.over_http(endpoint.http().map_or("", HttpConnect::url))),
             None => endpoint.explain(failure),
         }
     }

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc as channel};
 use std::thread;
 
@@ -74,11 +74,9 @@ impl Lines {
         let mut editor: Editor<Completing, MemHistory> = Editor::with_config(config).map_err(problem)?;
         let edited = Edited::default();
         editor.set_helper(Some(Completing { catalogue, edited: edited.clone() }));
-        let history = history();
-        if let Some(file) = &history {
-            for line in stored(file) {
-                let _ = editor.add_history_entry(line);
-            }
+        let mut history = history().map(History::read);
+        for line in history.iter().flat_map(|history| history.stored.lines()) {
+            let _ = editor.add_history_entry(line);
         }
         let read = move || {
             let line = match editor.readline(prompt) {
@@ -87,10 +85,8 @@ impl Lines {
                 Err(ReadlineError::Eof) => Line::End,
                 Err(error) => Line::Failed(error.to_string()),
             };
-            if let Some(file) = &history {
-                let lines: Vec<&str> = editor.history().into_iter().map(String::as_str).collect();
-                // The history of this session is lost where it cannot be written.
-                let _ = replace(file, lines.join("\n").as_bytes(), |_| Ok(()));
+            if let Some(history) = &mut history {
+                history.store(editor.history().into_iter().map(String::as_str));
             }
             line
         };
@@ -153,13 +149,31 @@ impl Lines {
     }
 }
 
-/// The lines of the history file; none before the first session. Not `FileHistory` of `rustyline` 18, which needs Rust 1.89.
-fn stored(file: &Path) -> Vec<String> {
-    let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|file| file.take(MAX_HISTORY_BYTES).read_to_end(&mut bytes));
-    let text = read.map(|_| String::from_utf8_lossy(&bytes)).unwrap_or_default();
-    // What earlier versions wrote begins with a line that names its form.
-    text.lines().filter(|line| *line != "#V2").map(str::to_owned).collect()
+/// The history file, and the lines that it has. Not `FileHistory` of `rustyline` 18, which needs Rust 1.89.
+struct History {
+    file: PathBuf,
+    stored: String,
+}
+
+impl History {
+    /// None are stored before the first session.
+    fn read(file: PathBuf) -> Self {
+        let mut bytes = Vec::new();
+        let read = File::open(&file).and_then(|file| file.take(MAX_HISTORY_BYTES).read_to_end(&mut bytes));
+        let text = read.map(|_| String::from_utf8_lossy(&bytes)).unwrap_or_default();
+        // What earlier versions wrote begins with a line that names its form.
+        let lines: Vec<&str> = text.lines().filter(|line| *line != "#V2").collect();
+        let stored = lines.join("\n");
+        Self { file, stored }
+    }
+
+    /// Writes the lines, unless they are stored already. The history of this session is lost where it cannot be written.
+    fn store<'a>(&mut self, lines: impl Iterator<Item = &'a str>) {
+        let lines = lines.collect::<Vec<&str>>().join("\n");
+        if lines != self.stored && replace(&self.file, lines.as_bytes(), |_| Ok(())).is_ok() {
+            self.stored = lines;
+        }
+    }
 }
 
 /// The file of the history; `None` where there is no place for it. Our folder is made, and the state folder around it, but never
@@ -210,3 +224,29 @@ impl Highlighter for Completing {}
 impl Validator for Completing {}
 
 impl Helper for Completing {}
+
+#[cfg(test)]
+mod tests {
+    use super::History;
+
+    #[test]
+    fn the_history_is_written_only_when_it_has_changed() {
+        let folder = std::env::temp_dir().join(format!("mcpjoin-history-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("shell-history");
+        std::fs::write(&file, "#V2\nfirst\n").unwrap();
+        let mut history = History::read(file.clone());
+        // A file that is gone shows whether it was written.
+        std::fs::remove_file(&file).unwrap();
+        history.store(["first"].into_iter());
+        assert!(!file.exists(), "nothing has changed");
+        for _ in 0..2 {
+            history.store(["first", "second"].into_iter());
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "first\nsecond");
+        std::fs::remove_file(&file).unwrap();
+        history.store(["first", "second"].into_iter());
+        assert!(!file.exists(), "nothing has changed");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

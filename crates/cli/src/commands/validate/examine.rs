@@ -190,10 +190,7 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
             Failure::closed(&CloseCause::Opening(failure), Phase::Initialize)
         }
         ValidateError::Setup(error) => refused(&error),
-        error @ ValidateError::Unreachable { .. } => {
-            Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string())
-                .hint("check that a server listens there and that you can reach it")
-        }
+        ValidateError::Unreachable(error) => Failure::broken(&error, Phase::Connect),
         error @ ValidateError::Unauthorized { .. } => {
             Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
                 .hint("log in with mcpjoin auth login URL, or send a token: --header 'Authorization: Bearer ...' or --header @FILE. If you did, the server does not accept it")

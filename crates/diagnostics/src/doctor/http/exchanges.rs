@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::header::{self, HeaderMap, HeaderName};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::response_head::date;
-use mcpjoin_proto::session::TransportErrorKind;
+use mcpjoin_proto::session::TransportError;
 use url::Url;
 
 use super::super::report::Finding;
@@ -57,7 +57,7 @@ pub(super) struct Exchange {
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Response(Box<Head>),
-    Failed { kind: TransportErrorKind, error: String },
+    Failed(TransportError),
 }
 
 /// The head of a response.
@@ -85,7 +85,7 @@ impl Exchanges {
             Ok((status, headers)) => {
                 Outcome::Response(Box::new(Head::new(status.as_u16(), headers, exchanged.url)))
             }
-            Err(error) => Outcome::Failed { kind: error.kind, error: error.message.clone() },
+            Err(error) => Outcome::Failed(error.clone()),
         };
         let exchange = Exchange {
             method: exchanged.method.to_string(),
@@ -124,7 +124,7 @@ impl Exchange {
     pub(super) fn head(&self) -> Option<&Head> {
         match &self.outcome {
             Outcome::Response(head) => Some(head),
-            Outcome::Failed { .. } => None,
+            Outcome::Failed(_) => None,
         }
     }
 
@@ -150,8 +150,8 @@ impl fmt::Display for Exchange {
         match outcome {
             Outcome::Response(head) => head.fmt(f),
             // The error begins with the request, too.
-            Outcome::Failed { error, .. } => {
-                f.write_str(error.split_once("): ").map_or(error, |(_, error)| error))
+            Outcome::Failed(TransportError { message, .. }) => {
+                f.write_str(message.split_once("): ").map_or(message, |(_, error)| error))
             }
         }
     }

@@ -2,8 +2,10 @@
 //!
 //! Used by the examination over HTTP for the opening, and by `session` for lists.
 
-use mcpjoin_proto::code;
-use mcpjoin_proto::session::{CloseCause, NegotiationFailure, TransportErrorKind, Violation};
+use mcpjoin_proto::session::{
+    CloseCause, NegotiationFailure, TransportError, TransportErrorKind, TransportErrorReason, Violation,
+};
+use mcpjoin_proto::{DecodeErrorKind, code};
 
 use super::super::diagnosis;
 use super::super::examination::{Examination, NO_ANSWER, NOT_AGREED};
@@ -89,7 +91,9 @@ impl NotOpened<'_> {
             | NegotiationFailure::UnknownResponse { .. }
             | NegotiationFailure::Echo { .. } => Some(general()),
             // Only a message of JSON-RPC is checked for that.
-            NegotiationFailure::InvalidResponse { problem, .. } if problem.starts_with("the member \"") => {
+            NegotiationFailure::InvalidResponse { problem, .. }
+                if matches!(problem.decode_error(), Some(DecodeErrorKind::DuplicateMember { .. })) =>
+            {
                 Some(general())
             }
             NegotiationFailure::InvalidResponse { .. } => {
@@ -106,11 +110,12 @@ impl NotOpened<'_> {
     }
 
     fn by_response(&self, exchange: &Exchange, text: &str) -> Option<Finding> {
-        if exchange.status() == Some(200) && text.contains("the Mcp-Session-Id `") {
+        let reason = self.cause.transport_error().and_then(TransportError::reason);
+        if reason == Some(TransportErrorReason::SessionIdInvalid) {
             return Some(SESSION_ID_MALFORMED.at(self.phase, text));
         }
-        if let Outcome::Failed { kind, error } = &exchange.outcome {
-            return Some(no_response(*kind, error).at(self.phase, error));
+        if let Outcome::Failed(error) = &exchange.outcome {
+            return Some(no_response(error).at(self.phase, &error.message));
         }
         redirect_circle(self.phase, self.exchanges, exchange)
             .or_else(|| by_status(self.phase, exchange, server_words(text), self.authorized))
@@ -166,20 +171,19 @@ fn redirect_circle(phase: Phase, all: &[Exchange], last: &Exchange) -> Option<Fi
 }
 
 /// The kind of a request without a response.
-fn no_response(kind: TransportErrorKind, error: &str) -> Kind<Check> {
-    let small = error.to_ascii_lowercase();
-    let has = |part: &str| small.contains(part);
-    let proxied = has("through the proxy ");
-    match kind {
-        _ if proxied && has("proxy authorization required") => PROXY_AUTHORIZATION,
-        _ if proxied && has("unsupported scheme socks") => PROXY_SCHEME,
-        _ if proxied && (has("unsuccessful") || has("could not connect")) => PROXY_REFUSED,
-        TransportErrorKind::Unauthorized => NO_CREDENTIALS,
-        // The errors of credentials begin so.
-        _ if has("not sent, no authorization: ") => AUTHORIZATION_UNREACHED,
-        TransportErrorKind::Untrusted => CERTIFICATE_REFUSED,
-        _ if has("redirects") || has(" leads to ") || has("without a location") => REDIRECT_NOT_FOLLOWED,
-        _ if has("the response is not http/1.1") => INVALID_HTTP,
+fn no_response(error: &TransportError) -> Kind<Check> {
+    use TransportErrorReason as Reason;
+    match (error.kind, error.reason()) {
+        (_, Some(Reason::ProxyAuthorization)) => PROXY_AUTHORIZATION,
+        (_, Some(Reason::ProxyScheme)) => PROXY_SCHEME,
+        (_, Some(Reason::ProxyRefused)) => PROXY_REFUSED,
+        (TransportErrorKind::Unauthorized, _) => NO_CREDENTIALS,
+        (_, Some(Reason::NoCredentials)) => AUTHORIZATION_UNREACHED,
+        (TransportErrorKind::Untrusted, _) => CERTIFICATE_REFUSED,
+        (_, Some(Reason::RedirectNotFollowed | Reason::RedirectToOtherOrigin | Reason::RedirectLoop)) => {
+            REDIRECT_NOT_FOLLOWED
+        }
+        (_, Some(Reason::NoHttp)) => INVALID_HTTP,
         _ => BROKEN,
     }
 }

@@ -19,6 +19,7 @@ use mcpjoin::internal::refusal;
 use mcpjoin::transport::Direction;
 use mcpjoin_proto::http::headers::{encode_value, name, named_by};
 use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::session::TransportError;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Message, Method, Profile, RequestId, Response, Version};
 use mcpjoin_rules::{BodyEnd, Channel, HttpRequest, HttpResponse, Line, Probe, Run, What};
@@ -29,6 +30,7 @@ pub(crate) use self::pace::Pace;
 use self::read::Stream;
 use self::session_end::SessionEnd;
 pub(crate) use self::stress::Abort;
+use self::target::SendError;
 pub(crate) use self::target::{Head, Inspector, Target, anonymous_client, location, pairs, read_body};
 use super::message::{Manner, Question, version_of};
 use super::session::{Outcome, RunState, Session, is_of_clients, request_ids, response_to};
@@ -74,8 +76,8 @@ pub(crate) struct HttpSession {
 pub(crate) struct Reply {
     /// The status of the response; `None` when there was none.
     pub(crate) status: Option<u16>,
-    /// Why there was none.
-    pub(crate) failure: Option<String>,
+    /// Why there was none; `None` as well when it did not come in time.
+    pub(crate) failure: Option<TransportError>,
     pub(crate) content_type: Option<String>,
     /// The target of a redirect, without user, password and query.
     pub(crate) location: Option<String>,
@@ -130,7 +132,7 @@ impl HttpSession {
 
     /// The reply to the request that was to open the session.
     pub(crate) fn opening(&self) -> Reply {
-        self.opening.clone().unwrap_or_else(|| Reply::nothing(String::new()))
+        self.opening.clone().unwrap_or_else(|| Reply::nothing(None))
     }
 
     /// The head of a POST of this message, with all headers that it must have.
@@ -216,7 +218,7 @@ impl HttpSession {
     ) -> Reply {
         self.over |= self.state.traffic.is_full();
         if self.over {
-            return Reply::nothing("the server has ended".into());
+            return Reply::nothing(Some(TransportError::new("the server has ended", true)));
         }
         let first_event = self.state.run.events.len();
         let message = line.map(|line| Line::new(line.to_owned()));
@@ -231,20 +233,22 @@ impl HttpSession {
         let response = match timeout_at(deadline, self.target.send(&head, body)).await {
             Ok(Ok(response)) => response,
             Ok(Err(failure)) if failure.gone && (first.is_some() || self.target.has_lost()) => {
-                return self.server_ended(number, first_event, failure.problem);
+                return self.server_ended(number, first_event, failure);
             }
             // The next request records it.
             Ok(Err(failure)) if failure.gone => {
                 self.state.run.events.truncate(first_event);
-                return Reply::nothing(failure.problem);
+                return Reply::nothing(Some(failure.error));
             }
             Ok(Err(failure)) => {
                 self.target.note_lost(first.is_some());
-                return self.failed(number, failure.problem);
+                self.note_broken(number, &failure.problem);
+                return Reply::nothing(Some(failure.error));
             }
             Err(_) => {
                 self.timed_out();
-                return self.failed(number, format!("no response within {} s", within.as_secs_f64()));
+                self.note_broken(number, &format!("no response within {} s", within.as_secs_f64()));
+                return Reply::nothing(None);
             }
         };
         self.target.note_lost(false);
@@ -336,23 +340,22 @@ impl HttpSession {
         self.over |= self.state.timed_out();
     }
 
-    fn failed(&mut self, number: u32, problem: String) -> Reply {
-        self.note(number, What::BodyEnded(BodyEnd::Broken(problem.as_str().into())));
-        Reply::nothing(problem)
+    fn note_broken(&mut self, number: u32, problem: &str) {
+        self.note(number, What::BodyEnded(BodyEnd::Broken(problem.into())));
     }
 
     /// The server refuses connections now. `first`: the index of the first event of this exchange.
-    fn server_ended(&mut self, number: u32, first: usize, problem: String) -> Reply {
+    fn server_ended(&mut self, number: u32, first: usize, failure: SendError) -> Reply {
         self.over = true;
         self.target.note_gone();
         // At most one request was in flight when the server ended: the last that was sent to it.
         if self.target.has_lost() {
             self.state.run.events.truncate(first);
         } else {
-            self.note(number, What::BodyEnded(BodyEnd::Broken(problem.as_str().into())));
+            self.note_broken(number, &failure.problem);
         }
         self.state.note(What::OutputEnded);
-        Reply::nothing(problem)
+        Reply::nothing(Some(failure.error))
     }
 
     /// Records a document that was fetched, or why it was not.
@@ -494,10 +497,10 @@ impl Session for HttpSession {
 }
 
 impl Reply {
-    fn nothing(failure: String) -> Self {
+    fn nothing(failure: Option<TransportError>) -> Self {
         Self {
             status: None,
-            failure: Some(failure),
+            failure,
             content_type: None,
             location: None,
             reason: None,

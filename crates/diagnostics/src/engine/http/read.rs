@@ -18,7 +18,7 @@ use mcpjoin_rules::{BodyEnd, Channel, Line, Probe, What};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use url::Url;
 
-use super::target::{Head, describe, recorded};
+use super::target::{Head, cause, recorded};
 use super::{HttpSession, LOOK_TIME, Reply, Until};
 
 /// Requests of the server that wait for a response.
@@ -143,7 +143,7 @@ impl HttpSession {
                     stream.decoder.finish();
                     ended = Some(BodyEnd::Complete);
                 }
-                Ok(Err(error)) => ended = Some(BodyEnd::Broken(describe(&error).into())),
+                Ok(Err(error)) => ended = Some(BodyEnd::Broken(cause(&error).into())),
             }
         }
     }
@@ -399,7 +399,7 @@ impl HttpSession {
                     break BodyEnd::Broken(format!("it is longer than {} bytes", self.max_message).into());
                 }
                 Ok(Ok(None)) => break BodyEnd::Complete,
-                Ok(Err(error)) => break BodyEnd::Broken(describe(&error).into()),
+                Ok(Err(error)) => break BodyEnd::Broken(cause(&error).into()),
             }
         };
         let body = body.freeze();

@@ -12,7 +12,8 @@ use http::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
 use mcpjoin::internal::http::{
-    Body, Client, ClientOptions, Error, Proxies, Proxy, Response, is_refused, is_timeout, root, shown,
+    Body, Client, ClientOptions, Error, Proxies, Proxy, Response, describe, is_refused, is_timeout, root,
+    shown,
 };
 use mcpjoin::internal::{Checked, ErasedCredentials};
 use mcpjoin::transport::{
@@ -20,6 +21,7 @@ use mcpjoin::transport::{
 };
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::Origin;
+use mcpjoin_proto::session::TransportError;
 use mcpjoin_rules::{HttpRequest, HttpResponse};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -58,6 +60,8 @@ pub(crate) struct Target {
     pub(crate) is_loopback: bool,
     /// The proxy to the server, as errors name it.
     proxy: Option<String>,
+    /// How long connecting may take.
+    connect_within: Duration,
     answered: AtomicBool,
     /// The last request got no response: its connection was lost.
     lost: AtomicBool,
@@ -72,6 +76,8 @@ pub(crate) struct Target {
 pub(super) struct SendError {
     /// The cause, in a few words.
     pub(super) problem: String,
+    /// The same as an error of the link, which names the request.
+    pub(super) error: TransportError,
     /// Whether the server has responded before, and refuses connections now.
     pub(super) gone: bool,
 }
@@ -105,6 +111,7 @@ impl Target {
         };
         Ok(Self {
             proxy: proxy.as_ref().map(ToString::to_string),
+            connect_within: connect.connect_within(),
             client: client(false),
             title_case: client(true),
             handle: connect.handle(),
@@ -198,10 +205,13 @@ impl Target {
                 let gone =
                     is_refused(&error) && self.proxy.is_none() && self.answered.load(Ordering::Relaxed);
                 let problem = match &self.proxy {
-                    Some(proxy) => format!("{} ({proxy})", describe(&error)),
-                    None => describe(&error),
+                    Some(proxy) => format!("{} ({proxy})", cause(&error)),
+                    None => cause(&error),
                 };
-                Err(SendError { problem, gone })
+                let mut error = describe(&error, &head.url, self.connect_within, self.proxy.is_some());
+                let via = self.proxy.as_ref().map(|proxy| format!(" ({proxy})")).unwrap_or_default();
+                error.message = format!("{} {}{via}: {}", head.method, shown(&head.url), error.message);
+                Err(SendError { problem, error, gone })
             }
         }
     }
@@ -303,7 +313,7 @@ pub(crate) fn pairs<'h>(
 }
 
 /// Why a request failed: the innermost cause, without the URL.
-pub(super) fn describe(error: &Error) -> String {
+pub(super) fn cause(error: &Error) -> String {
     if is_timeout(error) {
         return "no connection within the time limit for connecting".into();
     }

@@ -413,12 +413,15 @@ impl From<Refusal> for ValidateError {
     fn from(refusal: Refusal) -> Self {
         let Refusal { method, reply, took, within, problem } = refusal;
         if let Some(problem) = problem {
+            let problem = problem.into();
             return Self::NoSession(NegotiationFailure::InvalidResponse { method, problem });
         }
-        if let Some(problem) = reply.failure {
-            return Self::Unreachable { problem };
+        if let Some(error) = reply.failure {
+            return Self::Unreachable(error);
         }
-        let status = reply.status.unwrap_or_default();
+        let Some(status) = reply.status else {
+            return Self::NoSession(NegotiationFailure::TimedOut { method, after: within, garbage: None });
+        };
         if matches!(status, 401 | 403) {
             return Self::Unauthorized { status, reason: reply.reason, seen: Box::default() };
         }

@@ -17,7 +17,10 @@ use mcpjoin_proto::http::classify::{Probe, ProbeBody, ProbeVerdict, verdict};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::http::response_head::forgets_session;
-use mcpjoin_proto::session::{Inbound, Outbound, TransportEnd, TransportError, TransportErrorKind};
+use mcpjoin_proto::session::{
+    Inbound, Outbound, TransportEnd, TransportError, TransportErrorKind, TransportErrorReason as Reason,
+};
+use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{ErrorObject, Message, RequestId, code};
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout};
@@ -34,6 +37,9 @@ use super::retry::{
 use super::session::LegacySession;
 use crate::http::Response;
 use crate::transport::stream::is_cut_off;
+
+/// The characters of an unknown id that are shown.
+const MAX_ID_CHARS: usize = 80;
 
 /// What a message is to its exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +125,10 @@ impl Exchange {
 
     pub(super) fn error(&self, what: impl AsRef<str>, retryable: bool) -> TransportError {
         self.post.http_request.error(what, retryable)
+    }
+
+    fn cut_off(&self, what: String) -> TransportError {
+        self.error(what, true).because(Reason::BodyCutOff)
     }
 
     // ---- messages without a response ----
@@ -309,7 +319,7 @@ impl Exchange {
                 self.report(ExchangeEvent::HeadersMismatched { call, refusal }).await;
             }
             ResponseContent::Inbound(inbound) => self.deliver(inbound, pending).await,
-            ResponseContent::Broken(what) => self.fail(pending, self.error(what, true)).await,
+            ResponseContent::Broken(what) => self.fail(pending, self.cut_off(what)).await,
             ResponseContent::Page(what) => {
                 let what = match status {
                     StatusCode::UNAUTHORIZED => format!("not authorized: {what}"),
@@ -320,18 +330,20 @@ impl Exchange {
                     _ => what,
                 };
                 let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-                self.fail(pending, self.error(what, later).of(response_error::kind(status))).await;
+                self.fail(pending, response_error::by_status(self.error(what, later), status)).await;
             }
         }
     }
 
     /// Delivers a message. If it is not the response to the request, the request is lost.
     async fn deliver(&self, inbound: Inbound, pending: &RequestId) {
-        let is_answered = answers(&inbound, pending);
+        let what = (!answers(&inbound, pending)).then(|| match response_id(&inbound) {
+            Some(given) => wrong_id(given, pending),
+            None => "the response contains other messages, but not the reply".to_owned(),
+        });
         self.report(ExchangeEvent::Message(inbound)).await;
-        if !is_answered {
-            let cause = self.error("the response contains other messages, but not the reply", false);
-            self.fail(pending, cause).await;
+        if let Some(what) = what {
+            self.fail(pending, self.error(what, false).because(Reason::NoReply)).await;
         }
     }
 
@@ -360,11 +372,13 @@ impl Exchange {
         match (verdict, response.content) {
             (ProbeVerdict::Authenticate, _) => {
                 let what = if status == StatusCode::UNAUTHORIZED { "not authorized" } else { "forbidden" };
-                let cause = self.error(format!("{what}: {text}"), false).of(TransportErrorKind::Unauthorized);
+                let cause = self.error(format!("{what}: {text}"), false);
+                let cause = response_error::by_status(cause, status);
                 self.report(ExchangeEvent::Closed(TransportEnd::failed(cause))).await;
             }
             (ProbeVerdict::Unavailable, _) => {
-                self.report(ExchangeEvent::Closed(TransportEnd::failed(self.error(text, true)))).await;
+                let cause = self.error(text, true).with_http_status(status.as_u16());
+                self.report(ExchangeEvent::Closed(TransportEnd::failed(cause))).await;
             }
             (ProbeVerdict::TryHttpSse, what) => {
                 let Some(initialize) = self.post.outbound.clone() else { return };
@@ -373,6 +387,7 @@ impl Exchange {
                     _ => None,
                 };
                 let cause = self.error(text, false).of(TransportErrorKind::Foreign);
+                let cause = cause.with_http_status(status.as_u16());
                 let refused = RefusedInitialize { initialize, id: pending.clone(), reply, cause };
                 self.report(ExchangeEvent::TryHttpSse(Box::new(refused))).await;
             }
@@ -380,10 +395,10 @@ impl Exchange {
                 self.initialized(inbound, head, pending).await;
             }
             (_, ResponseContent::Inbound(inbound)) => self.deliver(inbound, pending).await,
-            (_, ResponseContent::Broken(what)) => self.fail(pending, self.error(what, true)).await,
+            (_, ResponseContent::Broken(what)) => self.fail(pending, self.cut_off(what)).await,
             (_, ResponseContent::Page(what)) => {
                 let cause = self.error(what, status.is_server_error());
-                self.fail(pending, cause.of(response_error::kind(status))).await;
+                self.fail(pending, response_error::by_status(cause, status)).await;
             }
         }
     }
@@ -393,7 +408,7 @@ impl Exchange {
         match LegacySession::of(&reply, head, pending) {
             Ok(Some(session)) => self.report(ExchangeEvent::Initialized { session, reply }).await,
             Ok(None) => self.deliver(reply, pending).await,
-            Err(what) => self.fail(pending, self.error(what, false)).await,
+            Err(what) => self.fail(pending, self.post.http_request.fail(what).error).await,
         }
     }
 
@@ -445,6 +460,20 @@ impl ReadResponse {
             ResponseContent::Inbound(_) => self.status.to_string(),
         }
     }
+}
+
+/// The id of a response.
+pub(super) const fn response_id(inbound: &Inbound) -> Option<&RequestId> {
+    match inbound {
+        Inbound::Message { message: Message::Response(reply), .. } => reply.id.as_ref(),
+        _ => None,
+    }
+}
+
+/// The problem of a response whose only reply is to another request than the one that was sent.
+pub(super) fn wrong_id(given: &RequestId, asked: &RequestId) -> String {
+    let given = given.to_string();
+    format!("the response has the id {} instead of {asked}", Line::of(&given).truncated(MAX_ID_CHARS))
 }
 
 /// The bytes of a message.

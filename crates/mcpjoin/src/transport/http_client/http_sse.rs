@@ -51,9 +51,8 @@ async fn read(
     if !stream {
         let status = response.status();
         let what = response_error::page(response).await;
-        return Err(ExchangeEvent::HttpSseFailed(
-            http_request.error(what, false).of(response_error::kind(status)),
-        ));
+        let cause = response_error::by_status(http_request.error(what, false), status);
+        return Err(ExchangeEvent::HttpSseFailed(cause));
     }
     if let Some(what) = compressed(&response) {
         return Err(ExchangeEvent::HttpSseFailed(http_request.error(what, false)));
@@ -117,6 +116,8 @@ fn endpoint(requester: &Requester, data: &[u8]) -> Result<Url, String> {
 
 /// The error if neither transport of the specification reaches the server.
 pub(super) fn both_failed(streamable: &TransportError, sse: &TransportError) -> TransportError {
-    let message = format!("{}; and as HTTP+SSE: {}", streamable.message, sse.message);
-    TransportError::new(message, streamable.retryable || sse.retryable).of(streamable.kind)
+    let mut both = streamable.clone();
+    both.message = format!("{}; and as HTTP+SSE: {}", streamable.message, sse.message);
+    both.retryable |= sse.retryable;
+    both
 }

@@ -12,7 +12,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, OriginError, resolve_same_origin};
-use mcpjoin_proto::session::{Limits, Origin, TransportError};
+use mcpjoin_proto::session::{Limits, Origin, TransportError, TransportErrorReason as Reason};
 use sha2::{Digest, Sha256};
 use url::Url;
 
@@ -177,17 +177,19 @@ impl Requester {
                 | StatusCode::SEE_OTHER
                 | StatusCode::TEMPORARY_REDIRECT
                 | StatusCode::PERMANENT_REDIRECT => {
-                    let to = redirect_target(http_request, &url, &response)
-                        .map_err(|what| http_request.fail(what, false))?;
+                    let redirected = |error: TransportError| {
+                        http_request.fail(error.with_http_status(response.status().as_u16()))
+                    };
+                    let to = redirect_target(http_request, &url, &response).map_err(redirected)?;
                     visited.push(std::mem::replace(&mut url, to));
                     if visited.len() > MAX_REDIRECTS {
-                        let what = match visited.contains(&url) {
-                            true => {
-                                format!("more than {MAX_REDIRECTS} redirects, which form a loop")
-                            }
-                            false => format!("more than {MAX_REDIRECTS} redirects"),
-                        };
-                        return Err(http_request.fail(what, false));
+                        return Err(redirected(match visited.contains(&url) {
+                            true => not_followed(format!(
+                                "more than {MAX_REDIRECTS} redirects, which form a loop"
+                            ))
+                            .because(Reason::RedirectLoop),
+                            false => not_followed(format!("more than {MAX_REDIRECTS} redirects")),
+                        }));
                     }
                 }
                 status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
@@ -218,9 +220,10 @@ impl Requester {
                         AfterChallenge::Fail(error) => {
                             let refused =
                                 if status == StatusCode::FORBIDDEN { "forbidden" } else { "not authorized" };
-                            let kind = error.kind;
-                            let error = http_request.error(format!("{refused}: {error}"), false).of(kind);
-                            return Err(RequestError { error, unsent: false, refused: false });
+                            let what = TransportError::new(format!("{refused}: {error}"), false);
+                            return Err(
+                                http_request.fail(what.of(error.kind).with_http_status(status.as_u16()))
+                            );
                         }
                     }
                 }
@@ -270,10 +273,9 @@ impl Requester {
             let request = AuthorizationRequest::new(url.as_str(), http_request.method.as_str());
             let value = credentials.authorization(request).await;
             let value = value.map_err(|error| {
-                let kind = error.kind;
-                let error =
-                    http_request.error(format!("not sent, no authorization: {error}"), false).of(kind);
-                RequestError { error, unsent: true, refused: false }
+                let what = TransportError::new(format!("not sent, no authorization: {error}"), false);
+                let what = what.of(error.kind).because(Reason::NoCredentials);
+                RequestError { unsent: true, ..http_request.fail(what) }
             })?;
             if let Some(mut value) = value {
                 value.set_sensitive(true);
@@ -288,52 +290,67 @@ impl Requester {
         let sent = self.client.send(http_request.method.clone(), url, headers, http_request.body.clone());
         sent.await.map_err(|error| {
             let (unsent, refused) = (error.is_connect(), is_refused(&error));
-            let proxied = self.via.is_some();
-            let (kind, what, retryable) = describe(&error, url, self.connect_timeout, proxied);
-            RequestError { error: http_request.error(what, retryable).of(kind), unsent, refused }
+            let what = describe(&error, url, self.connect_timeout, self.via.is_some());
+            RequestError { unsent, refused, ..http_request.fail(what) }
         })
     }
 }
 
 /// The target of a redirect, or the reason why it is not followed.
-fn redirect_target(http_request: &HttpRequest, url: &Url, response: &Response) -> Result<Url, String> {
+fn redirect_target(
+    http_request: &HttpRequest,
+    url: &Url,
+    response: &Response,
+) -> Result<Url, TransportError> {
     let status = response.status();
     let Some(location) = response.headers().get(header::LOCATION) else {
-        return Err(format!("{status} without a Location"));
+        return Err(not_followed(format!("{status} without a Location")));
     };
     let Ok(location) = location.to_str() else {
-        return Err(format!("{status} with an unreadable Location"));
+        return Err(not_followed(format!("{status} with an unreadable Location")));
     };
     let followed = resolve_same_origin(url.as_str(), location).map_err(|error| match error {
         OriginError::OtherOrigin => {
             let other = Url::parse(location).map_or_else(|_| "another origin".into(), |other| shown(&other));
-            format!("{status} redirects to {other}, another origin: not followed, nothing was sent there")
+            not_followed(format!(
+                "{status} redirects to {other}, another origin: not followed, nothing was sent there"
+            ))
+            .because(Reason::RedirectToOtherOrigin)
         }
-        error => format!("{status} redirects to a URL that is not followed: {error}"),
+        error => not_followed(format!("{status} redirects to a URL that is not followed: {error}")),
     })?;
     let keeps_method = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     if http_request.method != Method::GET && !keeps_method {
         let followed = Url::parse(&followed).map(|to| shown(&to)).unwrap_or(followed);
-        return Err(format!(
+        return Err(not_followed(format!(
             "{status} redirects to {followed}; this would change {} to GET, so it is not followed: use \
              that URL",
             http_request.method
-        ));
+        )));
     }
-    Url::parse(&followed).map_err(|error| format!("{status} redirects to an invalid URL: {error}"))
+    Url::parse(&followed)
+        .map_err(|error| not_followed(format!("{status} redirects to an invalid URL: {error}")))
+}
+
+fn not_followed(what: String) -> TransportError {
+    TransportError::new(what, false).because(Reason::RedirectNotFollowed)
 }
 
 impl HttpRequest {
     /// An error that names this request.
     pub(super) fn error(&self, what: impl AsRef<str>, retryable: bool) -> TransportError {
-        let via = self.via.as_ref().map(|via| format!(", {via}")).unwrap_or_default();
-        let message =
-            format!("{} {} ({}{via}): {}", self.method, shown(&self.url), self.about, what.as_ref());
-        TransportError::new(message, retryable)
+        TransportError::new(self.named(what.as_ref()), retryable)
     }
 
-    fn fail(&self, what: String, retryable: bool) -> RequestError {
-        RequestError { error: self.error(what, retryable), unsent: false, refused: false }
+    fn named(&self, what: &str) -> String {
+        let via = self.via.as_ref().map(|via| format!(", {via}")).unwrap_or_default();
+        format!("{} {} ({}{via}): {what}", self.method, shown(&self.url), self.about)
+    }
+
+    /// A failure of this request, which its message names then.
+    pub(super) fn fail(&self, mut error: TransportError) -> RequestError {
+        error.message = self.named(&error.message);
+        RequestError { error, unsent: false, refused: false }
     }
 }
 

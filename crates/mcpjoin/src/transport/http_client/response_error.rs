@@ -10,7 +10,7 @@ use http::header::{HeaderMap, HeaderValue};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::session::TransportErrorKind;
+use mcpjoin_proto::session::{TransportError, TransportErrorKind};
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeLimits, ErrorObject, Message};
 
@@ -22,8 +22,12 @@ pub(super) const MAX_EXCERPT_BYTES: usize = 200;
 /// How much of a value in a challenge is shown.
 const MAX_REASON_CHARS: usize = 200;
 
-/// The kind of error of a status without a message.
-pub(super) fn kind(status: StatusCode) -> TransportErrorKind {
+/// Adds what a status without a message means.
+pub(super) fn by_status(error: TransportError, status: StatusCode) -> TransportError {
+    error.of(kind(status)).with_http_status(status.as_u16())
+}
+
+fn kind(status: StatusCode) -> TransportErrorKind {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => TransportErrorKind::Unauthorized,
         StatusCode::TOO_MANY_REQUESTS => TransportErrorKind::Broken,

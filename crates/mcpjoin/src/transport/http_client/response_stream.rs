@@ -14,12 +14,12 @@ use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::http::response_head::forgets_session;
-use mcpjoin_proto::session::TransportError;
+use mcpjoin_proto::session::{TransportError, TransportErrorReason};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::body::{answers, compressed};
 use super::event_stream::{EventStream, StreamItem};
-use super::exchange::{Exchange, Role};
+use super::exchange::{Exchange, Role, response_id, wrong_id};
 use super::exchange_event::ExchangeEvent;
 use super::requester::{HttpRequest, Requester, media_type};
 use super::response_error;
@@ -66,6 +66,7 @@ impl Exchange {
         (self.post.http_request.body, self.post.outbound) = (None, None);
         let limits = &self.requester.limits;
         let mut events = EventStream::new(limits.message, &self.requester.event_hash);
+        let mut other = None;
         loop {
             let mut incomplete_bytes = 0;
             let why = loop {
@@ -79,6 +80,7 @@ impl Exchange {
                 match next {
                     Ok(StreamItem::Inbound(inbound, key)) => {
                         let is_answered = answers(&inbound, pending);
+                        other = response_id(&inbound).cloned().or(other);
                         match key {
                             _ if is_answered && self.post.role == Role::Probe(Probe::Initialize) => {
                                 self.initialized(inbound, head, pending).await;
@@ -99,6 +101,13 @@ impl Exchange {
                     }
                     Ok(StreamItem::Other(_)) => {}
                     Ok(StreamItem::Ended) => {
+                        // A stream that cannot be resumed has had its reply.
+                        if let Some(given) = &other
+                            && (self.post.modern || events.last().is_none())
+                        {
+                            let cause = self.error(wrong_id(given, pending), false);
+                            return self.fail(pending, cause.because(TransportErrorReason::NoReply)).await;
+                        }
                         break Interruption::Ended("the event stream ended before the reply".into());
                     }
                     Ok(StreamItem::Broken(error)) => {

@@ -11,7 +11,7 @@ use http::Method as HttpMethod;
 use http::header::{HeaderMap, HeaderValue};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::response_head::is_session_id;
-use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportError};
+use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportError, TransportErrorReason};
 use mcpjoin_proto::{Message, Method, Notification, Payload, Profile, Request, RequestId, Version};
 use tokio::sync::mpsc::Sender;
 use tokio::time::{sleep, timeout};
@@ -46,7 +46,11 @@ impl LegacySession {
     ///
     /// # Errors
     /// When the server has sent an id that cannot be sent back.
-    pub(super) fn of(reply: &Inbound, head: &HeaderMap, pending: &RequestId) -> Result<Option<Self>, String> {
+    pub(super) fn of(
+        reply: &Inbound,
+        head: &HeaderMap,
+        pending: &RequestId,
+    ) -> Result<Option<Self>, TransportError> {
         let Inbound::Message { message: Message::Response(reply), .. } = reply else { return Ok(None) };
         let Ok(result) = &reply.outcome else { return Ok(None) };
         if reply.id.as_ref() != Some(pending) {
@@ -59,13 +63,14 @@ impl LegacySession {
         let mut ids = head.get_all(name::SESSION_ID).iter();
         let id = ids.next().cloned();
         if ids.next().is_some() {
-            return Err("the response has two Mcp-Session-Id headers".into());
+            return Err(TransportError::new("the response has two Mcp-Session-Id headers", false));
         }
         if let Some(id) = &id
             && !is_session_id(id.as_bytes())
         {
             let shown = id.as_bytes()[..id.len().min(80)].escape_ascii();
-            return Err(format!("the Mcp-Session-Id `{shown}` is not visible ASCII"));
+            let what = format!("the Mcp-Session-Id `{shown}` is not visible ASCII");
+            return Err(TransportError::new(what, false).because(TransportErrorReason::SessionIdInvalid));
         }
         let parsed = Version::parse(&version);
         let profile = Profile::of(&parsed);
@@ -203,7 +208,7 @@ impl Reopening {
         let session = match LegacySession::of(&reply, &head, id) {
             Ok(Some(session)) => session,
             Ok(None) => return Err(failed("initialize was rejected".into(), true)),
-            Err(what) => return Err(failed(what, true)),
+            Err(what) => return Err(failed(what.message, true)),
         };
         if session.agreed != self.old.agreed {
             let what = format!("and now uses {}, not {}", session.agreed, self.old.agreed);

@@ -303,7 +303,7 @@ impl Sender for crate::http::Client {
                 if crate::http::is_refused(&error) {
                     return SendError::Refused;
                 }
-                let (_, why, _) = crate::http::describe(&error, &url, CONNECT_TIMEOUT, false);
+                let why = crate::http::describe(&error, &url, CONNECT_TIMEOUT, false).message;
                 match error.is_connect() {
                     true => SendError::Unreachable(why.into()),
                     false => SendError::Lost(why.into()),
