@@ -402,6 +402,15 @@ impl RestartingClient {
     }
 
     /// Returns the runs, from the current one on.
+    ///
+    /// ```no_run
+    /// # async fn example(server: mcpjoin::client::RestartingClient) {
+    /// let mut runs = server.runs();
+    /// while let Some(client) = runs.next().await {
+    ///     println!("{:?} has started", client.server_name());
+    /// }
+    /// # }
+    /// ```
     #[must_use]
     pub fn runs(&self) -> ClientStream {
         ClientStream { state: self.0.state.clone(), seen: 0 }

@@ -257,6 +257,14 @@ impl Future for StartedCall {
 impl Client {
     /// Returns a handle to a task by its id, which may have started on another connection. Sends nothing. Servers of
     /// 2025-11-25 may know the task only in the session in which it started, others only for the same authorization.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcpjoin::Client, id: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let result = client.task(id).result().await?;
+    /// println!("{}", result.to_text());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn task(&self, id: impl Into<String>) -> TaskHandle {
         TaskHandle::new(self.clone(), id.into(), None)
     }

@@ -238,6 +238,21 @@ impl Listener {
     /// Waits for the next client. It never fails: when the system has no file descriptor or no memory for one more, it logs
     /// that and tries again after 50 ms, doubled up to 1 s.
     ///
+    /// ```no_run
+    /// use mcpjoin::transport::Listener;
+    ///
+    /// # async fn example(server: mcpjoin::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut listener = Listener::tcp("127.0.0.1:7000").await?;
+    /// loop {
+    ///     let link = listener.accept().await;
+    ///     let server = server.clone();
+    ///     tokio::spawn(async move { server.serve(link).await });
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// [`Server::serve_all`](crate::Server::serve_all) does the same, with an end.
+    ///
     /// Cancel-safe: dropped before it is ready, it has accepted no client.
     pub async fn accept(&mut self) -> Link {
         poll_fn(|cx| self.poll_accept(cx)).await

@@ -19,6 +19,18 @@ pub struct RawLink {
 
 impl Link {
     /// A link without a session, with these limits for messages.
+    ///
+    /// ```no_run
+    /// use mcpjoin::proto::session::Limits;
+    /// use mcpjoin::transport::ChildCommand;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut link = ChildCommand::new("./my-server").start().await?.raw(&Limits::default());
+    /// assert!(link.push_bytes(&b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n"[..]));
+    /// println!("{:?}", link.recv().await);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn raw(self, limits: &Limits) -> RawLink {
         let mut io = self.into_transport();
