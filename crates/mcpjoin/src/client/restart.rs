@@ -172,6 +172,7 @@ pub enum RunExit {
 
 impl RunExit {
     /// Returns how the transport has ended, if that is what happened.
+    #[doc(hidden)]
     #[must_use]
     pub const fn link_end(&self) -> Option<&TransportEnd> {
         match self {
@@ -359,6 +360,7 @@ impl RestartingClient {
     ///
     /// # Errors
     /// As [`RestartingClient::client`].
+    #[doc(hidden)]
     pub async fn client_within(&self, wait_timeout: Duration) -> Result<Client, RestartError> {
         let mut state = self.0.state.clone();
         if let Some(known) = current_client(&state.borrow_and_update()) {

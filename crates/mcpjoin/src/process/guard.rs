@@ -104,6 +104,7 @@ impl Guard {
     }
 
     /// Its process id.
+    #[doc(hidden)]
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()

@@ -206,6 +206,7 @@ impl ChildCommand {
     ///
     /// # Errors
     /// [`SpawnError`] names the program and the reason why it cannot be started, as far as it can be known beforehand.
+    #[doc(hidden)]
     pub fn resolve(&self) -> Result<PathBuf, SpawnError> {
         self.spec.resolve().map_err(|kind| self.spec.error(kind))
     }

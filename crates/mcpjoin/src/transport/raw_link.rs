@@ -41,6 +41,7 @@ impl Link {
 
 impl RawLink {
     /// What the transport can do.
+    #[doc(hidden)]
     #[must_use]
     pub fn caps(&self) -> TransportCaps {
         self.io.caps()
@@ -66,6 +67,7 @@ impl RawLink {
     }
 
     /// Whether there is room for one more message. A message that is pushed without room is kept all the same.
+    #[doc(hidden)]
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.io.has_room()
@@ -102,6 +104,7 @@ impl RawLink {
     }
 
     /// How much was handed to the peer: bytes, or messages where nothing is serialized.
+    #[doc(hidden)]
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.io.sent()

@@ -175,6 +175,7 @@ impl HttpConnect {
 
     /// Whether a legacy session opens the stream for messages that belong to no request; yes by default. The session works
     /// also if the server has no such stream.
+    #[doc(hidden)]
     pub const fn get_stream(mut self, open: bool) -> Self {
         self.get_stream = open;
         self

@@ -226,12 +226,14 @@ impl HttpService {
     }
 
     /// Bytes of request bodies that are counted now ([`HttpOptions::max_body_bytes`]).
+    #[doc(hidden)]
     #[must_use]
     pub fn body_bytes(&self) -> usize {
         self.0.memory.held(Traffic::Bodies)
     }
 
     /// Bytes of responses and events that clients have not taken yet ([`HttpOptions::max_response_bytes`]).
+    #[doc(hidden)]
     #[must_use]
     pub fn response_bytes(&self) -> usize {
         self.0.memory.held(Traffic::Responses)
