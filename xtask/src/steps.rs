@@ -165,7 +165,7 @@ fn shown(command: &Command) -> String {
 /// them.
 pub(crate) fn detached(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for folder in ["bench", "interop/rmcp"] {
+    for folder in ["bench", "bench/jobs", "interop/rmcp"] {
         let manifest = root.join(folder).join("Cargo.toml");
         if manifest.is_file() && std::fs::read_to_string(&manifest)?.lines().any(|line| line == "[workspace]")
         {

@@ -114,7 +114,7 @@ impl ErrorTexts {
             Refusal::TooMany { .. } | Refusal::TooManyStarts { .. } | Refusal::Closed => None,
         };
         if let (Refusal::NotStarted(_), Some(RunExit::NotOpened(error))) = (refusal, end)
-            && let CloseCause::Opening(NegotiationFailure::Refused { error, .. }) = error.close_cause()
+            && let CloseCause::Opening(NegotiationFailure::Refused { error, .. }) = &error.cause
         {
             return error.clone();
         }

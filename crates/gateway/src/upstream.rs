@@ -276,7 +276,7 @@ fn at_version(params: Raw, version: &Version) -> Raw {
 /// Whether a server that failed to open may open in the other era: its answer does not show another problem.
 fn may_speak_other_era(end: &RunExit) -> bool {
     let RunExit::NotOpened(error) = end else { return false };
-    match error.close_cause() {
+    match &error.cause {
         CloseCause::Opening(NegotiationFailure::Refused { error, .. }) => matches!(
             error.code,
             code::UNSUPPORTED_PROTOCOL_VERSION

@@ -40,9 +40,10 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 /// A handler that offers nothing: every request fails with -32601 (method not found).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
+#[cfg(test)]
+pub(crate) struct Nothing;
 
+#[cfg(test)]
 impl Handler for Nothing {
     async fn request(&self, request: Request, _: Context) -> Result<Reply, ErrorObject> {
         Err(ErrorObject::method_not_found(request.method.as_str()))

@@ -309,8 +309,7 @@ fn c58_twenty_lines_that_are_no_messages_are_enough_and_nineteen_are_none_too_ma
         let (error, took) = refused(legacy(), command).await;
         assert!(child.is_running(), "{took:?}");
         child.ended().await;
-        let CloseCause::Opening(NegotiationFailure::Garbage { lines: 20, first }) = error.close_cause()
-        else {
+        let CloseCause::Opening(NegotiationFailure::Garbage { lines: 20, first }) = &error.cause else {
             panic!("{error:?}")
         };
         assert_eq!(&first[..], b"line 0\x1b");
@@ -387,7 +386,7 @@ fn r23_who_connects_to_the_echo_script_learns_at_once_that_it_is_no_server() {
             let builder = Client::builder("c", "1").era(era).limits(limits);
             let (error, _) = refused(builder, fixture("echo_jsonrpc.py")).await;
             let CloseCause::Opening(NegotiationFailure::InvalidResponse { method: asked, problem }) =
-                error.close_cause()
+                &error.cause
             else {
                 panic!("{era:?}: {error:?}")
             };

@@ -147,9 +147,9 @@ async fn r56_a_connection_sends_requests_notifies_and_closes_over_any_link() {
     let client =
         Client::builder("c", "1").era(EraChoice::Only(Era::Legacy)).connect(inspected).await.unwrap();
     client.ping().await.unwrap();
-    assert_eq!(client.state(), State::Ready);
+    assert_eq!(client.connection().state(), State::Ready);
     client.close().await;
-    assert_eq!(client.state(), State::Disconnected);
+    assert_eq!(client.connection().state(), State::Disconnected);
     let sent = kinds.lock().unwrap().join("\n");
     for method in ["Initialize,", "Initialized,", "Ping,"] {
         assert!(sent.contains(method), "{method} was not sent: {sent}");

@@ -145,7 +145,7 @@ async fn who_comes_meanwhile_waits_within_its_own_time() {
         format!("the server is restarting and was not ready within 50 ms; before: {GONE}")
     );
     let (client, _far) = tokio::join!(server.client(), stage.open(Era::Modern));
-    assert_eq!(client.unwrap().state(), State::Ready);
+    assert_eq!(client.unwrap().connection().state(), State::Ready);
     let waited = died.elapsed();
     assert!(waited >= Duration::from_millis(100) && waited <= Duration::from_millis(160), "{waited:?}");
 
@@ -547,7 +547,7 @@ mod real {
                 .build()
                 .unwrap();
             let mut listener = Listener::tcp("127.0.0.1:0").await.unwrap();
-            let address = listener.address().tcp().unwrap().to_string();
+            let address = listener.address().socket_addr().unwrap().to_string();
             let connecting = builder().restarting(Restart::default(), move || Link::tcp(address.clone()));
             let accept = async { server.connect(listener.accept().await) };
             let (client, first) = tokio::join!(connecting, accept);

@@ -13,7 +13,7 @@ use tokio::net::TcpSocket;
 fn without_file_descriptors_nobody_is_accepted_until_there_are_some_and_nothing_spins() {
     support::run(async {
         let mut listener = Listener::tcp("127.0.0.1:0").await.unwrap();
-        let address = listener.address().tcp().unwrap();
+        let address = listener.address().socket_addr().unwrap();
         let handle = listener.handle();
         let client = TcpSocket::new_v4().unwrap();
         let usual = getrlimit(Resource::Nofile);

@@ -328,8 +328,8 @@ impl Open {
     fn audience(&self) -> Audience {
         let address = match self {
             Self::Quic { asks: true, .. } | Self::Http { asks: true, .. } => None,
-            Self::Socket(listener) => listener.address().tcp(),
-            Self::Quic { listener, .. } => listener.address().port(),
+            Self::Socket(listener) => listener.address().socket_addr(),
+            Self::Quic { listener, .. } => listener.address().socket_addr(),
             Self::Http { listener, .. } => Some(listener.address()),
         };
         match address.filter(|address| !address.ip().is_loopback()) {

@@ -66,7 +66,7 @@ fn a_healthy_server_has_no_finding_on_a_port_and_on_a_socket() {
         let (_folder, place) = place();
         let tcp = Listener::tcp("127.0.0.1:0").await.unwrap();
         let unix = Listener::unix(&place).await.unwrap();
-        let address = tcp.address().tcp().unwrap().to_string();
+        let address = tcp.address().socket_addr().unwrap().to_string();
         let one = tokio::spawn(async move { server().serve_all(tcp, std::future::pending()).await });
         let other = tokio::spawn(async move { server().serve_all(unix, std::future::pending()).await });
         for connect in [Link::tcp(&address), Link::unix(&place)] {

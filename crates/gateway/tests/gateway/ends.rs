@@ -596,7 +596,7 @@ fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
         })
         .build();
         let listener = mcpjoin::transport::Listener::tcp("127.0.0.1:0").await.unwrap();
-        let address = listener.address().tcp().unwrap().to_string();
+        let address = listener.address().socket_addr().unwrap().to_string();
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         let serving = gateway.clone();
         let served =

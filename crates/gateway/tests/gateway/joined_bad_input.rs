@@ -880,7 +880,7 @@ async fn calls_and_reads_nothing(gateway: &JoinedGateway) -> (super::Raw, AbortO
     let (link, mut reader) = super::Raw::pair_of(1 << 16);
     let (accept, links) = unbounded_channel();
     accept.send(link).unwrap();
-    let address = ListenAddress::other("memory", "127.0.0.1:1".parse().unwrap());
+    let address = ListenAddress::Other { scheme: "memory", address: "127.0.0.1:1".parse().unwrap() };
     let (listener, serving) = (Listener::new(Links(links), address), gateway.clone());
     let served = tokio::spawn(async move { serving.serve_all(listener, std::future::pending()).await });
     reader.say(super::INITIALIZE).await;

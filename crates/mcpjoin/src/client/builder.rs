@@ -16,7 +16,6 @@ use super::input::{self, InputHandlers, OnNotification};
 use super::notifications::NotificationHandlers;
 use super::opening::Plan;
 use super::{Cache, Client, ConnectError, Next};
-use crate::connection::rounds::MAX_ROUNDS;
 use crate::connection::{Layer, Layers, OnViolation, OutcomeFuture};
 use crate::handler::{ErasedHandler, Handler};
 #[cfg(feature = "otel")]
@@ -48,7 +47,6 @@ pub struct ClientBuilder {
     era: EraChoice,
     version: Option<Version>,
     limits: Limits,
-    max_rounds: usize,
     max_pages: usize,
     answers: InputHandlers,
     custom_handler: Option<CustomHandler>,
@@ -76,7 +74,6 @@ impl ClientBuilder {
             era: EraChoice::Auto,
             version: None,
             limits: Limits::default(),
-            max_rounds: MAX_ROUNDS,
             max_pages: MAX_PAGES,
             answers: InputHandlers::default(),
             custom_handler: None,
@@ -116,13 +113,6 @@ impl ClientBuilder {
     /// Sets the limits of the connection: sizes, numbers and timeouts.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
-        self
-    }
-
-    /// Sets how often a server may ask for input or postpone a request before the request fails with
-    /// [`ClientError::TooManyRounds`](super::ClientError::TooManyRounds). Default: 10.
-    pub const fn max_rounds(mut self, rounds: usize) -> Self {
-        self.max_rounds = rounds;
         self
     }
 
@@ -592,7 +582,6 @@ impl ClientBuilder {
             role,
             handler,
             limits: self.limits,
-            max_rounds: self.max_rounds,
             max_pages: self.max_pages,
             answers,
             on_notification: self.on_notification,

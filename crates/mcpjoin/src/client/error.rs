@@ -54,7 +54,7 @@ pub enum ClientError {
         /// The limit.
         limit: usize,
     },
-    /// The server asked for input more often than the limit (`ClientBuilder::max_rounds`, 10).
+    /// The server asked for input more often than the limit (10 times).
     #[error("{method} asked for input more often than the limit `rounds` of {limit}")]
     TooManyRounds {
         /// The method of the request.
@@ -198,13 +198,8 @@ impl ConnectError {
         Self { phase: phase(&cause), cause, took }
     }
 
-    /// Returns the cause.
-    #[must_use]
-    pub const fn close_cause(&self) -> &CloseCause {
-        &self.cause
-    }
-
     /// Returns how the transport has ended, if that is the cause.
+    #[doc(hidden)]
     #[must_use]
     pub const fn link_end(&self) -> Option<&TransportEnd> {
         link_end(&self.cause)

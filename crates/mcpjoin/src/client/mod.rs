@@ -103,7 +103,6 @@ struct Inner {
     cache: ConnectionCache,
     /// One more than the index of the level in [`LoggingLevel::ALL`]; 0: none.
     log_level: AtomicU8,
-    max_rounds: usize,
     max_pages: usize,
 }
 
@@ -158,16 +157,10 @@ impl Client {
         self.inner.peer.info.as_ref().map(|info| info.name.as_str())
     }
 
-    /// Returns the state of the connection.
-    #[must_use]
-    pub fn state(&self) -> State {
-        self.inner.connection.state()
-    }
-
     /// Returns whether the connection has ended or is closing. Every request fails from then on.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        matches!(self.state(), State::Disconnected | State::ShuttingDown)
+        matches!(self.inner.connection.state(), State::Disconnected | State::ShuttingDown)
     }
 
     /// Returns why the connection has ended, or `None` while it lives.
@@ -519,7 +512,7 @@ impl fmt::Debug for Client {
         f.debug_struct("Client")
             .field("server", &self.server_name())
             .field("version", &self.profile().version)
-            .field("state", &self.state())
+            .field("state", &self.inner.connection.state())
             .finish_non_exhaustive()
     }
 }

@@ -34,7 +34,6 @@ pub(super) struct Plan {
     /// Used in place of `answers` and `on_notification`.
     pub(super) handler: Option<Arc<dyn ErasedHandler>>,
     pub(super) limits: Limits,
-    pub(super) max_rounds: usize,
     pub(super) max_pages: usize,
     pub(super) answers: Arc<InputHandlers>,
     pub(super) on_notification: Option<OnNotification>,
@@ -170,7 +169,6 @@ impl Opening<'_> {
                 cache,
                 tool_filter: ToolFilter { checks_headers, on_violation: self.plan.on_violation.clone() },
                 log_level: AtomicU8::new(0),
-                max_rounds: self.plan.max_rounds,
                 max_pages: self.plan.max_pages,
             }),
         };

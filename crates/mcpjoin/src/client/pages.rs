@@ -163,6 +163,7 @@ impl<T: Listed> Pages<T> {
 
     /// Reads at most this number of pages, in place of
     /// [`ClientBuilder::max_pages`](super::ClientBuilder::max_pages).
+    #[doc(hidden)]
     pub const fn max_pages(mut self, pages: usize) -> Self {
         self.reader.limit = pages;
         self

@@ -172,6 +172,7 @@ pub enum RunExit {
 
 impl RunExit {
     /// Returns how the transport has ended, if that is what happened.
+    #[doc(hidden)]
     #[must_use]
     pub const fn link_end(&self) -> Option<&TransportEnd> {
         match self {
@@ -359,6 +360,7 @@ impl RestartingClient {
     ///
     /// # Errors
     /// As [`RestartingClient::client`].
+    #[doc(hidden)]
     pub async fn client_within(&self, wait_timeout: Duration) -> Result<Client, RestartError> {
         let mut state = self.0.state.clone();
         if let Some(known) = current_client(&state.borrow_and_update()) {
@@ -402,6 +404,15 @@ impl RestartingClient {
     }
 
     /// Returns the runs, from the current one on.
+    ///
+    /// ```no_run
+    /// # async fn example(server: mcpjoin::client::RestartingClient) {
+    /// let mut runs = server.runs();
+    /// while let Some(client) = runs.next().await {
+    ///     println!("{:?} has started", client.server_name());
+    /// }
+    /// # }
+    /// ```
     #[must_use]
     pub fn runs(&self) -> ClientStream {
         ClientStream { state: self.0.state.clone(), seen: 0 }

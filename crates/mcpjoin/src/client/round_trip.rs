@@ -29,7 +29,7 @@ use super::task::{
     needs_task_support, task_metadata,
 };
 use super::{Client, ClientError, decode, encode};
-use crate::connection::rounds::{FIRST_PAUSE, MAX_PAUSE};
+use crate::connection::rounds::{FIRST_PAUSE, MAX_PAUSE, MAX_ROUNDS};
 use crate::connection::{CallEvent, Calling};
 
 /// A call of a tool in progress.
@@ -467,7 +467,7 @@ impl<P: RoundTripParams> RoundTrip<P> {
                 what: "it is not a complete result, which this method always has".into(),
             }));
         }
-        let limit = self.client.inner.max_rounds;
+        let limit = MAX_ROUNDS;
         if self.rounds >= limit {
             return Stage::Done(Err(ClientError::TooManyRounds { method: P::METHOD, limit }));
         }
@@ -506,6 +506,7 @@ impl ToolCall {
 
     /// Sets what the server's list says about the tool (`execution.taskSupport`; [`TaskSupport::Forbidden`] if it says
     /// nothing), for callers that have read the list. Otherwise the client reads the list when it needs to know.
+    #[doc(hidden)]
     pub fn task_support(mut self, support: TaskSupport) -> Self {
         self.support = Some(support);
         self

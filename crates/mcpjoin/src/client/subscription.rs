@@ -264,6 +264,21 @@ impl Client {
     /// In the modern era this opens a stream, which lives until [`Client::unsubscribe`] or the end of the connection. A
     /// second subscription to the same resource has no effect.
     ///
+    /// ```no_run
+    /// use mcpjoin::Client;
+    ///
+    /// # async fn example(link: mcpjoin::Link) -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = Client::builder("example", "1.0.0")
+    ///     .on_resource_updated(|client, uri| async move {
+    ///         println!("{uri} is now {:?}", client.read_resource(&uri).await);
+    ///     })
+    ///     .connect(link)
+    ///     .await?;
+    /// client.subscribe("file:///settings.json").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`ClientError`]; [`ClientError::NotHonoured`] if a modern server does not honour it.
     pub async fn subscribe(&self, uri: impl Into<String>) -> Result<(), ClientError> {

@@ -124,7 +124,7 @@ impl fmt::Debug for TaskHandle {
 /// The task is polled as often as the server wants, but at least every 5 min and at most every 100 ms; every second if
 /// the server does not say. Notifications about the task are used as well. Up to three polls in a row may be lost.
 /// Requests of the task for input are handled by the functions that the client was built with, each request once, in at
-/// most [`max_rounds`](super::ClientBuilder::max_rounds) rounds. It always ends: with the task, after the time of
+/// most 10 rounds. It always ends: with the task, after the time of
 /// [`TaskResult::within`], or when the server does not keep the task any longer, but at most after a day.
 ///
 /// Nothing is sent before the first poll, so call the setters before that. Dropping it leaves the task running at the
@@ -257,6 +257,14 @@ impl Future for StartedCall {
 impl Client {
     /// Returns a handle to a task by its id, which may have started on another connection. Sends nothing. Servers of
     /// 2025-11-25 may know the task only in the session in which it started, others only for the same authorization.
+    ///
+    /// ```no_run
+    /// # async fn example(client: mcpjoin::Client, id: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let result = client.task(id).result().await?;
+    /// println!("{}", result.to_text());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn task(&self, id: impl Into<String>) -> TaskHandle {
         TaskHandle::new(self.clone(), id.into(), None)
     }

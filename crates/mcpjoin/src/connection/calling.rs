@@ -99,8 +99,7 @@ impl Calling {
     }
 
     /// Returns how many notifications were dropped because they were not taken in time.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         match &self.stage {
             Stage::Sent(id) => self.core.lock().slots.get(*id).map_or(0, Slot::dropped),
             Stage::Layered(layered) => layered.dropped(&self.core),

@@ -217,6 +217,7 @@ impl Connection {
     }
 
     /// Returns the number of own requests in flight, and of requests of the peer in flight.
+    #[doc(hidden)]
     #[must_use]
     pub fn in_flight(&self) -> (usize, usize) {
         let state = self.core.lock();

@@ -69,6 +69,20 @@ impl Guard {
     /// Takes about as long as starting any program (less than a millisecond). May be called on any thread, also on one that
     /// ends.
     ///
+    /// ```no_run
+    /// use mcpjoin::guard::{self, Guard};
+    ///
+    /// fn main() -> std::io::Result<()> {
+    ///     // The guard is this program, started once more.
+    ///     if guard::stand(std::env::args_os()) {
+    ///         return Ok(());
+    ///     }
+    ///     let _guard = Guard::start()?;
+    ///     // Children that are started from here on do not outlive this process, even if it is killed.
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// When the system cannot start another process.
     pub fn start() -> io::Result<Self> {
@@ -90,6 +104,7 @@ impl Guard {
     }
 
     /// Its process id.
+    #[doc(hidden)]
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()

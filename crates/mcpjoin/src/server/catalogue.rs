@@ -127,8 +127,7 @@ impl Source {
     }
 
     /// Returns whether the joined name of this name is cut.
-    #[must_use]
-    pub fn cuts(&self, name: &str) -> bool {
+    fn cuts(&self, name: &str) -> bool {
         let chars = self.prefix.chars().chain(self.separator.chars()).chain(name.chars());
         !self.prefix.is_empty() && chars.take(MAX_NAME_CHARS + 1).count() > MAX_NAME_CHARS
     }
@@ -179,6 +178,7 @@ impl Kind {
     pub const ALL: [Self; 4] = [Self::Tool, Self::Prompt, Self::Resource, Self::ResourceTemplate];
 
     /// Returns the member of an item of this kind that has its name, its URI or its URI template.
+    #[doc(hidden)]
     #[must_use]
     pub const fn name_member(self) -> &'static str {
         match self {
@@ -189,6 +189,7 @@ impl Kind {
     }
 
     /// Returns the member of the result of a list with entries of this kind.
+    #[doc(hidden)]
     #[must_use]
     pub const fn list_member(self) -> &'static str {
         match self {
@@ -200,6 +201,7 @@ impl Kind {
     }
 
     /// Returns the kind that this method lists. `None` for other methods.
+    #[doc(hidden)]
     #[must_use]
     pub const fn of_list(method: &Method) -> Option<Self> {
         Some(match method {
@@ -212,6 +214,7 @@ impl Kind {
     }
 
     /// Returns the method that lists this kind.
+    #[doc(hidden)]
     #[must_use]
     pub const fn list_method(self) -> Method {
         match self {

@@ -133,6 +133,24 @@ impl ClientScript {
 
     /// Connects to a server in this process, in memory.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::server::{Context, HandlerError, NoArguments, tool};
+    /// use mcpjoin::testing::{ExpectTool as _, TestClient};
+    ///
+    /// let server = mcpjoin::Server::builder("files", "1.0.0")
+    ///     .tool(tool("clear"), |_: NoArguments, cx: Context| async move {
+    ///         Ok::<_, HandlerError>(if cx.confirm("Clear everything?").await? { "cleared" } else { "kept" })
+    ///     })
+    ///     .build()?;
+    /// let client = TestClient::script().declines().accepts(()).connect(&server).await;
+    /// client.call_tool("clear", ()).await.expect_text("kept");
+    /// client.call_tool("clear", ()).await.expect_text("cleared");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// If the two do not agree, and outside of a tokio runtime with time enabled.
     pub async fn connect(self, server: &Server) -> TestClient {
@@ -154,6 +172,18 @@ impl ClientScript {
     }
 
     /// Connects over any link: to a child process, over HTTP.
+    ///
+    /// ```no_run
+    /// use mcpjoin::testing::{TestClient, snapshot};
+    /// use mcpjoin::transport::ChildCommand;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let link = ChildCommand::new("./target/debug/my-server").start().await?;
+    /// let client = TestClient::script().connect_over(link).await;
+    /// println!("{}", snapshot(&client).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// As [`connect`](Self::connect).

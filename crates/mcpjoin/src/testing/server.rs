@@ -190,6 +190,20 @@ impl ServerScript {
     /// Starts the server in a task of the current runtime. Returns the link for the client, and the server, which must be
     /// held until the test ends.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::Client;
+    /// use mcpjoin::testing::TestServer;
+    ///
+    /// // A server that exits in the middle of a call.
+    /// let (link, _server) = TestServer::script().expect("tools/call").close().start();
+    /// let client = Client::builder("example", "1.0.0").connect(link).await?;
+    /// assert!(client.call_tool("build", ()).await.is_err_and(|error| error.is_fatal()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub fn start(self) -> (Link, TestServer) {
@@ -216,6 +230,19 @@ impl ServerScript {
     }
 
     /// Starts the server like [`start`](Self::start), and connects a client without options to it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mcpjoin::server::Json;
+    /// use mcpjoin::testing::{ExpectTool as _, TestServer};
+    /// use serde_json::json;
+    ///
+    /// let (client, server) = TestServer::script().tool("add", Json(42)).connect().await;
+    /// client.call_tool("add", json!({ "a": 2, "b": 40 })).await.expect_value(42);
+    /// assert_eq!(server.calls("add"), [json!({ "a": 2, "b": 40 })]);
+    /// # }
+    /// ```
     ///
     /// # Panics
     /// If the two do not agree, and outside of a tokio runtime with time enabled.

@@ -206,6 +206,7 @@ impl ChildCommand {
     ///
     /// # Errors
     /// [`SpawnError`] names the program and the reason why it cannot be started, as far as it can be known beforehand.
+    #[doc(hidden)]
     pub fn resolve(&self) -> Result<PathBuf, SpawnError> {
         self.spec.resolve().map_err(|kind| self.spec.error(kind))
     }
@@ -227,6 +228,23 @@ impl ChildCommand {
     ///
     /// Dropping the future before it is ready leaves no process. The link can be reopened, which restarts the program. Dropping
     /// the link kills the program and its process group at once.
+    ///
+    /// ```no_run
+    /// use mcpjoin::Client;
+    /// use mcpjoin::transport::ChildCommand;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let link = ChildCommand::new("npx")
+    ///     .args(["-y", "@modelcontextprotocol/server-everything"])
+    ///     .env("LOG_LEVEL", "debug")
+    ///     .stderr(|line| eprintln!("server: {}", String::from_utf8_lossy(line)))
+    ///     .start()
+    ///     .await?;
+    /// let client = Client::builder("example", "1.0.0").connect(link).await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`SpawnError`] names the program and the reason why it did not start.

@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 #[cfg(unix)]
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ const CLIENTS_PER_POLL: usize = 16;
 /// # async fn f() -> io::Result<()> {
 /// let socket = TcpListener::bind("127.0.0.1:0").await?;
 /// let address = socket.local_addr()?;
-/// let mut listener = Listener::new(Lines(socket), mcpjoin::transport::ListenAddress::other("lines", address));
+/// let mut listener = Listener::new(Lines(socket), mcpjoin::transport::ListenAddress::Other { scheme: "lines", address });
 /// let link = listener.accept().await;
 /// # drop(link);
 /// # Ok(())
@@ -238,6 +238,21 @@ impl Listener {
     /// Waits for the next client. It never fails: when the system has no file descriptor or no memory for one more, it logs
     /// that and tries again after 50 ms, doubled up to 1 s.
     ///
+    /// ```no_run
+    /// use mcpjoin::transport::Listener;
+    ///
+    /// # async fn example(server: mcpjoin::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut listener = Listener::tcp("127.0.0.1:7000").await?;
+    /// loop {
+    ///     let link = listener.accept().await;
+    ///     let server = server.clone();
+    ///     tokio::spawn(async move { server.serve(link).await });
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// [`Server::serve_all`](crate::Server::serve_all) does the same, with an end.
+    ///
     /// Cancel-safe: dropped before it is ready, it has accepted no client.
     pub async fn accept(&mut self) -> Link {
         poll_fn(|cx| self.poll_accept(cx)).await
@@ -298,38 +313,13 @@ fn concerns_one_client(error: &io::Error) -> bool {
 }
 
 impl ListenAddress {
-    /// The address of a transport with this URL scheme.
+    /// The IP address and port, of TCP or of another transport; `None` for a Unix socket.
     #[must_use]
-    pub const fn other(scheme: &'static str, address: SocketAddr) -> Self {
-        Self::Other { scheme, address }
-    }
-
-    /// The TCP port; `None` when it is something else.
-    #[must_use]
-    pub const fn tcp(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(address) => Some(*address),
-            _ => None,
-        }
-    }
-
-    /// The port of TCP or of another transport; `None` for a Unix socket.
-    #[must_use]
-    pub const fn port(&self) -> Option<SocketAddr> {
+    pub const fn socket_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(address) | Self::Other { address, .. } => Some(*address),
             #[cfg(unix)]
             Self::Unix(_) => None,
-        }
-    }
-
-    /// The Unix socket; `None` when it is something else.
-    #[cfg(unix)]
-    #[must_use]
-    pub fn unix(&self) -> Option<&Path> {
-        match self {
-            Self::Unix(path) => Some(path),
-            _ => None,
         }
     }
 }

@@ -82,6 +82,7 @@ pub trait Transport: Send {
     fn caps(&self) -> TransportCaps;
 
     /// Whether a modern client repeats arguments in headers, as a tool's schema marks them: HTTP alone.
+    #[doc(hidden)]
     fn has_headers(&self) -> bool {
         false
     }
@@ -110,6 +111,7 @@ pub trait Transport: Send {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportEnd>>;
 
     /// Drops what is queued and not yet sent, because the peer takes nothing any more.
+    #[doc(hidden)]
     fn discard(&mut self) {}
 
     /// The number of bytes (of messages, where nothing is serialized) handed to the peer since the transport was made. It

@@ -19,6 +19,18 @@ pub struct RawLink {
 
 impl Link {
     /// A link without a session, with these limits for messages.
+    ///
+    /// ```no_run
+    /// use mcpjoin::proto::session::Limits;
+    /// use mcpjoin::transport::ChildCommand;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut link = ChildCommand::new("./my-server").start().await?.raw(&Limits::default());
+    /// assert!(link.push_bytes(&b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n"[..]));
+    /// println!("{:?}", link.recv().await);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn raw(self, limits: &Limits) -> RawLink {
         let mut io = self.into_transport();
@@ -29,6 +41,7 @@ impl Link {
 
 impl RawLink {
     /// What the transport can do.
+    #[doc(hidden)]
     #[must_use]
     pub fn caps(&self) -> TransportCaps {
         self.io.caps()
@@ -54,6 +67,7 @@ impl RawLink {
     }
 
     /// Whether there is room for one more message. A message that is pushed without room is kept all the same.
+    #[doc(hidden)]
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.io.has_room()
@@ -90,6 +104,7 @@ impl RawLink {
     }
 
     /// How much was handed to the peer: bytes, or messages where nothing is serialized.
+    #[doc(hidden)]
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.io.sent()

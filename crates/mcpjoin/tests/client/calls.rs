@@ -207,7 +207,7 @@ async fn r17_everything_takes_a_shared_client_and_may_be_used_from_several_tasks
 #[tokio::test(start_paused = true)]
 async fn r19_r22_r69_after_the_end_everything_fails_with_its_cause() {
     let (client, mut server) = legacy(builder().roots(Vec::new())).await;
-    assert_eq!(client.state(), State::Ready);
+    assert_eq!(client.connection().state(), State::Ready);
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { client.call_tool("t", ()).await }
@@ -215,9 +215,9 @@ async fn r19_r22_r69_after_the_end_everything_fails_with_its_cause() {
     server.expect("tools/call").await;
     let mut closing = Box::pin(client.close());
     assert!(poll_once(&mut closing).is_pending());
-    assert_eq!(client.state(), State::ShuttingDown);
+    assert_eq!(client.connection().state(), State::ShuttingDown);
     assert_eq!(closing.await, CloseCause::Local);
-    assert_eq!(client.state(), State::Disconnected);
+    assert_eq!(client.connection().state(), State::Disconnected);
     assert!(client.is_closed());
     assert_eq!(client.close_cause(), Some(CloseCause::Local));
     assert!(server.message().await.is_none(), "the link is closed");

@@ -37,7 +37,7 @@ async fn r54_r66_f20_a_legacy_session_is_opened_once_and_in_order() {
     let initialized = server.notification().await;
     assert_eq!(initialized.method, Method::Initialized);
     let client = connecting.await.expect("no panic").expect("connects");
-    assert_eq!(client.state(), State::Ready);
+    assert_eq!(client.connection().state(), State::Ready);
     assert_eq!(client.profile().version, Version::V2025_03_26);
     assert_eq!(client.server_name(), Some("strict"));
     assert_eq!(client.peer().instructions.as_deref(), Some("be kind"));
@@ -90,7 +90,7 @@ async fn r67_nothing_but_the_opening_is_sent_before_the_agreement() {
 async fn r66_a_modern_server_is_discovered_and_nothing_else() {
     let (client, mut server) = modern(builder()).await;
     assert_eq!(client.profile().era, Era::Modern);
-    assert_eq!(client.state(), State::Ready);
+    assert_eq!(client.connection().state(), State::Ready);
     let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let request = server.expect("tools/call").await;
         server.result(request.id, text("ok")).await;
@@ -111,7 +111,7 @@ async fn c56_a_version_that_the_client_does_not_speak_ends_it_and_both_are_named
     });
     assert_eq!(error.phase, Phase::Initialize);
     assert!(
-        matches!(error.close_cause(), CloseCause::Opening(NegotiationFailure::UnsupportedVersion { .. })),
+        matches!(&error.cause, CloseCause::Opening(NegotiationFailure::UnsupportedVersion { .. })),
         "{error:?}"
     );
     let text = error.to_string();

@@ -32,8 +32,7 @@ async fn process(server: &Server, key: u8, options: HttpOptions) -> Process {
     let url = format!("http://{}", listener.address());
     let replicas = Replicas::new(&url, keys(key), &[]).unwrap();
     // Another host than that of the address, as for the clients behind a balancer.
-    let options =
-        options.replicas(replicas).origin_policy(Default::default()).allow_host("example.com").unwrap();
+    let options = options.replicas(replicas).allow_host("example.com").unwrap();
     let peer = Peer::new(server, options).with("host", "example.com");
     let serving = listener.serve(peer.service.clone(), pending());
     Process { peer, url, task: tokio::spawn(serving) }

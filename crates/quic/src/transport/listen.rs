@@ -94,7 +94,7 @@ impl IntoFuture for QuicListen {
         };
         Box::pin(async move {
             let inner = Arc::new(quic::Listener::bind(&self.address, tls, options).await?);
-            let address = ListenAddress::other("quic", inner.address());
+            let address = ListenAddress::Other { scheme: "quic", address: inner.address() };
             Ok(Listener::new(QuicListener::new(inner), address))
         })
     }

@@ -22,6 +22,7 @@ use super::super::{Client, ClientError};
 use super::dialect::{Dialect, Timeouts, is_complete};
 use super::registry::TaskUpdates;
 use crate::connection::CallEvent;
+use crate::connection::rounds::MAX_ROUNDS;
 
 /// Interval between polls if the server states none. The TypeScript SDK uses the same.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -221,7 +222,7 @@ impl Follow {
         follow_state: &mut FollowState,
     ) -> Result<Option<InputTask>, ClientError> {
         let (client, id, timeouts) = (self.client.clone(), self.id.clone(), self.timeouts);
-        let limit = client.inner.max_rounds;
+        let limit = MAX_ROUNDS;
         let too_many = || ClientError::TooManyRounds { method: Method::CallTool, limit };
         if dialect.fetches() {
             // A second round happens only if the first request was lost.

@@ -25,6 +25,19 @@ impl ChildCommand {
     /// like the child of a closed link, with the times of [`shutdown`](Self::shutdown). Dropping the future kills its process
     /// group at once.
     ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use mcpjoin::transport::ChildCommand;
+    ///
+    /// # async fn example() -> Result<(), mcpjoin::transport::SpawnError> {
+    /// let build = ChildCommand::new("make").arg("server").stderr(|line| eprintln!("{}", String::from_utf8_lossy(line)));
+    /// let report = build.run(tokio::time::sleep(Duration::from_secs(60))).await?;
+    /// println!("{:?}", report.exit);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`SpawnError`] names the program and the reason why it did not start.
     ///

@@ -175,6 +175,7 @@ impl HttpConnect {
 
     /// Whether a legacy session opens the stream for messages that belong to no request; yes by default. The session works
     /// also if the server has no such stream.
+    #[doc(hidden)]
     pub const fn get_stream(mut self, open: bool) -> Self {
         self.get_stream = open;
         self
@@ -195,6 +196,17 @@ impl HttpConnect {
     }
 
     /// Builds the link. Nothing is connected yet.
+    ///
+    /// ```no_run
+    /// use mcpjoin::{Client, Link};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let link = Link::http("https://example.com/mcp").header("X-Api-Key", "secret").build()?;
+    /// let client = Client::builder("example", "1.0.0").connect(link).await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When the URL, a header or a certificate cannot be used.

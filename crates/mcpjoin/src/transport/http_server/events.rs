@@ -310,6 +310,7 @@ impl MemoryEvents {
     }
 
     /// The number of bytes that are stored now.
+    #[doc(hidden)]
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.kept.lock().bytes

@@ -226,12 +226,14 @@ impl HttpService {
     }
 
     /// Bytes of request bodies that are counted now ([`HttpOptions::max_body_bytes`]).
+    #[doc(hidden)]
     #[must_use]
     pub fn body_bytes(&self) -> usize {
         self.0.memory.held(Traffic::Bodies)
     }
 
     /// Bytes of responses and events that clients have not taken yet ([`HttpOptions::max_response_bytes`]).
+    #[doc(hidden)]
     #[must_use]
     pub fn response_bytes(&self) -> usize {
         self.0.memory.held(Traffic::Responses)
@@ -239,6 +241,8 @@ impl HttpService {
 
     /// Shuts down gracefully: new requests are refused with 503, requests in progress are finished within [`Limits::drain`]
     /// (10 s), and streams are closed after their last events. Completes when every connection is closed.
+    ///
+    /// [`drain_after`](Self::drain_after) has an example: it waits for a signal before.
     pub async fn drain(&self) {
         let routes = self.0.routes.iter().map(|(_, service)| service.0.drain());
         tokio::join!(self.0.drain(), join_all(routes));

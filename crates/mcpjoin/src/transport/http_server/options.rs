@@ -160,13 +160,6 @@ impl HttpOptions {
         Ok(self)
     }
 
-    /// Replaces the hosts and origins that are allowed: by default those of this machine only.
-    #[must_use]
-    pub fn origin_policy(mut self, policy: OriginPolicy) -> Self {
-        self.origin_policy = policy;
-        self
-    }
-
     /// Lets allowed web pages read the replies (CORS): off. An origin that is not allowed is refused either way.
     #[must_use]
     pub const fn cors(mut self, cors: bool) -> Self {
@@ -207,6 +200,7 @@ impl HttpOptions {
     /// 10,000 sessions that begin with the largest message, 10 MiB, would hold 98 GiB; with this limit it is 640 MiB. Clients
     /// send a few hundred bytes. A larger one is refused with 413. A modern client sends no such message, and nothing of its
     /// requests is kept.
+    #[doc(hidden)]
     #[must_use]
     pub const fn max_initialize(mut self, bytes: usize) -> Self {
         self.initialize = bytes;
@@ -222,6 +216,7 @@ impl HttpOptions {
 
     /// How long a client may take for the head of a request: 10 s. Over HTTP/2 it is the time until the first request. Enforced by
     /// [`Server::serve_http`](crate::Server::serve_http); another HTTP server has its own limit.
+    #[doc(hidden)]
     #[must_use]
     pub const fn header_time(mut self, time: Duration) -> Self {
         self.header_time = time;
@@ -229,6 +224,7 @@ impl HttpOptions {
     }
 
     /// How long a client may take for the body of a request: 30 s.
+    #[doc(hidden)]
     #[must_use]
     pub const fn body_time(mut self, time: Duration) -> Self {
         self.body_time = time;

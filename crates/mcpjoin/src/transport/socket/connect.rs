@@ -79,7 +79,7 @@ impl Link {
     /// use mcpjoin::{Client, Link, Server};
     ///
     /// let listener = Listener::tcp("127.0.0.1:0").await?;
-    /// let address = listener.address().tcp().expect("a port");
+    /// let address = listener.address().socket_addr().expect("a port");
     /// let server = Server::builder("example", "1.0.0").build()?;
     /// tokio::spawn(async move { server.serve_all(listener, std::future::pending()).await });
     ///

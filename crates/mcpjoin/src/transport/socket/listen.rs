@@ -52,6 +52,17 @@ impl Listener {
     /// Listens on a Unix socket and creates its file, readable and writable for our user alone. A file without a listener is
     /// replaced. The file is removed when the listener is dropped, if it is still the one that was created.
     ///
+    /// ```no_run
+    /// use mcpjoin::transport::Listener;
+    ///
+    /// # async fn example(server: mcpjoin::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let listener = Listener::unix("/run/user/1000/tools.sock").await?;
+    /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+    /// server.serve_all(listener, interrupted).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`SocketErrorKind::InUse`] when a server listens there, [`SocketErrorKind::NotASocket`] when another kind of file is
     /// there, and the errors of the system.
