@@ -45,7 +45,7 @@ pub struct QuicConnect {
 /// let identity = Identity::self_signed(["localhost"])?;
 /// let pin = identity.facts().expect("a certificate that we made").key_hash;
 /// let listener = mcpjoin_quic::listen("127.0.0.1:0", move || Ok((identity.clone(), ClientAuth::Anybody))).await?;
-/// let address = listener.address().port().expect("a port");
+/// let address = listener.address().socket_addr().expect("an address");
 /// let server = Server::builder("example", "1.0.0").build()?;
 /// tokio::spawn(async move { server.serve_all(listener, std::future::pending()).await });
 ///

@@ -110,7 +110,7 @@ fn a_server_that_asks_who_we_are_is_told_apart() {
         })
         .await
         .unwrap();
-        let address = listener.address().port().unwrap().to_string();
+        let address = listener.address().socket_addr().unwrap().to_string();
         let server = builder(&Gate::default()).build().unwrap();
         let serving = tokio::spawn(async move { server.serve_all(listener, std::future::pending()).await });
         let connect = || mcpjoin_quic::connect(&address, Trust::Authorities(authority.trusted()));

@@ -152,7 +152,7 @@ impl Up {
 
     fn on(listener: Listener, pin: [u8; 32], server: Server) -> Self {
         let handle = listener.handle();
-        let address = listener.address().port().unwrap();
+        let address = listener.address().socket_addr().unwrap();
         assert_eq!(listener.address().to_string(), format!("quic://{address}"));
         let (stop, stopped) = oneshot::channel::<()>();
         let task = server.clone();

@@ -58,7 +58,7 @@ fn both_sides_show_certificates_and_the_server_knows_its_client() {
         })
         .await
         .unwrap();
-        let address = listener.address().port().unwrap().to_string();
+        let address = listener.address().socket_addr().unwrap().to_string();
         tokio::spawn(async move { server().serve_all(listener, std::future::pending()).await });
         let link = mcpjoin_quic::connect(address, Trust::Authorities(authority.trusted()))
             .identity(ours)
@@ -74,7 +74,7 @@ fn both_sides_show_certificates_and_the_server_knows_its_client() {
 /// The error of a client that is rejected, or that rejects.
 async fn told(server: (Identity, ClientAuth), trust: Trust, ours: Option<Identity>) -> QuicError {
     let listener = mcpjoin_quic::listen("127.0.0.1:0", move || Ok(server.clone())).await.unwrap();
-    let address = listener.address().port().unwrap().to_string();
+    let address = listener.address().socket_addr().unwrap().to_string();
     tokio::spawn(async move { self::server().serve_all(listener, std::future::pending()).await });
     let mut connect = mcpjoin_quic::connect(address, trust).timeout(Duration::from_secs(20));
     if let Some(ours) = ours {
@@ -156,7 +156,7 @@ fn certificates_that_have_changed_count_from_the_next_connection_on() {
         let asked = shown.clone();
         let who = move || Ok((asked.lock().unwrap().clone(), ClientAuth::Anybody));
         let listener = mcpjoin_quic::listen("127.0.0.1:0", who).await.unwrap();
-        let address = listener.address().port().unwrap().to_string();
+        let address = listener.address().socket_addr().unwrap().to_string();
         tokio::spawn(async move { server().serve_all(listener, std::future::pending()).await });
         let first = mcpjoin_quic::connect(&address, Trust::Key(pins[0])).await.unwrap();
         *shown.lock().unwrap() = identities[1].clone();
