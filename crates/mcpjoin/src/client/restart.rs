@@ -468,6 +468,7 @@ impl ClientStream {
     }
 
     /// Returns the number of the last run that was returned: 1 for the first, 0 for none.
+    #[doc(hidden)]
     #[must_use]
     pub const fn run(&self) -> u64 {
         self.seen

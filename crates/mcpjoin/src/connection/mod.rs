@@ -30,10 +30,12 @@ use mcpjoin_proto::{Method, Notification, RequestId};
 pub(crate) use self::core::NotificationQueue;
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
+#[doc(hidden)]
 pub use driver::Driver;
 #[cfg(feature = "server")]
 pub(crate) use handler_tasks::WatchedResponse;
 pub(crate) use handler_tasks::panicked;
+#[doc(hidden)]
 pub use layer::Next;
 #[cfg(feature = "otel")]
 pub(crate) use layer::SentId;

@@ -231,6 +231,7 @@ impl ServerBuilder {
 
     /// Accepts clients that open a session without their capabilities and their description, which the specification
     /// requires.
+    #[doc(hidden)]
     pub fn lenient_opening(mut self) -> Self {
         self.0.lenient = true;
         self

@@ -122,6 +122,7 @@ impl RawLink {
     ///
     /// # Errors
     /// When the transport cannot, or when it fails.
+    #[doc(hidden)]
     pub async fn reopen(&mut self) -> Result<(), TransportEnd> {
         poll_fn(|cx| self.io.poll_reopen(cx)).await?;
         self.closed = None;

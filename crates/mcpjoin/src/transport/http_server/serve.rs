@@ -164,6 +164,7 @@ impl HttpListener {
     }
 
     /// The options with the path of this URL and with its host allowed.
+    #[doc(hidden)]
     #[must_use]
     pub fn options(&self, mut options: HttpOptions) -> HttpOptions {
         // No router stands in front of it.
