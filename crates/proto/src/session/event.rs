@@ -406,7 +406,7 @@ pub enum NegotiationFailure {
         first: Bytes,
     },
     /// The link ended before the session was open.
-    #[error("{last}{}{}", probe_note(.probe.as_ref()), garbage_note(.garbage.as_ref()))]
+    #[error("{last}{}{}", probe_note(.probe.as_ref(), .last), garbage_note(.garbage.as_ref()))]
     Ended {
         /// How it ended.
         last: TransportEnd,
@@ -459,8 +459,15 @@ fn garbage_note(garbage: Option<&Bytes>) -> String {
     })
 }
 
-fn probe_note(probe: Option<&TransportEnd>) -> String {
-    probe
-        .as_ref()
-        .map_or_else(String::new, |end| format!(" (started a second time, because at the first start {end})"))
+fn probe_note(probe: Option<&TransportEnd>, last: &TransportEnd) -> String {
+    // The number of a process or a time differs, and says nothing.
+    let words =
+        |end: &TransportEnd| end.to_string().replace(|character: char| character.is_ascii_digit(), "");
+    match probe {
+        None => String::new(),
+        Some(first) if first.exit == last.exit && words(first) == words(last) => {
+            " (at both of two starts)".into()
+        }
+        Some(first) => format!(" (started a second time, because at the first start {first})"),
+    }
 }

@@ -78,7 +78,11 @@ fn a_task_is_written_by_any_process_until_it_ends_and_read_by_its_owner() {
             expiries.push(stranger.says::<i64>(&["PTTL", &key]).await.div_euclid(10_000));
         }
         expiries.sort_unstable();
-        assert_eq!(expiries, [0, 0, 0, 9, 19, 19], "two processes, the one of the tasks, each task, the list as its longest task");
+        assert_eq!(
+            expiries,
+            [0, 0, 0, 9, 19, 19],
+            "two processes, the one of the tasks, each task, the list as its longest task"
+        );
     });
 }
 
