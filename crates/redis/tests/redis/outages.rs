@@ -177,7 +177,8 @@ fn what_goes_wrong_is_named_in_the_log_once_a_minute_and_without_the_password() 
     let (tell, mut told) = unbounded_channel();
     hearing(Told(tell), || {
         run(async {
-            let options = ["--maxmemory", "8mb", "--maxmemory-policy", "noeviction", "--requirepass", "secret"];
+            let options =
+                ["--maxmemory", "8mb", "--maxmemory-policy", "noeviction", "--requirepass", "secret"];
             let mut server = Server::start(&options).unwrap();
             let url = format!("redis://:secret@127.0.0.1:{}", server.port());
             let process = |number: u8| Redis::new(&url, keys(number)).unwrap().patience(PATIENT);
@@ -211,7 +212,10 @@ fn what_goes_wrong_is_named_in_the_log_once_a_minute_and_without_the_password() 
         // The other process has lost Redis, too.
         let most = if what.ends_with("available") { 2 } else { 1 };
         assert!((1..=most).contains(&named.clone().count()), "{what}: {told:#?}");
-        assert!(named.clone().all(|text| text.contains(whose) && text.contains("at: \"127.0.0.1:")), "{told:#?}");
+        assert!(
+            named.clone().all(|text| text.contains(whose) && text.contains("at: \"127.0.0.1:")),
+            "{told:#?}"
+        );
     }
     assert!(told.iter().all(|text| !text.contains("secret")), "{told:#?}");
 }

@@ -78,7 +78,11 @@ fn a_task_is_written_by_any_process_until_it_ends_and_read_by_its_owner() {
             expiries.push(stranger.says::<i64>(&["PTTL", &key]).await.div_euclid(10_000));
         }
         expiries.sort_unstable();
-        assert_eq!(expiries, [0, 0, 0, 9, 19, 19], "two processes, the one of the tasks, each task, the list as its longest task");
+        assert_eq!(
+            expiries,
+            [0, 0, 0, 9, 19, 19],
+            "two processes, the one of the tasks, each task, the list as its longest task"
+        );
     });
 }
 
@@ -282,6 +286,19 @@ fn a_process_is_gone_after_5_s_and_not_before_it_could_come_back_to_redis() {
         assert!(is_there().await, "it may not have reached Redis yet");
         until(async || !is_there().await).await;
         assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_task_of_no_process_says_of_none_that_it_is_there() {
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let store = process(&server, 1).await.tasks();
+        let record = TaskRecord::new("one", "ada", Duration::from_secs(1), Raw::empty_object());
+        store.create(&record, KEEP).await.unwrap();
+        assert!(found(&store, "one", "ada").await.is_some());
+        let mut stranger = Stranger::at(&server).await;
+        assert_eq!(stranger.keys("mcpjoin:process:").await.len(), 1, "the process of this test");
     });
 }
 
