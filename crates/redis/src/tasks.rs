@@ -84,7 +84,7 @@ if is_new then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   redis.call('ZADD', KEYS[2], ARGV[5], ARGV[11])
   redis.call('PEXPIRE', KEYS[2], math.max(redis.call('PTTL', KEYS[2]), tonumber(ARGV[3])))
-  redis.call('SET', KEYS[3], '1', 'PX', ARGV[4])
+  if ARGV[4] ~= '0' then redis.call('SET', KEYS[3], '1', 'PX', ARGV[4]) end
 end
 return 1";
 
@@ -210,7 +210,8 @@ impl RedisTasks {
             u8::from(keep.is_some()).to_string(),
             u8::from(task.is_over).to_string(),
             millis(keep.unwrap_or_default()).max(1).to_string(),
-            millis(LEASE).to_string(),
+            // A task of no process says of none that it is there.
+            if task.process.is_empty() { 0 } else { millis(LEASE) }.to_string(),
             task.created.as_micros().to_string(),
             head,
             content,

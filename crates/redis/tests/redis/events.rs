@@ -205,6 +205,12 @@ fn what_somebody_else_has_written_moved_repeated_or_removed_is_not_replayed() {
             other[place].1.iter_mut().find(|(known, _)| known == name).unwrap().1 = value.to_owned();
             other
         };
+        let other_version = own[2]
+            .1
+            .iter()
+            .find(|(name, _)| name == "r")
+            .map(|(_, text)| format!("C{}", &text[1..]))
+            .unwrap();
         let cut = own[2].1.iter().find(|(name, _)| name == "r").unwrap().1[1..].to_owned();
         for (forged, what) in [
             (with(&[0, 2, 1, 3]), "another order"),
@@ -216,6 +222,7 @@ fn what_somebody_else_has_written_moved_repeated_or_removed_is_not_replayed() {
             (field(2, "k", "l"), "another kind"),
             (field(2, "k", "x"), "another kind"),
             (field(2, "k", "?"), "no kind"),
+            (field(2, "r", &other_version), "another version"),
             (field(2, "r", "garbage"), "another record"),
             (field(2, "r", ""), "an empty record"),
             (field(2, "r", &cut), "a cut record"),
@@ -223,7 +230,7 @@ fn what_somebody_else_has_written_moved_repeated_or_removed_is_not_replayed() {
             write(&mut stranger, &ada, &forged).await;
             assert_eq!(replayed(&events, ADA, id(7, 0), ALL).await, None, "{what}");
         }
-        assert!(redis.counts().foreign >= 11, "{:?}", redis.counts());
+        assert!(redis.counts().foreign >= 12, "{:?}", redis.counts());
         write(&mut stranger, &ada, &own).await;
         // With other keys nothing of it can be read.
         let other = process(&server, 2).await;

@@ -289,6 +289,19 @@ fn a_process_is_gone_after_5_s_and_not_before_it_could_come_back_to_redis() {
     });
 }
 
+#[test]
+fn a_task_of_no_process_says_of_none_that_it_is_there() {
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let store = process(&server, 1).await.tasks();
+        let record = TaskRecord::new("one", "ada", Duration::from_secs(1), Raw::empty_object());
+        store.create(&record, KEEP).await.unwrap();
+        assert!(found(&store, "one", "ada").await.is_some());
+        let mut stranger = Stranger::at(&server).await;
+        assert_eq!(stranger.keys("mcpjoin:process:").await.len(), 1, "the process of this test");
+    });
+}
+
 /// A process of a server, with a client.
 async fn client(redis: &Redis) -> Client {
     let server = McpServer::builder("s", "1")
