@@ -45,7 +45,7 @@ cargo xtask CHORE
   test [--update-counts]
                      everything that must hold: format, dependencies, clippy, docs, requirements, tests, published
                      servers, and the number of tests per group (xtask/test-counts.toml)
-  release-check      what is too long for every change: the oldest Rust, `beside`, `dist`, tests of processes 20 times,
+  release-check      what is too long for every change: the oldest Rust, `beside`, `bench/jobs`, `dist`, tests of processes 20 times,
                      `instructions`, `bench`, `fuzz 600`, `conformance --through-nginx --through-gateway`, the outages of a gateway for five minutes, and
                      `test`; about three hours
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that

@@ -29,6 +29,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     steps.step("oldest Rust", "cargo +VERSION check --workspace", || oldest_rust::check(root));
     steps.step("clippy", "cargo clippy --manifest-path bench/Cargo.toml", || test::clippy_detached(root));
     steps.step("beside", "cargo xtask beside", || beside::run(root));
+    steps.step("jobs", "cargo run -p check, in bench/jobs", || jobs(root));
     steps.step("weight", "cargo xtask weight", || weight::run(root));
     steps.step("dist", "cargo xtask dist", || dist::run(root).map(drop));
     steps.step("soak", "cargo test --test child_cycles, and others, 20 times", || soak(root));
@@ -47,6 +48,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         0 => Ok(()),
         failed => bail!("{failed} steps failed"),
     }
+}
+
+/// Runs the six jobs with mcpjoin and with rmcp, and compares the printed lines with the table.
+fn jobs(root: &Path) -> Result<()> {
+    let manifest = ["--manifest-path", "bench/jobs/Cargo.toml"];
+    let mut command = cargo(root, &["run", "--quiet", "--locked", "--package", "check"]);
+    succeed(command.args(manifest).args(["--target-dir", "bench/jobs/target"]))
 }
 
 /// Kills the servers behind a gateway for minutes, and runs its clients that start a process for each request.

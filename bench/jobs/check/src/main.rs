@@ -104,7 +104,12 @@ pub(crate) fn program(library: &str, job: &str) -> String {
 }
 
 async fn cargo(words: &[&str]) -> Result {
-    let status = Command::new("cargo").args(words).stdout(Stdio::null()).status().await?;
+    // The folder of this program, so that it finds what is built.
+    let here = std::env::current_exe()?;
+    let target = here.ancestors().nth(2).ok_or("this program is in no folder")?;
+    let mut command = Command::new("cargo");
+    command.args(words).env("CARGO_TARGET_DIR", target).stdout(Stdio::null());
+    let status = command.status().await?;
     if status.success() { Ok(()) } else { Err(format!("cargo {}: {status}", words.join(" ")).into()) }
 }
 
