@@ -386,7 +386,7 @@ fn f118_an_event_without_an_end_fails_its_call() {
 #[test]
 fn nobody_listens() {
     run(async {
-        let closed = crate::ports::Closed::tcp();
+        let closed = Closed::tcp();
         let port = closed.port();
         let url = format!("http://127.0.0.1:{port}/mcp?key=secret");
         let error = builder().connect(Link::http(url).build().unwrap()).await.unwrap_err().to_string();
