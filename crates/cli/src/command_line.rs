@@ -51,7 +51,9 @@ pub(crate) fn answer(argv: &[OsString], refused: ErrorKind) -> Option<Failure> {
     match refused {
         ErrorKind::InvalidSubcommand => foreign::verb(argv),
         ErrorKind::UnknownArgument => added_without_dashes(argv).or_else(|| foreign::option(argv)),
-        ErrorKind::MissingRequiredArgument if argv.get(1).is_some_and(|verb| verb == "serve") => {
+        ErrorKind::MissingRequiredArgument
+            if argv.get(1).is_some_and(|verb| verb == "serve") && operands(argv).is_empty() =>
+        {
             let line = ["serve", "demo"].map(OsString::from);
             let line = [&line[..], argv.get(2..).unwrap_or_default()].concat();
             Some(Failure::usage("no server is named", format!("mcpjoin {}", words_shown(&line))))

@@ -308,7 +308,7 @@ pub(crate) fn without_operands(
             Err(Failure::usage(problem, format!("mcpjoin tool {word}")))
         }
         Word::Bare if rest.is_empty() && is_address_with_wrong_port(&first, known)? => {
-            target(verb, "", Word::Address, &first).map(|target| Invocation::new(target, Vec::new()))
+            target(verb, "", Word::Address, &first, &[]).map(|target| Invocation::new(target, Vec::new()))
         }
         Word::Bare if rest.is_empty() && !first.as_encoded_bytes().contains(&b'/') => {
             let target = named(None, &first.to_string_lossy(), true, String::new());
@@ -317,7 +317,7 @@ pub(crate) fn without_operands(
         Word::Path | Word::Bare | Word::Entry { .. } if !rest.is_empty() => {
             Ok(Invocation::command(first, rest, Vec::new()))
         }
-        word => Ok(Invocation::new(target(verb, "", word, &first)?, Vec::new())),
+        word => Ok(Invocation::new(target(verb, "", word, &first, &[])?, Vec::new())),
     }
 }
 
@@ -409,7 +409,7 @@ pub(crate) fn with_operands(
         Word::Path if launcher::has_arguments(verb, &operands) && (known.program)(&first) => {
             Err(with_arguments(verb, first, operands))
         }
-        word => Ok(Invocation::new(target(verb, &behind(&operands), word, &first)?, operands)),
+        word => Ok(Invocation::new(target(verb, " ...", word, &first, &operands)?, operands)),
     }
 }
 
@@ -439,7 +439,7 @@ fn bare(
         return Ok(Invocation::new(command(first, Vec::new()), operands));
     }
     if !is_entry && is_address_with_wrong_port(&first, known)? {
-        return Ok(Invocation::new(target(verb, " ...", Word::Address, &first)?, operands));
+        return Ok(Invocation::new(target(verb, " ...", Word::Address, &first, &operands)?, operands));
     }
     if !is_entry && let Some((name, tool)) = dotted(&word, known.entry)? {
         let operands = std::iter::once(tool.into()).chain(operands).collect();
@@ -557,8 +557,14 @@ fn tool_of_entry(word: &str) -> Option<(&str, &str, &str)> {
     spelled_so.then_some((&word[..at], name, tool))
 }
 
-/// The target of a word. `operands`: the placeholder for operands in a usage line of the verb.
-fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Target, Failure> {
+/// The target of a word. `operands`: the placeholder for operands in a usage line of the verb. `typed`: those that were typed.
+fn target(
+    verb: &str,
+    operands: &str,
+    word: Word,
+    first: &OsStr,
+    typed: &[OsString],
+) -> Result<Target, Failure> {
     let text = first.to_string_lossy();
     let no_address = |hint: String| {
         // No secrets are known yet, so the word is masked by position.
@@ -572,7 +578,8 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
         Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
         Word::Url { scheme } => match scheme.as_str() {
             "http" | "https" if !text.contains("://") => {
-                let line = with_scheme(&scheme, &text, |url| format!("mcpjoin {verb} {url}{operands}"));
+                let line =
+                    with_scheme(&scheme, &text, |url| format!("mcpjoin {verb} {url}{}", behind(typed)));
                 Err(no_address(line.unwrap_or_else(|| "mcpjoin help targets".into())))
             }
             "http" | "https" | "sse+http" | "sse+https" => {
@@ -594,7 +601,8 @@ fn target(verb: &str, operands: &str, word: Word, first: &OsStr) -> Result<Targe
                 Err(Failure::usage(format!("the scheme {scheme}: is not supported"), line))
             }
             _ => {
-                let line = with_scheme(&scheme, &text, |url| format!("mcpjoin {verb} {url}{operands}"));
+                let line =
+                    with_scheme(&scheme, &text, |url| format!("mcpjoin {verb} {url}{}", behind(typed)));
                 let line = line.unwrap_or_else(|| "mcpjoin help targets".into());
                 Err(Failure::usage(format!("the scheme {scheme}: is not supported"), line))
             }

@@ -186,7 +186,8 @@ fn words_that_clap_refuses_have_their_id() {
     for (words, first) in [
         ("list --nonsense demo:", "error: unexpected argument '--nonsense' found (E_USAGE)\n"),
         ("call -t soon demo: echo", "error: invalid value 'soon' for '--timeout <TIME>'"),
-        ("serve", "error: the following required arguments were not provided (E_USAGE):\n"),
+        ("search", "error: the following required arguments were not provided (E_USAGE):\n"),
+        ("serve", "error: no server is named (E_USAGE)\n"),
         ("nonsense", "error: nonsense is not a verb of mcpjoin (E_USAGE)\n"),
     ] {
         let ran = line(words).exits(2);

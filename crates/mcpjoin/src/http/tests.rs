@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Method, Version};
 use hyper_util::client::proxy::matcher::Matcher;
+use mcpjoin_proto::session::TransportErrorReason;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -17,7 +18,7 @@ use url::Url;
 
 use super::client::{Body, Client, ClientOptions, Response};
 use super::connector::{ResolveHook, Resolving};
-use super::error::{Error, is_timeout};
+use super::error::{Error, describe, is_timeout};
 use super::proxy::Proxies;
 use super::tls_config;
 
@@ -195,6 +196,20 @@ async fn a_server_of_http_is_reached_through_a_proxy_that_is_told_the_whole_url(
     assert!(sent.starts_with(&format!("GET http://{HOST}/mcp?x=1 HTTP/1.1\r\n")), "{sent}");
     for header in ["accept: */*", "proxy-authorization: Basic bWU6cHc=", &format!("host: {HOST}")] {
         assert!(sent.contains(&format!("{header}\r\n")), "{header}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_none_of_http_is_named_and_not_connected_to() {
+    let proxies = Proxies::from(Matcher::builder().all("socks5://127.0.0.1:1").build());
+    let client = Client::new(ClientOptions { proxies: Some(proxies), ..options() });
+    for scheme in ["http", "https"] {
+        let url = Url::parse(&format!("{scheme}://{HOST}/mcp")).unwrap();
+        let sent = client.send(Method::GET, &url, HeaderMap::new(), Body::empty()).await;
+        let Err(error) = sent else { panic!("{url} was reached") };
+        let error = describe(&error, &url, Duration::from_secs(10), true);
+        assert_eq!(error.reason(), Some(TransportErrorReason::ProxyScheme), "{error}");
+        assert!(error.message.ends_with("unsupported scheme socks5"), "{error}");
     }
 }
 
