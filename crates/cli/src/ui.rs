@@ -400,7 +400,7 @@ impl Ui {
         }
     }
 
-    /// Prints a line of the server's standard error or log.
+    /// Prints a line of the server's log.
     pub(crate) fn server_line(&self, line: &str) {
         self.line_of("server", line);
     }
@@ -410,7 +410,8 @@ impl Ui {
         self.tell(&self.one_line(line));
     }
 
-    fn line_of(&self, speaker: &str, text: &str) {
+    /// Prints a line of what this server or program has written.
+    pub(crate) fn line_of(&self, speaker: &str, text: &str) {
         self.tell(&format!("{FAINT}{speaker}:{FAINT:#} {}", self.one_line(text)));
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Made by `connect::plan`. `connect` and the commands open links to it, as often as they need.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::Link;
@@ -38,7 +39,12 @@ pub(crate) struct Endpoint {
     /// The child does not get all of our environment variables.
     pub(super) withheld: bool,
     pub(super) unmatched: Unmatched,
+    /// Stands before each line of a child's standard error: [`SERVER`], or the name of one of several servers.
+    pub(super) name: Arc<str>,
 }
+
+/// How a server is named which is the only one.
+pub(super) const SERVER: &str = "server";
 
 /// What the server is.
 #[derive(Clone)]
@@ -95,7 +101,15 @@ impl Endpoint {
         let Some(trace) = self.trace.as_ref().map(|trace| trace.numbered(number)) else {
             return self.clone();
         };
-        Self { kind: self.kind.clone().observed(ui, Some(&trace)), trace: Some(trace), ..self.clone() }
+        let kind = self.kind.clone().observed(ui, Some(&trace), self.name.clone());
+        Self { kind, trace: Some(trace), ..self.clone() }
+    }
+
+    /// The same endpoint for one of several servers: with `-v` its standard error is shown under this name.
+    pub(crate) fn named(mut self, ui: &Ui, name: &str) -> Self {
+        self.name = name.into();
+        self.kind = self.kind.observed(ui, self.trace.as_ref(), self.name.clone());
+        self
     }
 
     /// The same endpoint with other credentials over HTTP.
@@ -238,7 +252,7 @@ impl Endpoint {
 
 impl Kind {
     /// Writes what a child sends, receives and prints to standard error to the trace. With `-v` its standard error is shown, too.
-    pub(super) fn observed(self, ui: &Ui, trace: Option<&Trace>) -> Self {
+    pub(super) fn observed(self, ui: &Ui, trace: Option<&Trace>, name: Arc<str>) -> Self {
         let Self::Child(mut command) = self else { return self };
         if let Some(trace) = trace {
             command = command.inspected(trace.inspect());
@@ -250,7 +264,7 @@ impl Kind {
                     trace.stderr(line);
                 }
                 if ui.verbosity() > 0 {
-                    ui.server_line(&String::from_utf8_lossy(line));
+                    ui.line_of(&name, &String::from_utf8_lossy(line));
                 }
             });
         }

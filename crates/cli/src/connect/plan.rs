@@ -14,7 +14,7 @@ use mcpjoin::proto::session::{CloseCause, EraChoice, Limits, NegotiationFailure}
 use mcpjoin::transport::{ChildCommand, SocketConnect};
 
 use super::consent::Consent;
-use super::endpoint::{Endpoint, Kind};
+use super::endpoint::{Endpoint, Kind, SERVER};
 use super::orchestra::OrchestraConnect;
 use super::trace::Trace;
 use super::unmatched::Unmatched;
@@ -323,14 +323,15 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         }
         era => era.map(|era| Remembered { era, legacy: None }),
     };
-    let kind = kind.observed(ui, trace.as_ref());
+    let name: Arc<str> = SERVER.into();
+    let kind = kind.observed(ui, trace.as_ref(), name.clone());
     let fallback = match target {
         Target::Http(address) if !connect.exact_url => {
             address.at_mcp().map(|address| fallback(ui, address, &connect, trace.clone())).transpose()?
         }
         _ => None,
     };
-    let endpoint = Endpoint { kind, trace, no_entry, access, withheld, unmatched };
+    let endpoint = Endpoint { kind, trace, no_entry, access, withheld, unmatched, name };
     let timeout = connect.timeout;
     Ok(Plan {
         endpoint,

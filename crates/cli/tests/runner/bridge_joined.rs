@@ -1,11 +1,13 @@
 //! Tests of `bridge` with several servers behind one endpoint: `--config FILE`, `--server`, `--join`, `--prefix`.
 
+use std::fs;
 use std::io::{Read, Write};
+use std::time::Instant;
 
 use mcpjoin::proto::Era;
 use serde_json::{Value, json};
 
-use super::bridge_relay::{Bridge, Talk, call, client, text, within};
+use super::bridge_relay::{Bridge, DEADLINE, Talk, call, client, text, within};
 use super::config::Folder;
 use super::support::run;
 
@@ -125,18 +127,24 @@ fn all_entries_of_a_file_that_is_named_are_joined_without_the_one_that_cannot_st
 #[test]
 fn a_joined_server_that_ends_at_each_start_is_named_and_reported_once() {
     let folder = Folder::new("joined-ends");
+    let starts = folder.file("starts", "");
+    let script = format!("echo process $$ | tee -a '{}' >&2; exit 9", starts.display());
     let mut entries = configuration();
-    entries["mcpServers"]["broken"] =
-        json!({ "command": "sh", "args": ["-c", "echo process $$ >&2; exit 9"] });
+    entries["mcpServers"]["broken"] = json!({ "command": "sh", "args": ["-c", script] });
     let file = folder.file("servers.json", entries.to_string());
     let bridge = Bridge::before("http://127.0.0.1:0/mcp", &["-v", "--config", file.to_str().unwrap()]);
-    for _ in 0..4 {
+    // One attempt has two starts at most, and the third one begins when the second one was reported.
+    let end = Instant::now() + DEADLINE;
+    while fs::read_to_string(&starts).unwrap().lines().count() < 5 {
+        assert!(Instant::now() < end, "it is not started again");
         run(["list", &bridge.addresses[0]]).exits(0);
     }
     let stderr = bridge.ends("TERM", 143).stderr;
     let reported = stderr.matches("error: broken: the server exited before the session was open").count();
     let again = stderr.matches("another client was refused: broken: the server exited").count();
     assert!(reported == 1 && again > 0, "{reported}, {again}: {stderr}");
+    // Its standard error is shown under its name.
+    assert!(stderr.contains("\nbroken: process "), "{stderr}");
 }
 
 #[test]

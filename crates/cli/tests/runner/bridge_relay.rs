@@ -22,7 +22,7 @@ use super::sockets::Demo;
 use super::support::{Mark, Ran, Running, command, line, marked, run, scratch, start};
 
 /// The timeout of each test: a hang is a failure.
-const DEADLINE: Duration = Duration::from_secs(50);
+pub(super) const DEADLINE: Duration = Duration::from_secs(50);
 
 /// A server in shell that answers every request of the legacy era. The call of `die` ends it. The call of `wait` gets no
 /// response, and is noted on standard error.

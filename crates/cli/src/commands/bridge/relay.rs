@@ -204,6 +204,10 @@ impl TargetGateway {
         // A client of the legacy era makes the gateway send `initialize` first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
         let access = policy.map(|policy| policy.access(ui, &name, &endpoint, &args.authorization));
+        let endpoint = match joined {
+            Some(name) => endpoint.named(ui, name),
+            None => endpoint,
+        };
         let upstream = Upstream::new(ui, endpoint, access.transpose()?.flatten(), first);
         let start = upstream.clone();
         let gateway = match upstream.is_by_principal() {
