@@ -1,7 +1,7 @@
 //! Compiles the workspace with the oldest Rust that it supports, which is the `rust-version` of the root manifest. Clippy's
 //! `incompatible_msrv` sees our own calls of the standard library only, not what a dependency needs.
 //!
-//! `test` runs it beside the tests where rustup can bring that compiler; `release-check` always does.
+//! `test` does it where rustup can bring that compiler; `release-check` always does.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -49,23 +49,11 @@ fn install(version: &str) -> Result<()> {
     Ok(())
 }
 
-/// With the lowest priority, in a target folder of its own: the other compiler shares nothing with the first.
+/// In a target folder of its own: the other compiler shares nothing with the first.
 fn compile(root: &Path, version: &str) -> Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    let mut command = Command::new("nice");
-    command.args([
-        "-n",
-        "19",
-        "rustup",
-        "run",
-        version,
-        "cargo",
-        "check",
-        "--quiet",
-        "--locked",
-        "--workspace",
-    ]);
-    command.current_dir(root).stdin(Stdio::null());
+    let mut command = rustup(&["run", version, "cargo", "check", "--quiet", "--locked", "--workspace"]);
+    command.current_dir(root);
     // The cargo that runs this chore sets these variables; the other version must not inherit them.
     for variable in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"] {
         command.env_remove(variable);
