@@ -43,7 +43,7 @@ pub(crate) struct Endpoint {
     pub(super) name: Arc<str>,
 }
 
-/// How a server is named which is the only one.
+/// The name of the only server.
 pub(super) const SERVER: &str = "server";
 
 /// What the server is.

@@ -144,7 +144,7 @@ impl Dispatch {
         Self { cache, handlers, subscriptions: Mutex::default() }
     }
 
-    /// Takes note of a notification. What was cached is invalid before anybody is told of it.
+    /// Handles a notification. Invalidates what is cached before a callback or a stream gets the notification.
     pub(super) fn receive(&self, notification: &Notification, wake: &mut Vec<Waker>) {
         if let Some(cache) = &self.cache {
             cache.invalidate(notification);

@@ -183,7 +183,7 @@ async fn a_layer_answers_fails_and_changes_results() {
         let error = call("refuse").await.expect_err("an error");
         assert_eq!(error, ClientError::Call(CallRefused::Closed.into()));
         let (result, ()) = tokio::join!(call("t"), async {
-            // The first that the server is told of.
+            // The first message that the server receives.
             let request = server.expect("tools/call").await;
             assert_eq!(value(request.params.as_ref())["name"], "t");
             server.result(request.id, text("done")).await;
