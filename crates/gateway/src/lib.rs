@@ -20,7 +20,7 @@
 //! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
-//! translations, then `pair`, `policy` and `upstream`, then `answers` and `portable`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
+//! translations, then `pair`, `policy` and `upstream`, then `answers`, `portable` and `request_state`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
 //! `warnings` and `end`. `telemetry` attaches spans to the connections.
 //!
 //! ```no_run
@@ -58,6 +58,7 @@ mod pools;
 mod portable;
 mod rate;
 mod relay;
+mod request_state;
 mod sealed_sessions;
 mod serving;
 mod settings;

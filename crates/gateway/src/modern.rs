@@ -25,10 +25,12 @@ use super::policy::{ClientPolicy, Counting};
 use super::pool::{InUse, Pool};
 use super::pools::{ConnectionPools, Pools};
 use super::relay::{StreamSink, call, forward_to, to_request};
+use super::request_state;
 use super::tools::HeaderMarks;
 use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::Context;
 use mcpjoin::handler::Handler;
+use mcpjoin::transport::Replicas;
 
 /// Serves a client that gives its version in each request.
 pub(super) async fn serve(
@@ -206,7 +208,7 @@ impl TargetRequests {
                     let sink = sink.unwrap_or_else(|| to_request(cx));
                     listen(&server, request, cx, &sink, timeout, errors).await
                 }
-                (false, _) => translation.relay_unchanged(&server, request, cx, errors).await,
+                (false, _) => self.relay(&pool, &server, request, cx).await,
                 (true, Method::Discover) => discover_result(&server),
                 (true, Method::Listen) => {
                     let sink = sink.unwrap_or_else(|| to_request(cx));
@@ -221,6 +223,26 @@ impl TargetRequests {
             }
         };
         permit.answer(&server, answering).await
+    }
+
+    /// Relays a request to a modern server, unchanged but for the mark of a state that only this process can use.
+    async fn relay(
+        &self,
+        pool: &Pool,
+        server: &Client,
+        request: Request,
+        cx: &Context,
+    ) -> Result<Reply, ErrorObject> {
+        let (relay, errors) = (&pool.first.relay, &self.errors);
+        let replicas = cx.extension::<Replicas>().filter(|_| relay.is_of_process());
+        let Some(replicas) = replicas else {
+            return relay.translation.relay_unchanged(server, request, cx, errors).await;
+        };
+        let request = request_state::restored(replicas, request);
+        match relay.translation.relay_unchanged(server, request, cx, errors).await? {
+            Reply::Verbatim(result) => Ok(Reply::Verbatim(request_state::marked(replicas, result))),
+            reply => Ok(reply),
+        }
     }
 
     /// Forwards a notification of the client. Over HTTP several clients use one connection in turn, so the server of a

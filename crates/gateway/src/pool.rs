@@ -8,7 +8,7 @@
 //! of clients that cannot be asked. The first server stays the first as long as the pool is in use, because servers
 //! have state. Streams belong to the first server, so that each event is delivered once.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use super::upstream::{ClientHello, Launcher, Upstream, UpstreamHandler};
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
 use mcpjoin::handler::Handler;
+use mcpjoin::transport::Link;
 
 /// Servers of one pool: more calls of one client that can be asked something wait.
 pub(super) const UPSTREAMS_PER_POOL: usize = 4;
@@ -273,6 +274,8 @@ pub(super) struct Relay {
     in_use: AtomicUsize,
     /// The connection of the client that has the pool for itself.
     client: Mutex<Option<Connection>>,
+    /// Whether only this process reaches the server: any but a server over HTTP.
+    is_of_process: AtomicBool,
 }
 
 /// A request that uses a server, until this is dropped.
@@ -288,7 +291,13 @@ impl Drop for InUse {
 impl Relay {
     fn new(translation: ModernToLegacy, questions: Questions) -> Self {
         let (translation, in_use) = (Arc::new(translation), AtomicUsize::new(0));
-        Self { translation, questions, in_use, client: Mutex::default() }
+        let is_of_process = AtomicBool::new(false);
+        Self { translation, questions, in_use, client: Mutex::default(), is_of_process }
+    }
+
+    /// Whether only this process reaches the server, so that it alone knows its states.
+    pub(super) fn is_of_process(&self) -> bool {
+        self.is_of_process.load(Ordering::Relaxed)
     }
 
     fn is_idle(&self) -> bool {
@@ -349,5 +358,10 @@ impl UpstreamHandler for FromServer {
         if client.profile().initialize {
             self.0.translation.restarted(client).await;
         }
+    }
+
+    fn wrap(&self, link: Link) -> Link {
+        self.0.is_of_process.store(link.upstream_session().is_none(), Ordering::Relaxed);
+        link
     }
 }

@@ -105,7 +105,9 @@ impl ModernToLegacy {
         // The ids of the pages that the user has agreed to visit.
         let mut agreed = Vec::new();
         if let Some(round) = translate::round(params.as_ref())? {
-            match self.pool.suspended.take(Replicas::unmarked(&round.state), &owner)? {
+            let replicas = cx.extension::<Replicas>();
+            let handle = replicas.map_or(&*round.state, |replicas| replicas.unmarked(&round.state));
+            match self.pool.suspended.take(handle, &owner)? {
                 SuspendedCall::Open(call) => open = Some(call.resume(cx, &round.responses).await),
                 SuspendedCall::Refused(pages, refused) => match pages.are_accepted(&round.responses)? {
                     true => (agreed, claim) = (pages.ids, Some(refused)),

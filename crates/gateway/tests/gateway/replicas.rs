@@ -771,6 +771,88 @@ fn a_call_that_waits_for_an_answer_is_found_from_any_process_in_all_pairs_of_era
     });
 }
 
+/// Two processes that pass requests to each other, each with a modern program of its own.
+async fn with_programs() -> (Vec<HttpService>, [Target; 2]) {
+    let programs = [Target::of("a", Version::V2026_07_28).await, Target::of("a", Version::V2026_07_28).await];
+    let mut services = Vec::new();
+    for program in &programs {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (keys, near) = (keys(&[1]), program.server.clone());
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let others = Others::new(&url, keys.clone(), &[]).unwrap();
+        let start = move || {
+            let (link, far) = Link::memory();
+            near.connect(far);
+            std::future::ready(Ok::<_, std::io::Error>(link))
+        };
+        let joined = Gateway::joined("joined", "1").target("a", Gateway::builder(start)).build();
+        let service = joined.http(options(&keys).replicas(others));
+        serve(listener, service.clone());
+        services.push(service);
+    }
+    (services, programs)
+}
+
+#[test]
+fn a_state_of_a_program_comes_back_to_its_process_and_the_program_gets_it_unchanged() {
+    run(async {
+        let (services, _programs) = with_programs().await;
+        let balancer = Balancer::new(services);
+        let url = listen(balancer.clone()).await;
+        let client = Client::builder("c", "1")
+            .era(EraChoice::Only(Era::Modern))
+            .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) })
+            .connect(Link::http(&url).build().unwrap())
+            .await
+            .unwrap();
+        for turn in 0..6 {
+            let asked = client.call_tool("a__asks", ()).await.unwrap();
+            assert_eq!(asked.content[0].as_text(), Some("Decline"), "{turn}");
+            balancer.next();
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn a_state_that_is_not_from_here_is_refused_by_the_program() {
+    run(async {
+        let (services, _programs) = with_programs().await;
+        let modern = Peer::new(services[0].clone()).with("mcp-protocol-version", "2026-07-28");
+        let modern = modern.with("mcp-method", "tools/call").with("mcp-name", "a__asks");
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "c", "version": "0" },
+            "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+        });
+        let call = |state: Option<&str>| {
+            let mut params = json!({ "name": "a__asks", "arguments": {}, "_meta": meta });
+            if let Some(state) = state {
+                params["requestState"] = state.into();
+                params["inputResponses"] = json!({ "1": { "action": "cancel" } });
+            }
+            params
+        };
+        let (status, asked) = modern.ask("tools/call", call(None)).await;
+        assert_eq!((status, &asked["result"]["resultType"]), (200, &json!("input_required")), "{asked}");
+        let state = asked["result"]["requestState"].as_str().unwrap();
+        let (own, mark) = state.rsplit_once('.').unwrap();
+        let at_other = modern.at(&services[1]);
+        for (peer, wrong) in [
+            // Without its mark it is valid where it was made, and nowhere else.
+            (&at_other, own.to_owned()),
+            (&at_other, format!("{own}.{}", &mark[1..])),
+            (&modern, format!("{own}.{}", &mark[1..])),
+            (&modern, format!("{}.{mark}", &own[1..])),
+            (&at_other, format!(".{mark}")),
+            (&at_other, String::new()),
+        ] {
+            let (_, refused) = peer.ask("tools/call", call(Some(&wrong))).await;
+            assert_eq!(refused["error"]["code"], -32602, "{wrong}: {refused}");
+        }
+    });
+}
+
 #[test]
 fn without_an_address_of_the_process_a_question_of_a_modern_target_is_refused() {
     run(async {

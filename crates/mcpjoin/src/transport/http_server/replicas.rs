@@ -177,20 +177,25 @@ impl Replicas {
         }
     }
 
-    /// Removes what [`mark`](Self::mark) has added.
+    /// Removes what [`mark`](Self::mark) has added here or in another process with these keys. A text without a mark stays as it is.
     #[doc(hidden)]
     #[must_use]
-    pub fn unmarked(text: &str) -> &str {
-        text.rsplit_once(MARK).map_or(text, |(text, _)| text)
+    pub fn unmarked<'a>(&self, text: &'a str) -> &'a str {
+        self.marker(text).map_or(text, |(text, _)| text)
     }
 
     /// Returns the other process that has marked a text.
     pub(super) fn marked_by(&self, text: &str) -> Option<Replica> {
-        let (_, mark) = text.rsplit_once(MARK)?;
+        self.marker(text).and_then(|(_, replica)| self.other(replica))
+    }
+
+    /// Returns a text without its mark, and the process that has marked it.
+    fn marker<'a>(&self, text: &'a str) -> Option<(&'a str, Replica)> {
+        let (text, mark) = text.rsplit_once(MARK)?;
         let content = self.0.keys.open(MARK_PURPOSE, b"", mark).ok()?;
         let (process, url) = content.split_first_chunk()?;
         let url = std::str::from_utf8(url).ok()?.into();
-        self.other(Replica { process: *process, url, version: None })
+        Some((text, Replica { process: *process, url, version: None }))
     }
 
     /// A process, unless it is this one or an earlier one at this address.
