@@ -113,6 +113,25 @@ fn two(server: &Server, events: &Events) -> [Peer; 2] {
     [Peer::new(server, options()), Peer::new(server, options())]
 }
 
+/// A session that two processes of one server serve.
+struct Opened {
+    gate: Gate,
+    events: Events,
+    server: Server,
+    /// At the process that has opened it.
+    session: Peer,
+    elsewhere: Peer,
+}
+
+async fn opened(version: &str) -> Opened {
+    let (gate, events) = (Gate::new(), Events::default());
+    let server = builder(&gate).build().unwrap();
+    let [one, other] = two(&server, &events);
+    let session = one.open(version).await;
+    let elsewhere = at(&session, &other);
+    Opened { gate, events, server, session, elsewhere }
+}
+
 async fn resume(session: &Peer, after: &str) -> Reply {
     session.with("last-event-id", after).get().await
 }
@@ -195,11 +214,7 @@ async fn has_ids(session: &Peer, gate: &Gate) -> bool {
 #[test]
 fn a_stream_is_resumed_at_another_process() {
     run(async {
-        let (gate, events) = (Gate::new(), Events::default());
-        let server = builder(&gate).build().unwrap();
-        let [one, other] = two(&server, &events);
-        let session = one.open(LEGACY).await;
-        let elsewhere = at(&session, &other);
+        let Opened { gate, session, elsewhere, .. } = opened(LEGACY).await;
         let mut reply = session.call_in_session(1, "steps", json!({ "n": 2 })).await;
         let (begin, _) = reply.event().await.unwrap();
         let (first, _) = reply.message_with_id().await.unwrap();
@@ -224,11 +239,7 @@ fn a_stream_is_resumed_at_another_process() {
 #[test]
 fn another_process_knows_that_the_stream_of_a_cancelled_call_is_over() {
     run(async {
-        let (gate, events) = (Gate::new(), Events::default());
-        let server = builder(&gate).build().unwrap();
-        let [one, other] = two(&server, &events);
-        let session = one.open(LEGACY).await;
-        let elsewhere = at(&session, &other);
+        let Opened { events, session, elsewhere, .. } = opened(LEGACY).await;
         let mut reply = session.call_in_session(1, "steps", json!({ "n": 2 })).await;
         let (begin, _) = reply.event().await.unwrap();
         let (first, _) = reply.message_with_id().await.unwrap();
@@ -249,11 +260,7 @@ fn another_process_knows_that_the_stream_of_a_cancelled_call_is_over() {
 fn a_stream_whose_process_is_gone_ends_at_another_one_with_an_error_for_each_of_its_requests() {
     run(async {
         for version in [LEGACY, "2025-06-18"] {
-            let (gate, events) = (Gate::new(), Events::default());
-            let server = builder(&gate).build().unwrap();
-            let [one, other] = two(&server, &events);
-            let session = one.open(version).await;
-            let elsewhere = at(&session, &other);
+            let Opened { gate, events, session, elsewhere, .. } = opened(version).await;
             let mut reply = session.call_in_session(1, "steps", json!({ "n": 2 })).await;
             let (first, _) = reply.message_with_id().await.unwrap();
             gate.open.add_permits(1);
@@ -291,11 +298,7 @@ fn a_stream_whose_process_is_gone_ends_at_another_one_with_an_error_for_each_of_
 #[test]
 fn the_standing_stream_goes_on_at_another_process_after_what_was_missed() {
     run(async {
-        let (gate, events) = (Gate::new(), Events::default());
-        let server = builder(&gate).build().unwrap();
-        let [one, other] = two(&server, &events);
-        let session = one.open(LEGACY).await;
-        let elsewhere = at(&session, &other);
+        let Opened { server, events, session, elsewhere, .. } = opened(LEGACY).await;
         let mut stream = session.get().await;
         let (begin, _) = stream.event().await.unwrap();
         assert!(server.handle().remove_tool("log").unwrap());
