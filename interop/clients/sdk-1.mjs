@@ -14,7 +14,7 @@ import {
 
 import { account } from './account.mjs';
 import { run, version, words } from './checks.mjs';
-import { checks, transport } from './sdk.mjs';
+import { checks, complaintsOf, transport } from './sdk.mjs';
 
 const SCHEMAS = {
     'sampling/createMessage': CreateMessageRequestSchema,
@@ -30,14 +30,7 @@ const client = new Client(
     { capabilities: { sampling: {}, elicitation: { form: {} }, roots: { listChanged: true } } },
 );
 
-const complaints = [];
-// A call may be answered after it was cancelled, and its client ignores the response. This SDK reports it, too. The checks
-// cancel one call, so this happens once at most.
-const late = /^Received a response for an unknown message ID: .*"error":/;
-let ignored = 0;
-client.onerror = ({ message }) => {
-    if (!late.test(message) || ++ignored > 1) complaints.push(message);
-};
+const complaints = complaintsOf(client);
 
 const means = {
     connect: () => client.connect(connection),

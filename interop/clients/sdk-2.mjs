@@ -6,7 +6,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 import { account } from './account.mjs';
 import { run, version, words } from './checks.mjs';
-import { checks, transport } from './sdk.mjs';
+import { checks, complaintsOf, transport } from './sdk.mjs';
 
 const { era, accounts, ...server } = words();
 const connection = transport(server, { StdioClientTransport, StreamableHTTPClientTransport, SSEClientTransport });
@@ -18,8 +18,7 @@ const client = new Client(
     },
 );
 
-const complaints = [];
-client.onerror = (error) => complaints.push(error.message);
+const complaints = complaintsOf(client);
 
 const means = {
     connect: () => client.connect(connection),

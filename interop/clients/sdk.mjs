@@ -16,6 +16,22 @@ export function transport(server, { StdioClientTransport, StreamableHTTPClientTr
     return new (sse ? SSEClientTransport : StreamableHTTPClientTransport)(new URL(url));
 }
 
+// What the SDKs report of a response that arrives after its call was cancelled.
+const late = /^Received a response for an unknown message ID: .*"error":/;
+
+/**
+ * The errors that the client reports beside those of its calls. A call may be answered after it was cancelled, and its client ignores the
+ * response; both SDKs report it, too. The checks cancel one call, so one such report is left out.
+ */
+export function complaintsOf(client) {
+    const complaints = [];
+    let ignored = 0;
+    client.onerror = ({ message }) => {
+        if (!late.test(message) || ++ignored > 1) complaints.push(message);
+    };
+    return complaints;
+}
+
 /** What a promise is rejected with. */
 async function rejection(promise) {
     try {
