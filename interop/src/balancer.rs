@@ -1,6 +1,6 @@
 //! A balancer without stickiness: it gives each request to the next of two servers.
 //!
-//! Used by [`crate::overheard`] and by the tests of several bridges. It reads the head of a request and nothing else of it.
+//! Used by the tests of several bridges that are killed. It reads the head of a request and nothing else of it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -12,7 +12,9 @@ mod balancer;
 mod client;
 mod endpoint;
 mod exchange;
+mod guarded;
 mod listening;
+mod nginx;
 mod overheard;
 mod port;
 #[cfg(test)]

@@ -22,10 +22,11 @@ use std::time::{Duration, Instant};
 use crate::client::Way;
 use crate::endpoint::Endpoint;
 use crate::exchange::{Answer, Exchange};
+use crate::nginx::Nginx;
 use crate::relay::Relay;
 use crate::sessions::{SESSION, Session, asks};
 use crate::witness::{self, GRACE, kill, left};
-use crate::{Balancer, Folder, LEGACY, MARK, MODERN, Port, Redis, ask};
+use crate::{Folder, LEGACY, MARK, MODERN, Port, Redis, ask};
 
 /// The exit code of a server that SIGTERM has ended correctly.
 pub(crate) const TERMINATED: i32 = 143;
@@ -46,6 +47,8 @@ pub(crate) struct Overheard {
     end: Result<(), String>,
     /// What the processes share, and their ports, until they have ended.
     _redis: Option<Redis>,
+    /// The balancer before them.
+    _nginx: Option<Nginx>,
     _ports: Vec<Port>,
 }
 
@@ -61,7 +64,7 @@ impl Overheard {
     pub(crate) fn new(name: &str, binary: &OsStr, way: Way, endpoint: Endpoint) -> Self {
         let folder = Folder::new(name);
         let start = |endpoint: Endpoint, words| Listens::start(binary, folder.path(), endpoint, words);
-        let mut ports = Vec::new();
+        let (mut ports, mut nginx) = (Vec::new(), None);
         let redis = (endpoint == Endpoint::ReplicasOfProgram).then(|| Redis::start(&[]).unwrap());
         let (processes, front) = if endpoint.is_replicas() {
             let keys = folder.path().join("keys");
@@ -85,7 +88,8 @@ impl Overheard {
                 ports.push(port);
                 start(endpoint, words)
             });
-            let front = Balancer::before(bridges.each_ref().map(|bridge| bridge.address)).unwrap().address();
+            let addresses = bridges.each_ref().map(|bridge| bridge.address);
+            let front = nginx.insert(Nginx::before(addresses, folder.path()).unwrap()).address();
             (bridges.into_iter().chain(server).collect(), front)
         } else {
             let server = start(endpoint, endpoint.listening(binary, folder.path()));
@@ -96,7 +100,18 @@ impl Overheard {
         let end = Err("the server was not told to end".to_owned());
         let address = processes[0].address;
         let may_fail = endpoint == Endpoint::Replicas;
-        Self { folder, processes, address, relay, way, may_fail, end, _redis: redis, _ports: ports }
+        Self {
+            folder,
+            processes,
+            address,
+            relay,
+            way,
+            may_fail,
+            end,
+            _redis: redis,
+            _nginx: nginx,
+            _ports: ports,
+        }
     }
 
     /// An empty folder, used as the script's home.

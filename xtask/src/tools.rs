@@ -40,7 +40,7 @@ const NGINX: Tool = Tool {
     places: &["nginx", "/usr/sbin/nginx"],
     version: "-v",
     lowest: Version::new(1, 18, 0),
-    purpose: "the conformance suite through a reverse proxy",
+    purpose: "the clients of several bridges, and the conformance suite through a reverse proxy",
     package: "nginx",
     unpacked: Some("usr/sbin/nginx"),
 };
