@@ -90,17 +90,23 @@ fn typescript_sdk_1_at_two_bridges_of_a_program() {
 #[test]
 fn typescript_sdk_2_at_two_bridges_of_a_program() {
     let client = script("@modelcontextprotocol/client", NODE, "sdk-2.mjs");
-    client.at_two_bridges_of_a_program().is_as_the_table_says("legacy");
+    let client = client.at_two_bridges_of_a_program();
+    client.is_as_the_table_says("legacy");
+    client.is_as_the_table_says("modern");
 }
 
 #[test]
 fn python_sdk_at_two_bridges_of_a_program() {
     let client = script("mcp", "venv/bin/python", "python-sdk.py");
-    client.at_two_bridges_of_a_program().is_as_the_table_says("legacy");
+    let client = client.at_two_bridges_of_a_program();
+    client.is_as_the_table_says("legacy");
+    client.is_as_the_table_says("modern");
 }
 
 #[test]
 fn rmcp_at_two_bridges_of_a_program() {
     let client = Client::installed("rmcp", "rmcp/target/debug/client-current");
-    client.at_two_bridges_of_a_program().is_as_the_table_says("legacy");
+    let client = client.at_two_bridges_of_a_program();
+    client.is_as_the_table_says("legacy");
+    client.is_as_the_table_says("modern");
 }
