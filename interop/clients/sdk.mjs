@@ -222,10 +222,13 @@ export function checks(client, { connect, close, call, handle, hear, watch }) {
                 assert.deepEqual((await client.readResource({ uri: contents.uri })).contents, [contents]);
             }
             await rejection(client.readResource({ uri: 'test://absent' }));
-            const leave = await watch(WATCHED);
-            await tool('test_trigger_resource_update');
-            assert.equal(await updated, WATCHED);
-            await leave();
+            // Behind two processes with a state each, the change happens in one of them.
+            if (DEMO.isOneState) {
+                const leave = await watch(WATCHED);
+                await tool('test_trigger_resource_update');
+                assert.equal(await updated, WATCHED);
+                await leave();
+            }
         },
 
         async prompts() {

@@ -259,7 +259,7 @@ impl Client {
         let mut outside = Outside::new(&name, binary, self.way, self.endpoint);
         let mark = outside.mark();
         let mut command = self.command(outside.folder(), &mark);
-        if let Some(description) = self.endpoint.description(outside.folder()) {
+        if let Some(description) = self.endpoint.description(outside.folder(), era) {
             command.env(DESCRIPTION, description);
         }
         let child = command.arg(era).args(outside.words(binary, self.endpoint)).spawn().unwrap();

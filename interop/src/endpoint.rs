@@ -83,11 +83,16 @@ impl Endpoint {
     }
 
     /// The file that describes the endpoint for the script, if `demo.json` does not.
-    pub(crate) fn description(self, folder: &Path) -> Option<PathBuf> {
+    pub(crate) fn description(self, folder: &Path, era: &str) -> Option<PathBuf> {
+        let mut demo: Value = serde_json::from_str(DEMO).unwrap();
+        if self == Self::ReplicasOfProgram && era == "modern" {
+            // Without a session, each request has the program of the bridge at which it arrives.
+            demo["isOneState"] = false.into();
+            return Some(written(folder, "programs-demo.json", &demo.to_string()));
+        }
         if self != Self::Joined {
             return None;
         }
-        let mut demo: Value = serde_json::from_str(DEMO).unwrap();
         demo["name"] = "mcpjoin".into();
         demo["instructions"] = format!("## demo\n\n{}", demo["instructions"].as_str().unwrap()).into();
         demo["question"] = "[demo] ".into();

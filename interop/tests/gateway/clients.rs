@@ -1,5 +1,5 @@
-//! Foreign clients at the joined endpoint of the demonstration server and a server on rmcp, and at two bridges with one key, also with
-//! one Redis and a session that belongs to a program of one of them. Each has the outcomes of `interop/clients/table.md`: lists, calls, questions, subscriptions and progress are the same as at one server.
+//! Foreign clients at the joined endpoint of the demonstration server and a server on rmcp, and behind nginx at two bridges with one
+//! key, also with one Redis and a program of each bridge. Each has the outcomes of `interop/clients/table.md`: lists, calls, questions, subscriptions and progress are the same as at one server.
 
 use interop::{Client, NODE, Way};
 
