@@ -75,7 +75,7 @@ cargo xtask CHORE
                      the official conformance suite, server and client, held against conformance/expected.toml (needs
                      npm); those of the server once more through a reverse proxy (needs nginx: `tools`), through our own
                      bridge, or through it joined with another server
-  bench [PART...] [--repetitions N] [--seconds S] [--peers A,B] [--mcpjoin BINARY] [--plain] [--before CHECKOUT]
+  bench [PART...] [--repetitions N] [--seconds S] [--peers A,B] [--mcpjoin BINARY] [--before CHECKOUT]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions,
                      quic, bridge, gateway (bench/README.md)
   instructions [--write]

@@ -3,12 +3,12 @@
 //! `bench/README.md` describes the measurements. Needs the same as `cargo xtask interop install`, because two of
 //! the peers are a Node program and a Python program.
 
+mod before;
 mod bridges;
 mod cells;
 mod far;
 mod gateway_table;
 mod gateways;
-mod other_build;
 mod peers;
 mod replicas;
 mod sample;
@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use before::Before;
 use cells::Part;
 use gateway_table::Summary;
-use other_build::OtherBuild;
 use peers::{Candidate, Peers};
 use sample::Samples;
 
@@ -37,8 +37,6 @@ pub(crate) struct Options {
     peers: Vec<String>,
     /// Another checkout of this repository: its programs are measured in the same turns as ours.
     before: Option<PathBuf>,
-    /// Whether the binary that `cargo install` gives is measured in the same turns as the one that is shipped.
-    plain: bool,
     /// A binary to measure as ours instead of one that is built.
     mcpjoin: Option<PathBuf>,
 }
@@ -52,7 +50,6 @@ impl Options {
             seconds: 1.0,
             peers: Vec::new(),
             before: None,
-            plain: false,
             mcpjoin: None,
         };
         let mut words = words.iter();
@@ -63,13 +60,12 @@ impl Options {
                 "--seconds" => options.seconds = value()?.parse().context("--seconds")?,
                 "--mcpjoin" => options.mcpjoin = Some(value()?.into()),
                 "--before" => options.before = Some(value()?.into()),
-                "--plain" => options.plain = true,
                 "--peers" => options.peers = value()?.split(',').map(str::to_owned).collect(),
                 name => match Part::ALL.into_iter().find(|part| part.name() == name) {
                     Some(part) => options.parts.push(part),
                     None => bail!(
                         "`bench` knows no `{name}`: only {}, --repetitions N, --seconds S, --peers A,B, --before CHECKOUT, \
-                         --plain, --mcpjoin BINARY",
+                         --mcpjoin BINARY",
                         Part::ALL.map(Part::name).join(", ")
                     ),
                 },
@@ -89,13 +85,7 @@ impl Options {
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let sdks = options.parts.iter().any(|part| !matches!(part, Part::Gateway | Part::Replicas));
     let peers = Peers::install(root, options.mcpjoin.as_deref(), sdks)?;
-    let mut other_builds = Vec::new();
-    if options.plain {
-        other_builds.push(OtherBuild::plain(root, &peers)?);
-    }
-    if let Some(checkout) = &options.before {
-        other_builds.push(OtherBuild::before(checkout, &peers)?);
-    }
+    let before = options.before.as_deref().map(|checkout| Before::build(checkout, &peers)).transpose()?;
     let results = root.join("bench/results");
     fs::create_dir_all(&results)?;
     println!("{}\n", peers.described()?);
@@ -122,8 +112,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
                 _ => peers.of(*part, &cell, far.as_ref()),
             };
             let mut candidates = asked_for(candidates, &options.peers);
-            for build in &other_builds {
-                build.add_to(&mut candidates);
+            if let Some(before) = &before {
+                before.add_to(&mut candidates);
             }
             if candidates.is_empty() {
                 continue;

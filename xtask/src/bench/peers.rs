@@ -13,8 +13,8 @@ use super::cells::{Cell, HTTP_2, Part};
 use super::far::FarSide;
 use super::gateways::Gateways;
 use super::replicas::Replicas;
+use crate::interop;
 use crate::steps::{self, cargo, succeed};
-use crate::{dist, interop};
 
 /// All programs that can be started.
 pub(crate) struct Peers {
@@ -52,7 +52,7 @@ impl Peers {
             Some(binary) => {
                 binary.canonicalize().with_context(|| format!("there is no {}", binary.display()))?
             }
-            None => build_mcpjoin(root, dist::PROFILE)?,
+            None => build_mcpjoin(root)?,
         };
         let packages: &[&str] =
             if sdks { &["--workspace"] } else { &["--bin", "load", "--bin", "floor", "--bin", "floor-http"] };
@@ -307,12 +307,12 @@ pub(crate) fn command(program: String, words: &[&str]) -> Vec<String> {
 
 /// Builds our binary as people are given it, and the programs of `bench/`; returns the binary and the programs' folder.
 pub(super) fn build(root: &Path) -> Result<(PathBuf, PathBuf)> {
-    Ok((build_mcpjoin(root, dist::PROFILE)?, build_programs(root, &["--workspace"])?))
+    Ok((build_mcpjoin(root)?, build_programs(root, &["--workspace"])?))
 }
 
-/// Builds our binary with a profile of the root manifest.
-pub(super) fn build_mcpjoin(root: &Path, profile: &str) -> Result<PathBuf> {
-    built(root, &["build", "--profile", profile, "--package", "mcpjoin-cli", "--bin", "mcpjoin"])
+/// Builds our binary as people are given it.
+fn build_mcpjoin(root: &Path) -> Result<PathBuf> {
+    built(root, &["build", "--release", "--package", "mcpjoin-cli", "--bin", "mcpjoin"])
 }
 
 fn build_programs(root: &Path, packages: &[&str]) -> Result<PathBuf> {

@@ -12,9 +12,6 @@ use crate::steps::{self, cargo};
 /// (`rustup target add x86_64-unknown-linux-musl`).
 const STATIC: &str = "x86_64-unknown-linux-musl";
 
-/// The profile of the root manifest for the release binary.
-pub(crate) const PROFILE: &str = "dist";
-
 /// A built binary.
 pub(super) struct Binary {
     pub(super) path: PathBuf,
@@ -32,7 +29,7 @@ impl Binary {
         let host = host()?;
         let target = if installed(STATIC)? && host == "x86_64-unknown-linux-gnu" { STATIC } else { &host };
         // Without `--target` when it is the host's: then cargo reuses the build of `cargo xtask bench`.
-        let mut words = vec!["build", "--profile", PROFILE, "--package", "mcpjoin-cli", "--bin", "mcpjoin"];
+        let mut words = vec!["build", "--release", "--package", "mcpjoin-cli", "--bin", "mcpjoin"];
         if target != host {
             words.extend(["--target", target]);
         }

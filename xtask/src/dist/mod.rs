@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-pub(crate) use binary::PROFILE;
-
 use binary::Binary;
 
 /// Builds the binary with full optimisation and packs it; returns the folder with the packages.

@@ -1,8 +1,6 @@
-//! Other builds of our programs, measured beside them in the same turns. Called by `cargo xtask bench` for two options.
+//! Our programs of another checkout, measured beside this one's in the same turns. Called by `cargo xtask bench --before CHECKOUT`.
 //!
-//! `--before CHECKOUT` answers whether a change has made something slower: the programs of that checkout stand beside this one's.
-//! `--plain` puts the binary that `cargo install` gives beside the one that is shipped. The load generator, the floor and the
-//! peers are this checkout's.
+//! It answers whether a change has made something slower. The load generator, the floor and the peers are this checkout's.
 
 use std::path::{Path, PathBuf};
 
@@ -13,32 +11,24 @@ use super::peers::{self, Candidate, Peers};
 /// The programs of `bench/` that are built on the library.
 const OURS: [&str; 2] = ["ours-client", "ours-server"];
 
-/// Another build of our programs.
-pub(super) struct OtherBuild {
-    /// What the tables call it.
-    name: &'static str,
-    /// Each program of ours, and the other build's program that stands in its place.
+/// Our programs of another checkout.
+pub(super) struct Before {
+    /// Each program of ours, and the other checkout's program that stands in its place.
     programs: Vec<(PathBuf, PathBuf)>,
 }
 
-impl OtherBuild {
-    /// Builds the binary of this checkout with the profile `release`.
-    pub(super) fn plain(root: &Path, peers: &Peers) -> Result<Self> {
-        let plain = peers::build_mcpjoin(root, "release")?;
-        Ok(Self { name: "plain build", programs: vec![(peers.mcpjoin().to_owned(), plain)] })
-    }
-
+impl Before {
     /// Builds the programs of another checkout.
-    pub(super) fn before(checkout: &Path, peers: &Peers) -> Result<Self> {
+    pub(super) fn build(checkout: &Path, peers: &Peers) -> Result<Self> {
         let checkout =
             checkout.canonicalize().with_context(|| format!("no checkout at {}", checkout.display()))?;
         let (mcpjoin, folder) = peers::build(&checkout)?;
         let own = OURS.map(|name| (peers.path(name), folder.join(name)));
         let programs = own.into_iter().chain([(peers.mcpjoin().to_owned(), mcpjoin)]).collect();
-        Ok(Self { name: "before", programs })
+        Ok(Self { programs })
     }
 
-    /// Adds to each candidate that runs a program of ours the same candidate with the other build's program.
+    /// Adds to each candidate that runs a program of ours the same candidate with the other checkout's program.
     pub(super) fn add_to(&self, candidates: &mut Vec<Candidate>) {
         *candidates = std::mem::take(candidates)
             .into_iter()
@@ -62,7 +52,7 @@ impl OtherBuild {
                 }
             }
         }
-        twin.name = format!("{}, {}", candidate.name, self.name).into();
+        twin.name = format!("{}, before", candidate.name).into();
         changed.then_some(twin)
     }
 }
@@ -70,12 +60,12 @@ impl OtherBuild {
 #[cfg(test)]
 mod tests {
     use super::super::peers::candidate;
-    use super::OtherBuild;
+    use super::Before;
 
     #[test]
     fn what_runs_our_programs_is_measured_twice() {
         let programs = vec![("/a/mcpjoin".into(), "/b/mcpjoin".into())];
-        let before = OtherBuild { name: "before", programs };
+        let before = Before { programs };
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let mut candidates = vec![
             candidate("floor", words(&["/a/floor"])),
