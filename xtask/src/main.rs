@@ -46,8 +46,8 @@ cargo xtask CHORE
                      everything that must hold: format, dependencies, clippy, docs, requirements, tests, published
                      servers, and the number of tests per group (xtask/test-counts.toml)
   release-check      what is too long for every change: the oldest Rust, `beside`, `bench/jobs`, `dist`, tests of processes 20 times,
-                     `instructions`, `bench`, `fuzz 600`, `conformance --through-nginx --through-gateway`, the outages of a gateway for five minutes, and
-                     `test`; about three hours
+                     an hour of load on a bridge, `instructions`, `bench`, `fuzz 600`, `conformance --through-nginx --through-gateway`, the
+                     outages of a gateway for five minutes, and `test`; about four hours
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
                      show it
   bounds             what others can make us hold or do: each bound with its total and its test (xtask/bounds.toml)
