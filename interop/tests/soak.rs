@@ -1,7 +1,7 @@
 //! A bridge and a server under clients that open, cancel, break off and send garbage: what they hold at rest does not grow.
 //!
-//! Without `MCPJOIN_SOAK_SECONDS` it takes some seconds, in which a leak of a few kilobytes for each session is seen. `cargo xtask
-//! release-check` runs it for an hour, in which one of a few bytes is.
+//! Without `MCPJOIN_SOAK_SECONDS` it takes some seconds, in which a leak of 100 KiB for each session is seen. `cargo xtask
+//! release-check` runs it for an hour, in which one of 100 bytes is.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
