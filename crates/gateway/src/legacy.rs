@@ -4,6 +4,7 @@
 //! relayed unchanged (`pair`).
 
 use std::future::pending;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use mcpjoin_proto::session::{PeerCapabilities, Reply, ServerRole};
@@ -35,30 +36,18 @@ use mcpjoin::handler::Handler;
 /// Serves a client that has sent `initialize`.
 pub(super) async fn serve(
     pools: &Pools,
-    mut opening: Opening,
+    opening: Box<Opening>,
     first: First,
     handle: &ClientHandle,
     errors: ErrorTexts,
 ) -> GatewayEnd {
-    let mut client = ClientLink::of(&opening, handle);
-    client.portable = match handle.storing() {
-        Storing::No => None,
-        Storing::New => Some(Portable::new(None)),
-        Storing::Resumed(state) => match resumed(state, &pools.launcher.settings.name) {
-            Some(state) => Some(Portable::new(Some(state))),
-            None => return opening.refuse(&first.request.id, session_ended(), Refusal::Closed).await,
-        },
+    // In a box that is freed when the session is open.
+    let opened = Box::pin(open(pools, opening, first, handle, errors)).await;
+    let (opening, session) = match opened {
+        Ok(opened) => opened,
+        Err(end) => return end,
     };
-    let start = TargetSession::open(pools, first.caller, first.hello, &client, errors.clone());
-    let session = match opening.wait_for(start).await {
-        Ok(Ok(session)) => session,
-        Ok(Err(refusal)) => {
-            let error = pools.refused(&refusal, &errors);
-            return opening.refuse(&first.request.id, error, refusal).await;
-        }
-        Err(left) => return opening.client_left(left).await,
-    };
-    let (settings, session) = (&pools.launcher.settings, Arc::new(session));
+    let settings = &pools.launcher.settings;
     let (role, handler) = (session.role(), Relayed(session.clone()));
     let link = match handle.storing() {
         Storing::No => opening.into_link(),
@@ -86,6 +75,37 @@ pub(super) async fn serve(
     }
     session.close().await;
     GatewayEnd::Client(connection.closed().await)
+}
+
+/// Opens the session with the server.
+async fn open(
+    pools: &Pools,
+    mut opening: Box<Opening>,
+    first: First,
+    handle: &ClientHandle,
+    errors: ErrorTexts,
+) -> Result<(Box<Opening>, Arc<TargetSession>), GatewayEnd> {
+    let mut client = ClientLink::of(&opening, handle);
+    client.portable = match handle.storing() {
+        Storing::No => None,
+        Storing::New => Some(Portable::new(None)),
+        Storing::Resumed(state) => match resumed(state, &pools.launcher.settings.name) {
+            Some(state) => Some(Portable::new(Some(state))),
+            None => {
+                return Err(opening.refuse(&first.request.id, session_ended(), Refusal::Closed).await);
+            }
+        },
+    };
+    let start = pin!(TargetSession::open(pools, first.caller, first.hello, &client, errors.clone()));
+    let session = match opening.wait_for(start).await {
+        Ok(Ok(session)) => session,
+        Ok(Err(refusal)) => {
+            let error = pools.refused(&refusal, &errors);
+            return Err(opening.refuse(&first.request.id, error, refusal).await);
+        }
+        Err(left) => return Err(opening.client_left(left).await),
+    };
+    Ok((opening, Arc::new(session)))
 }
 
 /// What the sessions of a client's servers know about the client before its connection exists.
@@ -297,13 +317,13 @@ impl TargetSession {
         let _in_progress = InProgress(&self.session);
         let (request, permit) = self.policy.admit(request, cx)?;
         let server = self.upstream.client().await.map_err(|why| self.errors.gone(why))?;
-        let answering = async {
+        let answering = pin!(async {
             match &self.translation {
                 None => self.pair.ask_server(&server, request, cx).await,
                 Some(translation) => translation.request(&server, request, cx).await,
             }
             .map(Reply::Verbatim)
-        };
+        });
         permit.answer(&server, answering).await
     }
 

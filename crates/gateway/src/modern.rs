@@ -5,6 +5,7 @@
 //! legacy era, [`modern_to_legacy`](super::modern_to_legacy) answers; otherwise the request is relayed unchanged.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,24 +37,18 @@ use mcpjoin::transport::Replicas;
 pub(super) async fn serve(
     pools: &Arc<Pools>,
     header_marks: &Arc<HeaderMarks>,
-    mut opening: Opening,
+    opening: Box<Opening>,
     first: First,
     handle: &ClientHandle,
     errors: ErrorTexts,
 ) -> GatewayEnd {
     let own = (!opening.caps().exchanges).then(|| pools.of_connection());
-    let account = first.caller.clone().into_account();
-    let caller = own.as_ref().map_or(first.caller, |own| own.caller.clone());
     let settings = &pools.launcher.settings;
-    let start = pools.pool(first.hello, caller, account);
-    let pool = match opening.wait_for(start).await {
-        Ok(Ok(pool)) => pool,
-        Ok(Err(refusal)) => {
-            let error = pools.refused(&refusal, &errors);
-            record_refused(settings, &first.request, first.origin, &error);
-            return opening.refuse(&first.request.id, error, refusal).await;
-        }
-        Err(left) => return opening.client_left(left).await,
+    // In a box that is freed when there is a server.
+    let opened = Box::pin(open(pools, own.as_ref(), opening, first, &errors)).await;
+    let (opening, pool) = match opened {
+        Ok(opened) => opened,
+        Err(end) => return end,
     };
     let info = pool.first.upstream.current().and_then(|server| server.peer().info.as_deref().cloned());
     let info = info.unwrap_or_else(|| Implementation::new("", ""));
@@ -69,6 +64,28 @@ pub(super) async fn serve(
     driver.await;
     target.close().await;
     GatewayEnd::Client(connection.closed().await)
+}
+
+/// Opens the first server of the client's pool.
+async fn open(
+    pools: &Arc<Pools>,
+    own: Option<&ConnectionPools>,
+    mut opening: Box<Opening>,
+    first: First,
+    errors: &ErrorTexts,
+) -> Result<(Box<Opening>, Arc<Pool>), GatewayEnd> {
+    let account = first.caller.clone().into_account();
+    let caller = own.map_or(first.caller, |own| own.caller.clone());
+    let start = pin!(pools.pool(first.hello, caller, account));
+    match opening.wait_for(start).await {
+        Ok(Ok(pool)) => Ok((opening, pool)),
+        Ok(Err(refusal)) => {
+            let error = pools.refused(&refusal, errors);
+            record_refused(&pools.launcher.settings, &first.request, first.origin, &error);
+            Err(opening.refuse(&first.request.id, error, refusal).await)
+        }
+        Err(left) => Err(opening.client_left(left).await),
+    }
 }
 
 /// Answers the requests of a modern client at the servers of one target.
@@ -139,7 +156,8 @@ impl TargetRequests {
         })?;
         let account = by_origin.into_account();
         let pool = loop {
-            let pool = self.pools.pool(hello.clone(), caller.clone(), account.clone()).await;
+            // In a box, because most requests find the pool of the last one.
+            let pool = Box::pin(self.pools.pool(hello.clone(), caller.clone(), account.clone())).await;
             let pool = pool.map_err(|refusal| self.pools.refused(&refusal, &self.errors))?;
             if !pool.is_spent() {
                 break pool;
@@ -202,7 +220,7 @@ impl TargetRequests {
         let (pool, server, _in_use) = self.server(&request, cx).await?;
         let claim = || self.pools.claim(&pool, cx, errors);
         let translation = &pool.first.relay.translation;
-        let answering = async {
+        let answering = pin!(async {
             match (server.profile().initialize, &method) {
                 (false, Method::Listen) => {
                     let sink = sink.unwrap_or_else(|| to_request(cx));
@@ -219,9 +237,10 @@ impl TargetRequests {
                         reply = translation.listen(&server, request.params, cx, sink) => reply,
                     }
                 }
-                (true, _) => translation.request(claim, &server, request, cx.clone(), errors).await,
+                // In a box, because requests to a modern server need none of it.
+                (true, _) => Box::pin(translation.request(claim, &server, request, cx.clone(), errors)).await,
             }
-        };
+        });
         permit.answer(&server, answering).await
     }
 

@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use mcpjoin_proto::session::{
     CloseCause, Event, Inbound, Limits, Origin, Outbound, Presents, Role, Route, ServerRole, Session,
     TransportCaps, TransportEnd,
@@ -70,14 +71,15 @@ struct Buffered {
 }
 
 impl Opening {
-    pub(super) fn new(link: Link, limits: &Arc<Limits>) -> Self {
+    /// In a box, because the future that serves the client would have room for it to its end.
+    pub(super) fn new(link: Link, limits: &Arc<Limits>) -> Box<Self> {
         let mut io = link.into_transport();
         io.configure(limits);
         let mut role = ServerRole::new(Implementation::new("", ""), ServerCapabilities::default());
         role.relays = true;
         let mut session = Session::new(Role::Server(role.into()), io.caps(), limits.clone());
         session.open(Time::ZERO);
-        Self {
+        Box::new(Self {
             io,
             buffered: VecDeque::new(),
             buffered_bytes: 0,
@@ -86,7 +88,7 @@ impl Opening {
             began: Instant::now(),
             left: None,
             drain: limits.drain,
-        }
+        })
     }
 
     pub(super) fn caps(&self) -> TransportCaps {
@@ -148,8 +150,10 @@ impl Opening {
 
     /// Waits for the start of a server and buffers messages meanwhile. `Err`: the client has left. A client that has
     /// closed its side in order may wait as long as a server that drains.
-    pub(super) async fn wait_for<T>(&mut self, start: impl Future<Output = T>) -> Result<T, TransportEnd> {
-        let mut start = pin!(start);
+    pub(super) async fn wait_for<T>(
+        &mut self,
+        mut start: Pin<&mut impl Future<Output = T>>,
+    ) -> Result<T, TransportEnd> {
         let mut drain: Option<Pin<Box<tokio::time::Sleep>>> = None;
         poll_fn(|cx| {
             if let Poll::Ready(started) = start.as_mut().poll(cx) {
@@ -177,12 +181,17 @@ impl Opening {
     }
 
     /// The link, with the buffered messages first.
-    pub(super) fn into_link(self) -> Link {
+    pub(super) fn into_link(self: Box<Self>) -> Link {
         Link::new(Buffered { io: self.io, buffered: self.buffered })
     }
 
     /// Answers the first request with the error for a refusal, and closes the link.
-    pub(super) async fn refuse(mut self, id: &RequestId, error: ErrorObject, refusal: Refusal) -> GatewayEnd {
+    pub(super) async fn refuse(
+        mut self: Box<Self>,
+        id: &RequestId,
+        error: ErrorObject,
+        refusal: Refusal,
+    ) -> GatewayEnd {
         let response = Response { id: Some(id.clone()), outcome: Err(error) };
         self.io.push(Outbound::Message {
             message: Message::Response(response),
@@ -194,12 +203,12 @@ impl Opening {
     }
 
     /// Closes the link of a client that left before there was a server for it.
-    pub(super) async fn client_left(self, left: TransportEnd) -> GatewayEnd {
+    pub(super) async fn client_left(self: Box<Self>, left: TransportEnd) -> GatewayEnd {
         self.close(CloseCause::Link(left)).await
     }
 
     /// Closes the link.
-    pub(super) async fn close(mut self, cause: CloseCause) -> GatewayEnd {
+    pub(super) async fn close(mut self: Box<Self>, cause: CloseCause) -> GatewayEnd {
         self.close_link().await;
         GatewayEnd::Client(cause)
     }
@@ -229,8 +238,10 @@ impl First {
     }
 }
 
-/// Reads the parameters of `initialize`.
+/// Reads the parameters of `initialize`. They are kept for restarts of the server, so they are copied: over HTTP they would keep the
+/// buffer of their connection.
 fn legacy_hello(params: &Raw) -> Option<ClientHello> {
+    let params = &Raw::parse(Bytes::copy_from_slice(params.as_bytes())).ok()?;
     let offered: Version = params.member("protocolVersion")?.decode().ok()?;
     // Some servers agree to any version. One that is not opened with `initialize` could then not be used.
     let is_known = Profile::of(&offered).is_some_and(|profile| profile.initialize);

@@ -5,6 +5,7 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>
 
 use std::future::pending;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -49,7 +50,7 @@ const SET_LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Serves a client that has sent `initialize`.
 pub(super) async fn serve(
     joined: &Arc<Joined>,
-    mut opening: Opening,
+    mut opening: Box<Opening>,
     first: First,
     handle: &ClientHandle,
     remote: bool,
@@ -89,7 +90,7 @@ pub(super) async fn serve(
         let hello = first.hello.clone();
         tasks.spawn(client.clone().keep_open(index, first.caller.clone(), hello, link.clone()));
     }
-    let opened = client.opened();
+    let opened = pin!(client.opened());
     if let Err(left) = opening.wait_for(opened).await {
         tasks.shutdown().await;
         client.close().await;

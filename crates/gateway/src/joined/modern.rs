@@ -47,7 +47,7 @@ const REOPEN_DELAY: Duration = Duration::from_secs(1);
 /// Serves a client that gives its version in each request.
 pub(super) async fn serve(
     joined: &Arc<Joined>,
-    opening: Opening,
+    opening: Box<Opening>,
     handle: &ClientHandle,
     remote: bool,
 ) -> GatewayEnd {

@@ -130,7 +130,7 @@ impl<P: Part> Router<P> {
                 (target, params.map(|params| params.with_member("taskId", &Raw::string(&id))))
             }
             Method::ListTasks if exists(&Method::ListTasks, cx) => {
-                return self.list(Listed::Tasks, &request, cx).await;
+                return Box::pin(self.list(Listed::Tasks, &request, cx)).await;
             }
             Method::CallTool | Method::GetPrompt => {
                 let kind = if request.method == Method::CallTool { Kind::Tool } else { Kind::Prompt };
@@ -149,7 +149,8 @@ impl<P: Part> Router<P> {
             Method::Complete => self.completion(&request, cx).await?,
             Method::Ping => return Ok(Reply::empty()),
             ref method => match Kind::of_list(method) {
-                Some(kind) => return self.list(Listed::Named(kind), &request, cx).await,
+                // In a box, because a call needs none of it.
+                Some(kind) => return Box::pin(self.list(Listed::Named(kind), &request, cx)).await,
                 None => return Err(ErrorObject::method_not_found(method.as_str())),
             },
         };

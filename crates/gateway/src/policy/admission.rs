@@ -4,7 +4,7 @@
 //! keeps the policy that admitted it until its end, also if another one is read meanwhile. What a policy does not name
 //! stays byte for byte.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use mcpjoin_proto::session::{Origin, Reply};
@@ -126,7 +126,9 @@ impl ClientPolicy {
             return Ok((request, Permit(None)));
         }
         let origin = cx.origin().cloned();
-        self.origin.lock().clone_from(&origin);
+        if settings.policy.is_some() {
+            self.remember(origin.as_deref());
+        }
         let policy = settings.policy.as_ref().map(|shared| (shared.clone(), shared.current()));
         let mut admitted = Admitted {
             settings: settings.clone(),
@@ -147,6 +149,18 @@ impl ClientPolicy {
         Ok((request, Permit(Some(admitted))))
     }
 
+    /// Keeps the sender of the request, without the head of its request: over HTTP that would keep the buffer of its connection.
+    fn remember(&self, sender: Option<&Origin>) {
+        let mut last = self.origin.lock();
+        let is_known = match (last.as_deref(), sender) {
+            (Some(last), Some(sender)) => last.principal == sender.principal && last.scopes == sender.scopes,
+            (last, sender) => last.is_none() && sender.is_none(),
+        };
+        if !is_known {
+            *last = sender.map(|sender| Arc::new(Origin { attachment: None, ..sender.clone() }));
+        }
+    }
+
     /// Calls `tell` each time the client's tools change because another policy is in force. Never ends.
     pub(crate) async fn tell_changes(&self, tell: impl Fn()) {
         let Some(shared) = &self.settings.policy else { return std::future::pending().await };
@@ -162,7 +176,8 @@ impl Permit {
     pub(crate) async fn answer(
         self,
         server: &Client,
-        answering: impl Future<Output = Result<Reply, ErrorObject>>,
+        // Pinned where it is made: each move of a future takes its size in this one.
+        answering: Pin<&mut impl Future<Output = Result<Reply, ErrorObject>>>,
     ) -> Result<Reply, ErrorObject> {
         let Some(admitted) = &self.0 else { return answering.await };
         let work = async {

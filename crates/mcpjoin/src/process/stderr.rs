@@ -3,6 +3,8 @@
 //! Used by the child transport. The specification lets a server log there and lets a client ignore it. A client that does not
 //! read it stops the server once the pipe is full (64 KiB on Linux).
 
+use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +14,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
-use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, watch};
 
@@ -22,6 +23,8 @@ use super::Phase;
 const MAX_TAIL_BYTES: usize = 64 * 1024;
 /// The longest line that is passed on in one piece, in bytes; a longer line is split.
 const MAX_LINE_BYTES: usize = 8 * 1024;
+/// The size of a read.
+const READ_BYTES: usize = 4 * 1024;
 /// How long reading goes on after the child and its processes are gone: another process may hold the pipe open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -96,14 +99,13 @@ impl Drop for End {
 
 /// Reads until the end of the pipe, or until the child has been gone for a moment.
 pub(crate) async fn drain(
-    mut pipe: pipe::Receiver,
+    pipe: pipe::Receiver,
     tail: StderrTail,
     lines: Option<StderrLines>,
     mut phase: watch::Receiver<Phase>,
 ) {
     let end = End(tail);
     let mut lines = lines.map(|tell| Lines { tell, line: Vec::new() });
-    let mut buffer = vec![0; 16 * 1024];
     let over = async {
         // An error means that the supervisor has dropped the child, which is equivalent to its end.
         let _ = phase.wait_for(|phase| phase.report.is_some()).await;
@@ -111,12 +113,18 @@ pub(crate) async fn drain(
     };
     tokio::pin!(over);
     loop {
-        let read = tokio::select! {
+        let ready = tokio::select! {
             biased;
-            read = pipe.read(&mut buffer) => read,
+            ready = poll_fn(|cx| pipe.poll_read_ready(cx)) => ready,
             () = &mut over => break,
         };
-        let Ok(count @ 1..) = read else { break };
+        // Only while it reads: a child that says nothing holds no buffer.
+        let mut buffer = [0; READ_BYTES];
+        let count = match ready.and_then(|()| pipe.try_read(&mut buffer)) {
+            Ok(count @ 1..) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            _ => break,
+        };
         end.0.push(&buffer[..count]);
         if lines.as_mut().is_some_and(|lines| lines.push(&buffer[..count]).is_err()) {
             lines = None;
