@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::session::{Peer, Reply};
 use mcpjoin_proto::{ErrorObject, Notification, Request};
 
 use crate::connection::Context;
@@ -64,6 +64,12 @@ pub trait ErasedHandler: Send + Sync {
         notification: Notification,
         context: Context,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    /// Returns an equal description of the peer that another session has, if one is known. Called under the lock of the
+    /// connection, when there may be thousands of them.
+    fn known_peer(&self, _: &Arc<Peer>) -> Option<Arc<Peer>> {
+        None
+    }
 }
 
 impl<H: Handler> ErasedHandler for Arc<H> {

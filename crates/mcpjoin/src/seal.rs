@@ -6,7 +6,7 @@
 //! server's [`StateKey`].
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -142,8 +142,9 @@ pub(crate) enum OpenError {
 
 /// The keys of a server.
 pub(crate) struct Keys {
-    /// The key for new states; `None` if the system provided no random numbers.
-    own: Option<StateKey>,
+    /// The key for new states; `None` if the system provided no random numbers. A random key is made when it first seals:
+    /// many servers seal nothing.
+    own: OnceLock<Option<StateKey>>,
     /// Further keys whose states are accepted.
     accepted: Vec<StateKey>,
 }
@@ -151,15 +152,17 @@ pub(crate) struct Keys {
 impl Keys {
     /// Uses a random key if the user has given none.
     pub(crate) fn new(own: Option<StateKey>, accepted: Vec<StateKey>) -> Self {
-        Self { own: own.or_else(StateKey::random), accepted }
+        let own = own.map_or_else(OnceLock::new, |key| OnceLock::from(Some(key)));
+        Self { own, accepted }
     }
 
     fn own(&self) -> Result<&StateKey, ErrorObject> {
-        self.own.as_ref().ok_or_else(no_random_numbers)
+        self.own.get_or_init(StateKey::random).as_ref().ok_or_else(no_random_numbers)
     }
 
+    /// The keys that may have sealed something.
     fn all(&self) -> impl Iterator<Item = &StateKey> {
-        self.own.iter().chain(&self.accepted)
+        self.own.get().and_then(Option::as_ref).into_iter().chain(&self.accepted)
     }
 
     /// Encrypts `content` for the request with this digest.

@@ -8,6 +8,7 @@
 //! released.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Waker};
@@ -86,25 +87,27 @@ impl Drop for WakeOnDrop {
 /// the lock is released.
 pub(crate) struct TaskWaker {
     own: Option<Waker>,
-    replaced: Vec<Waker>,
+    replaced: Option<Waker>,
+    /// Those before it. Most polls replace at most one.
+    more: Vec<Waker>,
 }
 
 impl TaskWaker {
     pub(crate) fn new(cx: &TaskContext<'_>) -> Self {
-        Self { own: Some(cx.waker().clone()), replaced: Vec::new() }
+        Self { own: Some(cx.waker().clone()), replaced: None, more: Vec::new() }
     }
 
     /// Puts the task's waker into `place`. Only the first call does so.
     pub(super) fn put(&mut self, place: &mut Option<Waker>) {
         if let Some(own) = self.own.take() {
-            self.replaced.extend(place.replace(own));
+            self.keep(place.replace(own));
         }
     }
 
     /// Puts the task's waker into a numbered place. Only the first call does so.
     pub(super) fn put_among(&mut self, places: &mut BTreeMap<u64, Waker>, number: u64) {
         if let Some(own) = self.own.take() {
-            self.replaced.extend(places.insert(number, own));
+            self.keep(places.insert(number, own));
         }
     }
 
@@ -115,7 +118,9 @@ impl TaskWaker {
 
     /// Keeps a waker until the lock is released.
     pub(super) fn keep(&mut self, replaced: Option<Waker>) {
-        self.replaced.extend(replaced);
+        if replaced.is_some() {
+            self.more.extend(mem::replace(&mut self.replaced, replaced));
+        }
     }
 }
 
@@ -283,7 +288,7 @@ impl Inner {
     }
 
     pub(super) fn take_watchers(&mut self) -> impl Iterator<Item = Waker> {
-        std::mem::take(&mut self.watchers).into_values()
+        mem::take(&mut self.watchers).into_values()
     }
 
     /// Wakes the task when the request of the peer has its response or was cancelled. `place`: the place from an
@@ -314,7 +319,7 @@ impl Inner {
 
     /// All requests have ended: collects the wakers that wait for that.
     pub(super) fn all_requests_ended(&mut self, wake: &mut Vec<Waker>) {
-        wake.extend(std::mem::take(&mut self.end_watchers).into_values().flat_map(BTreeMap::into_values));
+        wake.extend(mem::take(&mut self.end_watchers).into_values().flat_map(BTreeMap::into_values));
     }
 
     /// Collects the wakers of queued calls that may be sent now, as far as there is capacity.

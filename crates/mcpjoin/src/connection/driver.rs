@@ -336,6 +336,12 @@ impl Driver {
                     }
                 }
                 Event::Opened => {
+                    if self.shrinks_when_idle
+                        && let Some(known) =
+                            state.session.peer().and_then(|peer| self.handler.known_peer(peer))
+                    {
+                        state.session.share_peer(&known);
+                    }
                     state.opened = true;
                     self.wake.extend(state.take_watchers());
                 }

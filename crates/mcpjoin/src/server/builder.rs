@@ -887,6 +887,7 @@ impl ServerBuilder {
             replica: described.replica,
             shared_tasks,
             connections: Mutex::default(),
+            known_peers: Mutex::default(),
             keys: Keys::new(described.state_key, described.accepted_keys),
         });
         let of_mounted = described.mounts.into_iter().map(|(_, server)| {

@@ -34,6 +34,7 @@ mod handle;
 #[cfg(feature = "http-server")]
 mod http;
 pub(crate) mod input;
+mod known_peers;
 mod layer;
 mod list;
 pub(crate) mod listening;
@@ -144,6 +145,7 @@ pub use template::Variables;
 pub use tools::{NoArguments, TypedTool, tool};
 
 use self::completion::Completions;
+use self::known_peers::KnownPeers;
 use self::layer::Layer;
 use self::list::List;
 use self::mount::Mounts;
@@ -213,6 +215,8 @@ struct Shared {
     /// The store of the tasks that other processes know.
     shared_tasks: Option<SharedTasks>,
     connections: Mutex<Connections>,
+    /// The clients that opened a session last.
+    known_peers: Mutex<KnownPeers>,
     /// Encrypt the states that clients keep, and sign the ids of tasks.
     keys: Keys,
 }

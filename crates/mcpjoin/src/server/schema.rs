@@ -33,7 +33,13 @@ impl Inputs {
     /// Returns the schema of arguments. `None` if the type does not describe an object, or describes one that is too
     /// deep.
     pub(super) fn of<T: JsonSchema + 'static>(&mut self) -> Option<Input> {
-        self.0.entry(TypeId::of::<T>()).or_insert_with(of_input::<T>).clone()
+        self.of_type(TypeId::of::<T>(), || input(root_of::<T>(settings())))
+    }
+
+    // Not generic, like all that needs no type here: what is generic is compiled in the crate that calls it, for each type
+    // and as that crate is optimised.
+    fn of_type(&mut self, id: TypeId, derived: fn() -> Option<Input>) -> Option<Input> {
+        self.0.entry(id).or_insert_with(derived).clone()
     }
 }
 
@@ -55,7 +61,14 @@ fn without_widths(schema: &mut Schema) {
 
 /// Returns the schema of a type that describes an object.
 pub(super) fn object_of<T: JsonSchema>() -> Option<Map<String, Value>> {
-    let schema = settings().into_generator().into_root_schema_for::<T>();
+    typed_object(root_of::<T>(settings()))
+}
+
+fn root_of<T: JsonSchema>(settings: SchemaSettings) -> Schema {
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
+fn typed_object(schema: Schema) -> Option<Map<String, Value>> {
     let mut object = object(schema)?;
     match object.get("type") {
         Some(kind) if kind == "object" => {}
@@ -68,8 +81,8 @@ pub(super) fn object_of<T: JsonSchema>() -> Option<Map<String, Value>> {
     Some(object)
 }
 
-fn of_input<T: JsonSchema>() -> Option<Input> {
-    let schema = Value::Object(object_of::<T>()?);
+fn input(schema: Schema) -> Option<Input> {
+    let schema = Value::Object(typed_object(schema)?);
     // This makes sure that it can be encoded, and that every client can decode it.
     is_shallow(&schema, MAX_DEPTH / 2).then(|| Input(Arc::new(schema)))
 }
@@ -86,7 +99,10 @@ pub(super) fn is_shallow(value: &Value, depth: usize) -> bool {
 
 /// Returns the schema of a structured result.
 pub(super) fn of_output<T: JsonSchema>() -> Option<Raw> {
-    let schema = settings().for_serialize().into_generator().into_root_schema_for::<T>();
+    encoded(&root_of::<T>(settings().for_serialize()))
+}
+
+fn encoded(schema: &Schema) -> Option<Raw> {
     Raw::from_value(schema.as_value()).ok()
 }
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::session::{Peer, Reply};
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::types::{CompleteParams, GetPromptParams, Reference};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Request};
@@ -59,6 +59,10 @@ impl ErasedHandler for Service {
         _: connection::Context,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(ready(()))
+    }
+
+    fn known_peer(&self, peer: &Arc<Peer>) -> Option<Arc<Peer>> {
+        self.server.known_peers.lock().equal(peer)
     }
 }
 

@@ -5,8 +5,9 @@
 //! standard output, and one stray `println!` of a library breaks that. So the transport takes both streams for itself, and
 //! later output of the program goes to standard error.
 
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,10 +60,8 @@ impl Link {
                 "standard input and output already belong to a link",
             ));
         }
-        let input = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-        let output = fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-        let reader = reader(input)?;
-        let writer = writer(output)?;
+        let reader = reader(rustix::stdio::stdin())?;
+        let writer = writer(rustix::stdio::stdout())?;
         let nothing = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         rustix::stdio::dup2_stdin(&nothing)?;
         // Without a standard error, output is discarded.
@@ -71,23 +70,29 @@ impl Link {
     }
 }
 
-fn reader(input: OwnedFd) -> io::Result<AnySource> {
-    match FileType::from_raw_mode(fstat(&input)?.st_mode) {
-        FileType::Fifo => match reopen(&input, OFlags::RDONLY) {
-            Ok(own) => Ok(Box::new(pipe::Receiver::from_owned_fd(own)?)),
-            Err(_) => Ok(Box::new(ThreadReader::start(input)?)),
-        },
+fn reader(input: BorrowedFd<'_>) -> io::Result<AnySource> {
+    let kind = FileType::from_raw_mode(fstat(input)?.st_mode);
+    if kind == FileType::Fifo
+        && let Ok(own) = reopen(c"/proc/self/fd/0", OFlags::RDONLY)
+    {
+        return Ok(Box::new(pipe::Receiver::from_owned_fd_unchecked(own)?));
+    }
+    let input = fcntl_dupfd_cloexec(input, 3)?;
+    match kind {
         FileType::Socket => Ok(Box::new(Socket::new(input)?)),
         _ => Ok(Box::new(ThreadReader::start(input)?)),
     }
 }
 
-fn writer(output: OwnedFd) -> io::Result<AnyWriter> {
-    match FileType::from_raw_mode(fstat(&output)?.st_mode) {
-        FileType::Fifo => match reopen(&output, OFlags::WRONLY) {
-            Ok(own) => Ok(Box::new(pipe::Sender::from_owned_fd(own)?)),
-            Err(_) => Ok(Box::new(ThreadWriter::start(output)?)),
-        },
+fn writer(output: BorrowedFd<'_>) -> io::Result<AnyWriter> {
+    let kind = FileType::from_raw_mode(fstat(output)?.st_mode);
+    if kind == FileType::Fifo
+        && let Ok(own) = reopen(c"/proc/self/fd/1", OFlags::WRONLY)
+    {
+        return Ok(Box::new(pipe::Sender::from_owned_fd_unchecked(own)?));
+    }
+    let output = fcntl_dupfd_cloexec(output, 3)?;
+    match kind {
         FileType::Socket => Ok(Box::new(Socket::new(output)?)),
         _ => Ok(Box::new(ThreadWriter::start(output)?)),
     }
@@ -95,9 +100,7 @@ fn writer(output: OwnedFd) -> io::Result<AnyWriter> {
 
 /// Opens the same pipe with a mode of its own. Whether a descriptor blocks is shared with every process that inherited it,
 /// and a shell or another program whose pipe becomes non-blocking loses data. Possible on Linux only.
-fn reopen(pipe: &OwnedFd, access: OFlags) -> io::Result<OwnedFd> {
-    use std::os::fd::AsRawFd;
-    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+fn reopen(path: &CStr, access: OFlags) -> io::Result<OwnedFd> {
     Ok(open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
 }
 

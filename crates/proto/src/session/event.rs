@@ -119,7 +119,7 @@ pub struct ClientInfo {
 }
 
 /// The peer of an open session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
     /// The facts of the negotiated revision.
     pub profile: &'static Profile,
@@ -137,7 +137,7 @@ pub struct Peer {
 }
 
 /// The capabilities of the peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PeerCapabilities {
     /// The peer is a server.
     Server(Box<ServerCapabilities>),

@@ -45,6 +45,11 @@ impl Legacy {
         self.profile
     }
 
+    /// Refers to an equal description of the client.
+    pub(super) fn share_client(&mut self, equal: &Arc<ClientInfo>) {
+        self.client = equal.clone();
+    }
+
     /// Whether the opening is complete on both sides.
     pub(super) const fn is_ready(&self) -> bool {
         self.ready

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 
-use super::event::{CallRefused, Peer};
+use super::event::{CallRefused, Peer, PeerCapabilities};
 use super::{Limits, Phase, Session};
 use crate::{Method, Profile, RequestId};
 
@@ -64,6 +64,20 @@ impl Session {
     #[must_use]
     pub fn peer(&self) -> Option<&Arc<Peer>> {
         self.shared.peer.as_ref()
+    }
+
+    /// Replaces the description of the peer with an equal one that another session has, and frees its own. For owners of
+    /// thousands of idle sessions, whose clients are often the same program. Without effect if the two differ.
+    pub fn share_peer(&mut self, equal: &Arc<Peer>) {
+        if self.shared.peer.as_ref().is_none_or(|own| own != equal) {
+            return;
+        }
+        self.shared.peer = Some(equal.clone());
+        if let (Phase::Legacy(legacy), PeerCapabilities::Client(client)) =
+            (&mut self.phase, &equal.capabilities)
+        {
+            legacy.share_client(client);
+        }
     }
 
     /// The state of the session.
