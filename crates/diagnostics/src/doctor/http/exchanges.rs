@@ -57,11 +57,7 @@ pub(super) struct Exchange {
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Response(Box<Head>),
-    /// There was no response. `what`: the message of the error without the request.
-    Failed {
-        error: TransportError,
-        what: String,
-    },
+    Failed(TransportError),
 }
 
 /// The head of a response.
@@ -89,7 +85,7 @@ impl Exchanges {
             Ok((status, headers)) => {
                 Outcome::Response(Box::new(Head::new(status.as_u16(), headers, exchanged.url)))
             }
-            Err((error, what)) => Outcome::Failed { error: error.clone(), what: what.to_owned() },
+            Err(error) => Outcome::Failed(error.clone()),
         };
         let exchange = Exchange {
             method: exchanged.method.to_string(),
@@ -128,7 +124,7 @@ impl Exchange {
     pub(super) fn head(&self) -> Option<&Head> {
         match &self.outcome {
             Outcome::Response(head) => Some(head),
-            Outcome::Failed { .. } => None,
+            Outcome::Failed(_) => None,
         }
     }
 
@@ -153,7 +149,10 @@ impl fmt::Display for Exchange {
         write!(f, "{method} {url} ({about}): ")?;
         match outcome {
             Outcome::Response(head) => head.fmt(f),
-            Outcome::Failed { what, .. } => f.write_str(what),
+            // The error begins with the request, too.
+            Outcome::Failed(TransportError { message, .. }) => {
+                f.write_str(message.split_once("): ").map_or(message, |(_, error)| error))
+            }
         }
     }
 }
