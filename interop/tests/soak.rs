@@ -112,7 +112,7 @@ async fn calls(url: &str, era: Era, server: &str) {
     let client = connected(url, era).await;
     assert!(!client.list_tools().all().await.unwrap().is_empty());
     let message = "x".repeat(2_000);
-    let result = client.call_tool(&format!("{server}__echo"), json!({ "message": message })).await.unwrap();
+    let result = client.call_tool(format!("{server}__echo"), json!({ "message": message })).await.unwrap();
     assert_eq!(result.content[0].as_text(), Some(&*message));
     client.close().await;
 }
