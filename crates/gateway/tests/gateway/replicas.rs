@@ -771,13 +771,12 @@ fn a_call_that_waits_for_an_answer_is_found_from_any_process_in_all_pairs_of_era
     });
 }
 
-/// Two processes that pass requests to each other, each with a modern program of its own.
-async fn with_programs() -> (Vec<HttpService>, [Target; 2]) {
-    let programs = [Target::of("a", Version::V2026_07_28).await, Target::of("a", Version::V2026_07_28).await];
+/// Two processes that pass requests to each other, each with a program of its own.
+async fn with_programs(programs: [&Server; 2]) -> Vec<HttpService> {
     let mut services = Vec::new();
-    for program in &programs {
+    for near in programs.map(Clone::clone) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (keys, near) = (keys(&[1]), program.server.clone());
+        let keys = keys(&[1]);
         let url = format!("http://{}", listener.local_addr().unwrap());
         let others = Others::new(&url, keys.clone(), &[]).unwrap();
         let start = move || {
@@ -790,13 +789,19 @@ async fn with_programs() -> (Vec<HttpService>, [Target; 2]) {
         serve(listener, service.clone());
         services.push(service);
     }
-    (services, programs)
+    services
+}
+
+/// Two servers of 2026-07-28, neither of which knows the states of the other.
+async fn modern_programs() -> [Target; 2] {
+    [Target::of("a", Version::V2026_07_28).await, Target::of("a", Version::V2026_07_28).await]
 }
 
 #[test]
 fn a_state_of_a_program_comes_back_to_its_process_and_the_program_gets_it_unchanged() {
     run(async {
-        let (services, _programs) = with_programs().await;
+        let [one, other] = modern_programs().await;
+        let services = with_programs([&one.server, &other.server]).await;
         let balancer = Balancer::new(services);
         let url = listen(balancer.clone()).await;
         let client = Client::builder("c", "1")
@@ -817,7 +822,8 @@ fn a_state_of_a_program_comes_back_to_its_process_and_the_program_gets_it_unchan
 #[test]
 fn a_state_that_is_not_from_here_is_refused_by_the_program() {
     run(async {
-        let (services, _programs) = with_programs().await;
+        let [one, other] = modern_programs().await;
+        let services = with_programs([&one.server, &other.server]).await;
         let modern = Peer::new(services[0].clone()).with("mcp-protocol-version", "2026-07-28");
         let modern = modern.with("mcp-method", "tools/call").with("mcp-name", "a__asks");
         let meta = json!({

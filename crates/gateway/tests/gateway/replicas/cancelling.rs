@@ -132,23 +132,7 @@ fn a_notification_that_names_no_call_of_its_client_cancels_nothing() {
 fn a_call_of_a_session_of_one_process_is_cancelled_through_another_one() {
     run(async {
         let target = Target::new("a").await;
-        let mut services = Vec::new();
-        for _ in 0..2 {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let keys = keys(&[1]);
-            let own = format!("http://{}", listener.local_addr().unwrap());
-            let others = Others::new(&own, keys.clone(), &[]).unwrap();
-            let near = target.server.clone();
-            let start = move || {
-                let (link, far) = Link::memory();
-                near.connect(far);
-                std::future::ready(Ok::<_, std::io::Error>(link))
-            };
-            let joined = Gateway::joined("joined", "1").target("a", Gateway::builder(start)).build();
-            let service = joined.http(options(&keys).replicas(others));
-            serve(listener, service.clone());
-            services.push(service);
-        }
+        let services = with_programs([&target.server, &target.server]).await;
         let session = Peer::new(services[0].clone()).open().await;
         let other = session.at(&services[1]);
         let (_, calling) = held(&session, &target, "a__holds", &json!(7)).await;
