@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::proto::session::{Inbound, ProcessExit, TransportEndKind};
 use mcpjoin::transport::{ChildCommand, Direction, Forced, Inspected, SpawnErrorKind};
-use support::{READY, bare, big, end, lives, note, params, poll_once, run, sh, takes_less_than};
+use support::{READY, bare, big, end, lives, note, params, poll_once, run, run_on_threads, sh, takes_less_than};
 
 /// Writes a message `{"pid":…}` with the process id of the shell's last background job.
 const TELL: &str = r#"printf '{"jsonrpc":"2.0","method":"pid","params":{"pid":%d}}\n' $!;"#;
@@ -376,6 +376,28 @@ fn d68_standard_error_is_read_while_nobody_polls_the_link() {
         assert_eq!(report.exit, Some(ProcessExit::Code(5)));
         let end = end(&mut bare(link)).await;
         assert!(end.stderr.ends_with(b"done\n"));
+    });
+}
+
+#[test]
+fn d68_a_closed_child_ends_with_all_of_its_standard_error() {
+    run_on_threads(async {
+        let (release, released) = std::sync::mpsc::channel();
+        let released = Mutex::new(released);
+        let command = sh(&format!("echo first >&2; {READY} cat >/dev/null; echo last >&2")).stderr(move |line| {
+            if line == b"first" {
+                released.lock().unwrap().recv().expect("the test goes on");
+            }
+        });
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        params(&mut link).await;
+        let exited = async {
+            handle.ended().await.expect("a report");
+            release.send(()).expect("the callback waits");
+        };
+        let (end, ()) = tokio::join!(link.close(), exited);
+        assert_eq!(&end.stderr[..], b"first\nlast\n");
     });
 }
 

@@ -475,7 +475,8 @@ impl Run {
         }
         // A child that is blocked by a full pipe could not exit by itself.
         let _ = self.stream.poll_discard(cx);
-        if self.process.phase().report.is_none() {
+        // What it has written last may still be in the pipe. Reading ends a moment after the child's end.
+        if self.process.phase().report.is_none() || !self.stderr.poll_ended(cx.waker()) {
             return Poll::Pending;
         }
         Poll::Ready(self.end(TransportEndKind::EndOfStream))
