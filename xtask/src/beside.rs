@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::steps::{cargo, succeed};
 
 /// The manifest of the package, which has a workspace of its own.
-pub(crate) const MANIFEST: &str = "interop/beside/Cargo.toml";
+const MANIFEST: &str = "interop/beside/Cargo.toml";
 /// The libraries that mcpjoin runs together with: each is a feature of the package.
 const OTHERS: [&str; 4] = ["reqwest-without-tls", "reqwest-default", "rustls-aws-lc-rs", "mcpjoin-aws-lc-rs"];
 

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::steps::{cargo, cpu_of_children, stdout, succeed};
 
 /// The workspace of the two servers.
-pub(crate) const MANIFEST: &str = "bench/weight/Cargo.toml";
+const MANIFEST: &str = "bench/weight/Cargo.toml";
 
 /// The build costs of one server.
 struct Weight {
