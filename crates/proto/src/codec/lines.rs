@@ -73,8 +73,8 @@ impl LineDecoder {
         Self { buffer: ReadBuffer::default(), searched: 0, limit, state: State::Start, ended: false }
     }
 
-    /// A buffer to read into, usually of [`READ_BYTES`] or more. Call it once the stream is readable, so that an idle
-    /// decoder keeps little memory, and after all events were polled.
+    /// A buffer to read into: of a few KiB, and after reads that filled it usually of [`READ_BYTES`] or more. Call it
+    /// once the stream is readable, so that an idle decoder keeps little memory, and after all events were polled.
     pub fn room(&mut self) -> Limit<&mut BytesMut> {
         self.buffer.room(self.limit.saturating_add(READ_BYTES))
     }
@@ -223,10 +223,22 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
+    use super::super::FIRST_READ_BYTES;
     use super::*;
 
     fn events(decoder: &mut LineDecoder) -> Vec<LineEvent> {
         core::iter::from_fn(|| decoder.poll_event()).collect()
+    }
+
+    /// Reads `count` bytes of an unfinished line, each time as many as there is room for.
+    fn receive(decoder: &mut LineDecoder, mut count: usize) {
+        while count > 0 {
+            let mut room = decoder.room();
+            let read = count.min(room.remaining_mut());
+            room.put_bytes(b'x', read);
+            count -= read;
+            assert_eq!(decoder.poll_event(), None);
+        }
     }
 
     #[test]
@@ -256,10 +268,7 @@ mod tests {
     fn the_next_large_line_is_expected_to_be_as_long() {
         let mut decoder = LineDecoder::new(1 << 20);
         for round in 0..3 {
-            for _ in 0..10 {
-                decoder.room().put_slice(&[b'x'; READ_BYTES]);
-                assert_eq!(decoder.poll_event(), None);
-            }
+            receive(&mut decoder, 10 * READ_BYTES);
             let most = if round == 0 { 16 } else { 11 } * READ_BYTES;
             assert!(decoder.capacity() <= most, "{} in round {round}", decoder.capacity());
             decoder.push(b"\n");
@@ -275,14 +284,32 @@ mod tests {
     #[test]
     fn room_is_reused_when_the_lines_are_gone() {
         let mut decoder = LineDecoder::new(1 << 20);
-        decoder.room().put_slice(&[b'\n'; READ_BYTES - 10]);
+        decoder.room().put_slice(&[b'\n'; FIRST_READ_BYTES - 10]);
         let address = decoder.buffer.bytes.as_ptr();
         assert_eq!(events(&mut decoder), []);
         decoder.room().put_slice(b"a line\n");
         assert_eq!(events(&mut decoder), [LineEvent::Line("a line".into())]);
-        assert_eq!(decoder.capacity(), READ_BYTES);
+        assert_eq!(decoder.capacity(), FIRST_READ_BYTES);
         let _room = decoder.room();
         assert!(decoder.buffer.bytes.as_ptr() >= address);
+        assert_eq!(decoder.capacity(), FIRST_READ_BYTES);
+    }
+
+    #[test]
+    fn reads_grow_where_they_are_filled() {
+        let mut decoder = LineDecoder::new(1 << 20);
+        for _ in 0..1000 {
+            decoder.room().put_slice(b"a small line\n");
+            assert_eq!(events(&mut decoder), [LineEvent::Line("a small line".into())]);
+        }
+        assert_eq!(decoder.capacity(), FIRST_READ_BYTES);
+        for _ in 0..8 {
+            let mut room = decoder.room();
+            let free = room.remaining_mut();
+            room.put_bytes(b'\n', free);
+            assert_eq!(events(&mut decoder), []);
+        }
+        assert!(decoder.room().remaining_mut() >= READ_BYTES / 4);
         assert_eq!(decoder.capacity(), READ_BYTES);
     }
 

@@ -20,12 +20,11 @@ use core::mem;
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// The size of a read, in bytes: the capacity of a pipe on Linux, so that one read empties it.
+/// The largest size of a read, in bytes: the capacity of a pipe on Linux, so that one read empties it.
 pub const READ_BYTES: usize = 64 * 1024;
 
-/// The free capacity below which a buffer is refilled or replaced, in bytes. A quarter of a read: most of a buffer is
-/// used before the next one is allocated, and reads stay large.
-const MIN_READ_CAPACITY: usize = READ_BYTES / 4;
+/// The size of the first reads, in bytes. A bridge has a decoder for each session, and most messages are small.
+const FIRST_READ_BYTES: usize = 8 * 1024;
 
 /// The size from which a frame takes over the whole buffer, in bytes. Dropping the frame then frees the memory.
 pub const WHOLE_BUFFER_BYTES: usize = 256 * 1024;
@@ -38,26 +37,39 @@ const MAX_IDLE_BUFFER_BYTES: usize = 2 * WHOLE_BUFFER_BYTES;
 pub const HEAD_BYTES: usize = 4096;
 
 /// The buffer that frames are split from.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ReadBuffer {
     bytes: BytesMut,
     /// The size of the allocation behind `bytes`, which may be its tail only.
     allocated: usize,
+    /// The size of a read, in bytes: [`FIRST_READ_BYTES`], and up to [`READ_BYTES`] after reads that filled the buffer.
+    read_bytes: usize,
     /// The length of the last frame that took over its buffer, in bytes: an estimate for the next large frame.
     expected: usize,
 }
 
+impl Default for ReadBuffer {
+    fn default() -> Self {
+        Self { bytes: BytesMut::new(), allocated: 0, read_bytes: FIRST_READ_BYTES, expected: 0 }
+    }
+}
+
 impl ReadBuffer {
-    /// Free capacity of at least [`MIN_READ_CAPACITY`] bytes, usually [`READ_BYTES`]. For a growing frame the buffer
-    /// doubles, or grows to the estimate, up to `most` bytes.
+    /// Free capacity of at least a quarter of a read, usually a whole read: most of a buffer is used before the next one
+    /// is allocated, and reads stay large. For a growing frame the buffer doubles, or grows to the estimate, up to `most`
+    /// bytes.
     fn room(&mut self, most: usize) -> Limit<&mut BytesMut> {
         let held = self.bytes.len();
-        if self.bytes.capacity() - held < MIN_READ_CAPACITY {
-            let wanted = READ_BYTES.saturating_sub(held).max(MIN_READ_CAPACITY);
+        if self.allocated > 0 && held == self.bytes.capacity() {
+            self.read_bytes = (2 * self.read_bytes).min(READ_BYTES);
+        }
+        let min_capacity = self.read_bytes / 4;
+        if self.bytes.capacity() - held < min_capacity {
+            let wanted = self.read_bytes.saturating_sub(held).max(min_capacity);
             if !self.bytes.try_reclaim(wanted) {
                 let expected = if held < 2 * READ_BYTES { 0 } else { self.expected + self.expected / 16 };
                 let grown = held.saturating_mul(2).max(expected).min(most);
-                self.grow(grown.max(held.saturating_add(MIN_READ_CAPACITY)).max(READ_BYTES), most);
+                self.grow(grown.max(held.saturating_add(min_capacity)).max(self.read_bytes), most);
             }
         }
         let room = self.bytes.capacity() - held;

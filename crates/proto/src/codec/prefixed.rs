@@ -60,8 +60,8 @@ impl FrameDecoder {
         Self { buffer: ReadBuffer::default(), limit, ended: false, failed: None }
     }
 
-    /// A buffer to read into, usually of [`READ_BYTES`] or more. It grows with the received bytes and not with the
-    /// announced length. Call it after all frames were polled.
+    /// A buffer to read into: of a few KiB, and after reads that filled it usually of [`READ_BYTES`] or more. It
+    /// grows with the received bytes and not with the announced length. Call it after all frames were polled.
     pub fn room(&mut self) -> Limit<&mut BytesMut> {
         self.buffer.room(self.limit.saturating_add(PREFIX_BYTES + READ_BYTES))
     }
