@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::proto::session::{Inbound, ProcessExit, TransportEndKind};
 use mcpjoin::transport::{ChildCommand, Direction, Forced, Inspected, SpawnErrorKind};
-use support::{READY, bare, big, end, lives, note, params, poll_once, run, run_on_threads, sh, takes_less_than};
+use support::{
+    READY, bare, big, end, lives, note, params, poll_once, run, run_on_threads, sh, takes_less_than,
+};
 
 /// Writes a message `{"pid":…}` with the process id of the shell's last background job.
 const TELL: &str = r#"printf '{"jsonrpc":"2.0","method":"pid","params":{"pid":%d}}\n' $!;"#;
@@ -384,11 +386,12 @@ fn d68_a_closed_child_ends_with_all_of_its_standard_error() {
     run_on_threads(async {
         let (release, released) = std::sync::mpsc::channel();
         let released = Mutex::new(released);
-        let command = sh(&format!("echo first >&2; {READY} cat >/dev/null; echo last >&2")).stderr(move |line| {
-            if line == b"first" {
-                released.lock().unwrap().recv().expect("the test goes on");
-            }
-        });
+        let command =
+            sh(&format!("echo first >&2; {READY} cat >/dev/null; echo last >&2")).stderr(move |line| {
+                if line == b"first" {
+                    released.lock().unwrap().recv().expect("the test goes on");
+                }
+            });
         let handle = command.handle();
         let mut link = bare(command.start().await.expect("a shell"));
         params(&mut link).await;
