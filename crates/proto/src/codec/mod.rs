@@ -24,7 +24,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 pub const READ_BYTES: usize = 64 * 1024;
 
 /// The size of the first reads, in bytes. A bridge has a decoder for each session, and most messages are small.
-const FIRST_READ_BYTES: usize = 8 * 1024;
+const FIRST_READ_BYTES: usize = 4 * 1024;
 
 /// The size from which a frame takes over the whole buffer, in bytes. Dropping the frame then frees the memory.
 pub const WHOLE_BUFFER_BYTES: usize = 256 * 1024;
