@@ -117,6 +117,11 @@ pub(crate) fn memory(process: u32) -> Option<u64> {
     status(process, "VmRSS:")
 }
 
+/// The current memory of a process that is not mapped from a file, in KiB.
+pub(crate) fn heap(process: u32) -> Option<u64> {
+    status(process, "RssAnon:")
+}
+
 fn status(process: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;

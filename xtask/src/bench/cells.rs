@@ -105,7 +105,7 @@ impl Part {
             Self::Clients => &[(64, 1), (64, 64), (KIB_64, 1)],
             Self::Quic => &[(64, 1), (64, 16), (KIB_64, 1), (KIB_64, 16)],
             Self::Bridge => {
-                let sizes = [(64, 1), (64, 16), (KIB_64, 1), (KIB_64, 16)];
+                let sizes = [(64, 1), (64, 16), (1 << 10, 1), (KIB_64, 1), (KIB_64, 16)];
                 let ways: [&'static [&'static str]; 2] = [FROM_HTTP, FROM_STDIO];
                 let cells = ways
                     .into_iter()

@@ -73,9 +73,9 @@ pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
         Part::Bridge if cell.size == 0 => {
             println!("\n### {}: {}\n", part.name(), cell.title());
             println!(
-                "| | open | after 10 of them were ended | ms until then | left after its end | ms of its end | ms per session | MiB |"
+                "| | open | after 10 of them were ended | ms until then | left after its end | ms of its end | ms per session | MiB | KiB per session |"
             );
-            println!("|---|--:|--:|--:|--:|--:|--:|--:|");
+            println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|");
             lines(rows, |row| {
                 let shown = |figure| spread(row, figure).map_or_else(|| "never".to_owned(), Spread::shown);
                 let count =
@@ -88,6 +88,7 @@ pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
                     shown("end_ms"),
                     shown("open_ms"),
                     peak(row),
+                    shown("session_kib"),
                 ]
             });
         }

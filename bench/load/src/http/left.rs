@@ -8,26 +8,30 @@ use serde_json::{Value, json};
 
 use super::connection::Connection;
 use super::{LOOK, Listening, MARK, Mode};
-use crate::server::memory;
+use crate::server::{heap, memory};
 
 /// How long processes may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens `left COUNT` sessions, ends the first half of them with DELETE and leaves the others open, and then ends the
-/// bridge. Returns the number of its processes after each step, without the bridge itself, and how long they took to end.
+/// bridge. Returns the number of its processes after each step, without the bridge itself, how long they took to end, and the
+/// memory of the bridge for each session but the first.
 pub(crate) fn left(words: &[&str], command: &[String]) -> Result<Value, String> {
     let count: usize = words.iter().find_map(|word| word.parse().ok()).ok_or("left COUNT")?;
     let mark = std::process::id().to_string();
     let mut server = Listening::start_marked(command, &mark)?;
     let own = server.pid();
     let began = Instant::now();
-    let mut sessions = Vec::new();
-    for _ in 0..count {
+    let mut sessions = vec![Connection::open(&server.endpoint(Mode::Stateful))?];
+    let first = heap(own);
+    for _ in 1..count {
         sessions.push(Connection::open(&server.endpoint(Mode::Stateful))?);
     }
     let took = began.elapsed().as_secs_f64() * 1e3 / count as f64;
     let open = processes(&mark, own);
     let memory = memory(own);
+    let of_others = heap(own).zip(first).map(|(all, first)| all.saturating_sub(first));
+    let session = of_others.map(|kib| kib as f64 / (count - 1) as f64);
     for session in &mut sessions[..count / 2] {
         session.close_session()?;
     }
@@ -51,6 +55,7 @@ pub(crate) fn left(words: &[&str], command: &[String]) -> Result<Value, String> 
         "open": open,
         "open_ms": took,
         "peak_kib": memory,
+        "session_kib": session,
         "after_delete": after_delete,
         "delete_ms": delete_ms,
         "end_ms": ended.map(|_| end_ms),
