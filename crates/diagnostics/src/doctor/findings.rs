@@ -44,7 +44,7 @@ impl Kind<Check> {
     pub(super) fn with(&self, phase: Phase, seen: impl Into<String>, values: &[(&str, &str)]) -> Finding {
         let [meaning, advice] = self.texts(values);
         let (id, check, seen) = (self.id, self.check, seen.into());
-        Finding { id, check, phase, seen, meaning, advice, evidence: Evidence::default() }
+        Finding { id, check, phase, seen, meaning, advice, evidence: Evidence::default(), lost: None }
     }
 
     /// The finding of a kind without placeholders.
