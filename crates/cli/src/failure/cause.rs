@@ -12,7 +12,7 @@ use mcpjoin::proto::{DecodeErrorKind, ErrorObject, Method, Version, code};
 use mcpjoin::server::BuildError;
 use mcpjoin::transport::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin_diagnostics::doctor::{KnownFault, listening_url};
-use mcpjoin_orchestra::client::SetupError;
+use mcpjoin_orchestra::client::{SetupError, Unreached};
 use mcpjoin_quic::endpoint::{QuicError, QuicErrorKind};
 
 use super::{Failure, Phase};
@@ -42,8 +42,6 @@ const STDOUT_IS_FOR_MESSAGES: &str =
     "a server may write only messages to its standard output: check the output of this command";
 /// The hint for a call that the server does not accept, where no better command line is known.
 pub(crate) const SEE_TOOLS: &str = "mcpjoin list shows the tools, and mcpjoin tool NAME their parameters";
-/// The message of our bridge where it did not reach the orchestrator: its address stands before this text, the reason after it.
-const NO_ORCHESTRATOR: &str = ": the orchestrator was not reached within ";
 
 impl Failure {
     /// The program of the server could not be started.
@@ -709,15 +707,10 @@ impl Failure {
     /// The server responded with an error.
     pub(crate) fn remote(error: &ErrorObject, phase: Phase) -> Self {
         // An error of our own bridge.
-        if error.code == code::INTERNAL_ERROR
-            && error.message.starts_with("orchestrator ")
-            && let Some((_, why)) = error.message.split_once(" failed: ")
-            && why.contains(NO_ORCHESTRATOR)
-        {
-            let address = why.split(NO_ORCHESTRATOR).next().unwrap_or_default();
+        if let Some(Unreached { orchestrator, why, .. }) = Unreached::of(error) {
             let hint =
-                format!("check that an orchestrator listens there: mcpjoin doctor orchestra://{address}");
-            return Self::new("E_CONNECT", Exit::Connection, phase, why.to_owned()).hint(hint);
+                format!("check that an orchestrator listens there: mcpjoin doctor orchestra://{orchestrator}");
+            return Self::new("E_CONNECT", Exit::Connection, phase, why).hint(hint);
         }
         let hint = match (error.code, phase) {
             (code::INVALID_PARAMS, Phase::Call) => SEE_TOOLS,
