@@ -13,6 +13,7 @@
 
 mod address;
 mod launcher;
+mod misplaced;
 mod quoted;
 mod shown;
 mod spelling;
@@ -26,8 +27,9 @@ use crate::failure::Failure;
 
 pub(crate) use address::{Bound, Http, Quic, Socket};
 pub(crate) use launcher::{behind_dashes, is_argument, is_launcher};
+pub(crate) use misplaced::{LISTED, function_call};
 pub(crate) use shown::{command_shown, exact, path_shown, shown, words_shown};
-pub(crate) use spelling::{is_bare, is_quoted_line, stands_alone};
+pub(crate) use spelling::{is_bare, is_quoted_line, stands_alone, url_meant};
 
 use quoted::command_line;
 use spelling::{Word, has_wrong_port, is_configuration, tool_of_entry};
@@ -193,6 +195,12 @@ pub(crate) fn without_operands(
     if escaped {
         return Ok(Invocation::command(first, rest, Vec::new()));
     }
+    if let Some(failure) = misplaced::incomplete_address(verb, &first, &rest, known)? {
+        return Err(failure);
+    }
+    if let Some(failure) = misplaced::listed(verb, &first, &rest, known)? {
+        return Err(failure);
+    }
     match Word::of(&first) {
         Word::Demo(_) | Word::Url { .. } | Word::Address if !rest.is_empty() => Err(too_many(verb, &first)),
         // A file with the extension of a configuration is no program.
@@ -253,21 +261,23 @@ pub(crate) fn with_operands(
             Some(word) => Err(named_twice(verb, name, word)),
         };
     }
+    if verb == "call"
+        && let Some(failure) = function_call(&words, after.as_deref())
+    {
+        return Err(failure);
+    }
     if let Some(after) = after {
-        let mut after = after.into_iter();
-        let Some(program) = after.next().filter(|word| !word.is_empty()) else {
+        if after.first().is_none_or(|word| word.is_empty()) {
             let hint = format!("mcpjoin {verb} ... -- COMMAND [ARG]...");
             return Err(Failure::usage("no command follows --", hint));
-        };
+        }
+        if let Some(failure) = misplaced::server_in_front(verb, &words, &after, known)? {
+            return Err(failure);
+        }
+        let mut after = after.into_iter();
+        let program = after.next().unwrap_or_default();
         // Several words in one are no name of a program.
         let rest: Vec<OsString> = after.collect();
-        let mut command = std::iter::once(&program).chain(&rest);
-        if matches!(verb, "call" | "prompt") && words.len() > 1 && command.all(|word| is_argument(word)) {
-            let problem = "what follows -- is the server's command, and not an argument";
-            let line =
-                format!("mcpjoin {verb}{}{}", behind(&words), behind(&[&[program], &rest[..]].concat()));
-            return Err(Failure::usage(problem, line));
-        }
         if rest.is_empty()
             && let Some(target) = command_line(verb, &behind(&words), &program, known)?
         {
@@ -281,6 +291,9 @@ pub(crate) fn with_operands(
         return Err(Failure::usage("no server is named", hint));
     };
     let operands: Vec<OsString> = words.collect();
+    if let Some(failure) = misplaced::target_last(verb, &first, &operands, known)? {
+        return Err(failure);
+    }
     if let Some((file, name, tool)) = first.to_str().and_then(tool_of_entry) {
         let operands = std::iter::once(OsString::from(tool)).chain(operands).collect();
         return Ok(Invocation::new(named(Some(file.into()), name, false, String::new()), operands));
@@ -326,6 +339,9 @@ fn bare(
             return Err(with_arguments(verb, first, operands));
         }
         return Ok(Invocation::new(command(first, Vec::new()), operands));
+    }
+    if let Some(failure) = misplaced::incomplete_address(verb, &first, &operands, known)? {
+        return Err(failure);
     }
     if !is_entry && is_address_with_wrong_port(&first, known)? {
         return Ok(Invocation::new(target(verb, " ...", Word::Address, &first, &operands)?, operands));

@@ -1,13 +1,11 @@
 //! The program of a server could not be started.
 
-use std::net::Ipv4Addr;
-
 use mcpjoin::transport::{SpawnError, SpawnErrorKind};
 
 use super::{Failure, Phase};
 use crate::config::NoEntry;
 use crate::exit::Exit;
-use crate::target::{path_shown, shown};
+use crate::target::{path_shown, shown, stands_alone, url_meant};
 
 const INSTALL: &str = "install the program, add its folder to PATH, or use its path";
 const CONFIGURATION: &str = "for a configuration use --config FILE, for one of its entries FILE#NAME";
@@ -18,9 +16,6 @@ impl Failure {
         let (id, hint) = match &error.kind {
             SpawnErrorKind::NotFound { .. } if is_configuration(&error.command) => {
                 ("E_SPAWN_NOT_FOUND", CONFIGURATION)
-            }
-            SpawnErrorKind::NotFound { .. } if is_address(&error.command) => {
-                ("E_SPAWN_NOT_FOUND", "for an address, write https://, http:// or tcp:// before it")
             }
             SpawnErrorKind::NotFound { searched } if searched.is_empty() => (
                 "E_SPAWN_NOT_FOUND",
@@ -50,19 +45,22 @@ impl Failure {
             _ => ("E_SPAWN", "check the limits of this system (ulimit -a) and the command's arguments"),
         };
         let mut failure = Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint);
-        if let (SpawnErrorKind::NotFound { .. }, Some(url)) = (&error.kind, url_meant(&error.command)) {
-            failure.hint = format!("for an address write {url}");
+        if let SpawnErrorKind::NotFound { .. } = &error.kind {
+            if let Some(url) = url_meant(&error.command) {
+                failure.hint = format!("for an address write {url}");
+            } else if stands_alone(error.command.as_ref()) {
+                failure.hint =
+                    "this is an address, and not a program: write it without the -- before it; in an \
+                                entry, use \"url\" instead of \"command\""
+                        .into();
+            }
         }
         if let SpawnErrorKind::NotFound { searched } = &error.kind
             && !searched.is_empty()
         {
             failure.message =
                 format!("cannot start {}: no such program on PATH", shown(error.command.as_ref()));
-            for folder in searched.iter().map(|folder| path_shown(folder)) {
-                if !failure.seen.searched.contains(&folder) {
-                    failure.seen.searched.push(folder);
-                }
-            }
+            failure.seen.searched.extend(searched.iter().map(|folder| path_shown(folder)));
         }
         failure
     }
@@ -80,29 +78,6 @@ impl Failure {
         }
         self
     }
-}
-
-/// Whether a word without a scheme looks like the address of a server: `localhost:8080`, `127.0.0.1:8080/mcp`,
-/// `example.com/mcp`.
-fn is_address(word: &str) -> bool {
-    let Some((host, rest)) = word.split_once(':') else {
-        let name = word.split_once('/').map_or("", |(name, _)| name);
-        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
-        return plain && name.trim_start_matches('.').contains('.') && !name.starts_with('.');
-    };
-    let port = rest.split('/').next().unwrap_or_default();
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits(port) && !host.is_empty() && !host.contains('/')
-}
-
-/// The URL that a word may mean which is a part of an address: a host or a port alone.
-fn url_meant(word: &str) -> Option<String> {
-    let port = word.strip_prefix(':').unwrap_or(word);
-    if port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0) {
-        return Some(format!("http://localhost:{port}/mcp"));
-    }
-    let is_host = word.eq_ignore_ascii_case("localhost") || word.parse::<Ipv4Addr>().is_ok();
-    is_host.then(|| format!("http://{word}:PORT/mcp"))
 }
 
 /// Whether a word is the name of a configuration file.

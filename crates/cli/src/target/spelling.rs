@@ -1,6 +1,7 @@
 //! What a word of the command line is by its spelling. It reads nothing but the word.
 
 use std::ffi::OsStr;
+use std::net::Ipv4Addr;
 
 use crate::demo::Demo;
 
@@ -91,6 +92,33 @@ pub(super) fn has_wrong_port(text: &str) -> bool {
     let is_host = host.eq_ignore_ascii_case("localhost") || host.starts_with('[') || host.contains('.');
     is_host && is_host_and_port(&format!("{host}:1")) && !is_host_and_port(text)
 }
+
+/// The URL that a word may mean which is a part of an address: a port, or a host without a port.
+pub(crate) fn url_meant(word: &str) -> Option<String> {
+    let port = word.strip_prefix(':').unwrap_or(word);
+    if port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0) {
+        return Some(format!("http://localhost:{port}/mcp"));
+    }
+    let (host, path) = word.split_once('/').filter(|(_, path)| !path.is_empty()).unwrap_or((word, "mcp"));
+    let host = host.strip_suffix('/').unwrap_or(host);
+    if host.eq_ignore_ascii_case("localhost") || host.parse::<Ipv4Addr>().is_ok() {
+        return Some(format!("http://{host}:PORT/{path}"));
+    }
+    let labels: Vec<&str> = host.split('.').collect();
+    let is_label = |label: &&str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let last = labels.last()?;
+    let is_domain =
+        labels.iter().all(is_label) && last.len() > 1 && last.bytes().all(|byte| byte.is_ascii_alphabetic());
+    // `server.js` and `server.min.js` are files, and `NAME.TOOL` is a tool of an entry.
+    let is_file = EXTENSIONS.contains(last) || is_configuration(host);
+    let is_whole = labels.len() > 2 || labels.len() == 2 && host.len() < word.len();
+    (is_domain && is_whole && !is_file).then(|| format!("https://{host}/{path}"))
+}
+
+/// Extensions of files that people type in the place of a program.
+const EXTENSIONS: [&str; 10] = ["cjs", "exe", "jar", "js", "mjs", "php", "py", "rb", "sh", "ts"];
 
 /// `@scope/name`, also with a version.
 fn is_package(text: &str) -> bool {
