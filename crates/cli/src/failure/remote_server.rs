@@ -45,19 +45,14 @@ impl Failure {
     pub(crate) fn and_doctor(mut self, line: &str) -> Self {
         let is_opening = matches!(self.phase, Phase::Connect | Phase::Probe | Phase::Initialize);
         let is_unclear = match self.id {
-            "E_NO_ENDPOINT" | "E_LINK" | "E_BAD_REPLY" => true,
+            "E_NO_ENDPOINT" | "E_LINK" | "E_BAD_REPLY" | "E_TLS" => true,
             // A proxy or a firewall answers like that, too, and then no token helps.
             "E_AUTH" => self.seen.http_status == Some(403),
             _ => false,
         };
-        if self.id == "E_TLS" {
-            self.hint = self.hint.replace("mcpjoin doctor shows", &format!("{line} shows"));
-        }
         if is_opening && is_unclear {
             let between = if self.hint.is_empty() { "" } else { "; " };
-            self.hint.push_str(between);
-            self.hint.push_str(line);
-            self.hint.push_str(" shows more");
+            self.hint.push_str(&format!("{between}for more: {line}"));
         }
         self
     }

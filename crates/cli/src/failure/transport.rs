@@ -126,15 +126,12 @@ impl Failure {
                 match reason {
                     Some(Reason::SelfSigned) => {
                         "--ca FILE with exactly this certificate trusts it, after you have checked that it \
-                         belongs to the server; mcpjoin doctor shows more"
+                         belongs to the server"
                     }
                     Some(Reason::UnknownIssuer) => {
                         "--ca FILE trusts another authority, for example of your company"
                     }
-                    _ => {
-                        "the server needs another certificate, or the URL another name: mcpjoin doctor shows \
-                         which"
-                    }
+                    _ => "the server needs another certificate, or the URL another name",
                 },
             ),
             TransportErrorKind::Unauthorized => (

@@ -378,6 +378,15 @@ fn a_list_that_is_refused_is_explained_by_its_response_also_behind_a_proxy() {
 }
 
 #[test]
+fn each_folder_of_path_is_named_once_and_not_all_of_many() {
+    let mut doctor = command(["doctor", "no-such-program"]);
+    doctor.env("PATH", "/usr/bin:/bin:/usr/bin:/a:/b:/c:/d:/e:/f");
+    let ran = start(doctor).finish().exits(1);
+    let searched = "; searched in /usr/bin, /bin, /a, /b, /c, /d and 2 more (program-missing)\n";
+    assert!(ran.stdout.contains(searched), "{}", ran.stdout);
+}
+
+#[test]
 fn where_nothing_shows_oauth_a_key_is_advised_first() {
     let address = answering("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     let url = format!("http://{address}/mcp");
