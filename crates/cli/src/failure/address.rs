@@ -71,8 +71,8 @@ impl Failure {
             SetupError::Certificate(_) => Self::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message)
                 .hint("--certs-dir DIR names another folder of certificates"),
             _ => Self::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message).hint(
-                "both ends need certificates of one authority (--certs-dir), and the name in the other's \
-                 (--server-name orchestrator); an orchestrator knows them as they are when it is started again",
+                "both ends need certificates of one authority (--certs-dir), and the orchestrator's needs the \
+                 expected name (--server-name orchestrator); restart an orchestrator after a change of its certificates",
             ),
         }
     }

@@ -129,7 +129,7 @@ fn version_advice(supported: &[Version]) -> String {
         return "leave out --protocol-version and --era, or use what the server supports".to_owned();
     }
     let ours: Vec<&str> = Version::ALL.iter().map(Version::as_str).collect();
-    format!("update the server, or report this to its authors: mcpjoin speaks {}", ours.join(", "))
+    format!("update the server, or report this to its authors (mcpjoin speaks {})", ours.join(", "))
 }
 
 /// The hint for an error of the first request. A bridge says in `data` that the error is its own: then another era does not help.

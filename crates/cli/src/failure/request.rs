@@ -28,15 +28,17 @@ impl Failure {
                 "E_NEEDS_INPUT",
                 Exit::ServerError,
                 match asked {
-                    Method::CreateMessage => "run the command of --sampler by itself: it reads the request \
-                        from standard input",
+                    Method::CreateMessage => {
+                        "run the command of --sampler by itself: it reads the request \
+                        from standard input"
+                    }
                     _ => "change the answers of --answer, or leave it out and answer on the terminal",
                 },
             ),
             ClientError::UnknownTask { error: remote, .. } => new(
                 "E_UNKNOWN_TASK",
                 Exit::ServerError,
-                "is it the id that was printed, and the same server? it may be kept no longer: begin it again",
+                "check the id and the server; the task may have expired: then start it again",
             )
             .remote_error(remote),
             ClientError::TaskCancelled { .. } => new(
@@ -44,10 +46,12 @@ impl Failure {
                 Exit::ServerError,
                 "start it again; -v shows the server's standard error",
             ),
-            ClientError::TaskTimedOut { .. } => {
-                new("E_TIMEOUT", Exit::Connection, "request less: the server keeps the task only for this \
-                    time")
-            }
+            ClientError::TaskTimedOut { .. } => new(
+                "E_TIMEOUT",
+                Exit::Connection,
+                "ask for less: the server keeps \
+                    the task only for this time",
+            ),
             _ => Self::bad_reply(error.to_string(), phase),
         }
     }
@@ -64,7 +68,7 @@ impl Failure {
             CallError::Remote(object) => Self::remote(object, phase),
             CallError::TimedOut { total, .. } => {
                 let hint = if *total {
-                    "request less: this is the time limit of a call"
+                    "ask for less in one call: it reached the time limit for the whole call"
                 } else {
                     "allow more time with --timeout 5m; -v shows the server's standard error"
                 };

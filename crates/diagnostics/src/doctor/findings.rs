@@ -436,7 +436,7 @@ kinds! { Check:
         MORE_TIME;
     VERSION: "version", Opening,
         "client and server have no protocol version in common",
-        "update the server, or report it to its authors: mcpjoin speaks {versions}";
+        "update the server, or report it to its authors (mcpjoin speaks {versions})";
     VERSION_OF_OPTION: "version", Opening,
         "the server does not support the requested version, but another one that mcpjoin supports",
         "leave out --protocol-version, or use --protocol-version {version}";
