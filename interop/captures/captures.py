@@ -178,7 +178,7 @@ def wrong(text, screen):
 
 
 def wide(columns, text):
-    """Rows that are wider than the terminal. One word that has to stay whole may be wider, below or behind a label, and so may what
+    """Rows that are wider than the terminal. One word or command that has to stay whole may be wider, below or behind a label, and so may what
     people copy: a message in a report, and the example of a tool."""
     before = ""
     for line in lines(text):
@@ -186,7 +186,8 @@ def wide(columns, text):
         before = line
         if copied:
             continue
-        if wcswidth(line) > columns and " " in re.split("  +", line.strip())[-1]:
+        last = re.split("  +", line.strip())[-1]
+        if wcswidth(line) > columns and " " in last and not last.startswith("mcpjoin "):
             yield f"a row of {wcswidth(line)} columns: {line[:60]}..."
 
 

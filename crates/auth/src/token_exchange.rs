@@ -338,7 +338,7 @@ impl Inner {
             .ok()
             .and_then(|answer| Some(answer.member("issued_token_type")?.to_string_value()?.into_owned()));
         if let Some(kind) = issued.filter(|kind| ![ACCESS_TOKEN, JWT].contains(&kind.as_str())) {
-            let what = format!("its issued_token_type is `{}`, which is no access token", cut(&kind));
+            let what = format!("its issued_token_type is `{}`, which is not an access token", cut(&kind));
             return Err(nonsense(what).into());
         }
         if tokens.kind != TokenKind::Bearer {

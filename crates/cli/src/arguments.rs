@@ -8,6 +8,7 @@
 //!
 //! Called by `commands::call` and `commands::prompt`. It prints nothing and asks no server.
 
+mod function_call;
 mod kinds;
 mod verdict;
 
@@ -24,6 +25,7 @@ use crate::object::{self, Object};
 use crate::schema::Schema;
 use crate::target::{exact, shown};
 use crate::visible;
+pub(crate) use function_call::of_function_call;
 use kinds::{Declared, InputSchema, Kinds};
 use verdict::Verdict;
 

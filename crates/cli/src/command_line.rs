@@ -32,6 +32,11 @@ pub(crate) struct Refused {
 /// When a command with arguments stands before operands, so that it is not certain where it ends.
 pub(crate) fn canonical(argv: Vec<OsString>) -> Result<Vec<OsString>, Box<Refused>> {
     let argv = verb_first(argv);
+    if argv.iter().any(|word| word == "--method")
+        && let Some(failure) = foreign::inspector(&argv)
+    {
+        return Err(Box::new(Refused { argv, failure }));
+    }
     if !may_need_order(&argv) {
         return Ok(argv);
     }
@@ -50,7 +55,12 @@ pub(crate) fn canonical(argv: Vec<OsString>) -> Result<Vec<OsString>, Box<Refuse
 pub(crate) fn answer(argv: &[OsString], refused: ErrorKind) -> Option<Failure> {
     match refused {
         ErrorKind::InvalidSubcommand => foreign::verb(argv),
-        ErrorKind::UnknownArgument => added_without_dashes(argv).or_else(|| foreign::option(argv)),
+        ErrorKind::InvalidValue => foreign::served(argv),
+        ErrorKind::UnknownArgument => foreign::served(argv)
+            .or_else(|| added_without_dashes(argv))
+            .or_else(|| foreign::inspector(argv))
+            .or_else(|| foreign::dashed(argv))
+            .or_else(|| foreign::option(argv)),
         ErrorKind::MissingRequiredArgument
             if argv.get(1).is_some_and(|verb| verb == "serve") && operands(argv).is_empty() =>
         {

@@ -10,6 +10,8 @@ use std::io::IsTerminal;
 
 use unicode_width::UnicodeWidthStr;
 
+/// The beginning of a command that people copy.
+const COMMAND: &str = "mcpjoin ";
 /// The width of a page.
 pub(crate) const PAGE_COLUMNS: usize = 80;
 /// The narrowest line of a page. Narrower lines of single words cannot be read, so the line may be wider than the page.
@@ -35,12 +37,18 @@ pub(crate) enum LongWord {
     Broken,
 }
 
-/// Wraps the text between words. Returns at least one line.
+/// Wraps the text between words. A command of ours is one word, and stays whole: a broken one cannot be pasted. Returns at least one
+/// line.
 pub(crate) fn lines(text: &str, widths: Widths, long: LongWord) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut left, mut begun) = (String::new(), widths.first, false);
     let mut written = 0;
-    for mut word in text.split(' ') {
+    let (text, command) = text.split_at(command_at(text));
+    let text = if command.is_empty() { text } else { text.strip_suffix(' ').unwrap_or(text) };
+    let words = text.split(' ').filter(|_| !text.is_empty() || command.is_empty());
+    let words =
+        words.map(|word| (word, long)).chain((!command.is_empty()).then_some((command, LongWord::Whole)));
+    for (mut word, long) in words {
         loop {
             let columns = columns(word);
             let taken = columns + usize::from(begun);
@@ -74,6 +82,16 @@ pub(crate) fn lines(text: &str, widths: Widths, long: LongWord) -> Vec<String> {
     }
     lines.push(line);
     lines
+}
+
+/// Where a command begins that goes to the end of the text: `mcpjoin` at the beginning, behind a gap or behind a colon. The end of
+/// the text where there is none.
+fn command_at(text: &str) -> usize {
+    let found = text.match_indices(COMMAND).map(|(at, _)| at).find(|at| {
+        let before = anstream::adapter::strip_str(&text[..*at]).to_string();
+        before.trim().is_empty() || before.ends_with("  ") || before.ends_with(": ")
+    });
+    found.unwrap_or(text.len())
 }
 
 /// How much of a word fits into that many columns: at least one character.
@@ -252,6 +270,23 @@ mod tests {
         let mut out = String::new();
         prose_in(24, &mut out, &HEAD, &format!("{} one  two", "x".repeat(40)));
         assert_eq!(out, format!("    sent\n             {}\n             one  two\n", "x".repeat(40)));
+    }
+
+    #[test]
+    fn a_command_that_can_be_pasted_is_not_broken() {
+        let line = "  \u{1b}[2mtry     \u{1b}[0m mcpjoin call echo message=hi -- npx -y pkg";
+        assert_eq!(fold(line, 30), line);
+        let note = "note: for clients over HTTP: mcpjoin serve demo --listen http://localhost:8080/mcp";
+        let folded =
+            "note: for clients\n  over HTTP:\n  mcpjoin serve demo --listen http://localhost:8080/mcp";
+        assert_eq!(fold(note, 20), folded);
+        let widths = Widths { first: 8, rest: 8, kept: 0 };
+        assert_eq!(
+            lines("see averylongword: mcpjoin list demo:", widths, LongWord::Broken),
+            ["see", "averylon", "gword:", "mcpjoin list demo:"]
+        );
+        assert_eq!(fold("mcpjoin is one two", 8), "mcpjoin is one two");
+        assert_eq!(fold("what mcpjoin is", 8), "what\n  mcpjoin\n  is");
     }
 
     #[test]

@@ -13,19 +13,26 @@
 
 mod address;
 mod launcher;
+mod misplaced;
+mod quoted;
+mod shown;
+mod spelling;
 
-use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::config::similar;
 use crate::demo::Demo;
 use crate::failure::Failure;
-use crate::folders;
-use crate::secret;
 
 pub(crate) use address::{Bound, Http, Quic, Socket};
 pub(crate) use launcher::{behind_dashes, is_argument, is_launcher};
+pub(crate) use misplaced::{LISTED, function_call};
+pub(crate) use shown::{command_shown, exact, path_shown, shown, words_shown};
+pub(crate) use spelling::{is_bare, is_quoted_line, stands_alone, url_meant};
+
+use quoted::command_line;
+use spelling::{Word, has_wrong_port, is_configuration, tool_of_entry};
 
 /// The server of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,107 +164,6 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
 /// Long options of ours that users often type after the server's command.
 const OURS: [&str; 3] = ["--json", "--format", "--trace"];
 
-/// The kind of a word, by its spelling.
-enum Word {
-    /// It has a scheme.
-    Url {
-        scheme: String,
-    },
-    Demo(Demo),
-    Path,
-    /// `host:port`, with a path or without.
-    Address,
-    /// `@scope/name`: a package of npm.
-    Package,
-    /// `FILE#NAME`
-    Entry {
-        file: String,
-        name: String,
-    },
-    Bare,
-}
-
-impl Word {
-    fn of(word: &OsStr) -> Self {
-        // A word that is not Unicode is the name of a file.
-        let Some(text) = word.to_str() else {
-            return Self::Path;
-        };
-        let bytes = text.as_bytes();
-        let drive = bytes.first().is_some_and(u8::is_ascii_alphabetic)
-            && bytes.get(1) == Some(&b':')
-            && !bytes.get(2).is_some_and(u8::is_ascii_digit);
-        if text.starts_with(['.', '/', '\\']) || drive {
-            return Self::entry(text).unwrap_or(Self::Path);
-        }
-        if let Some((scheme, rest)) = text.split_once(':') {
-            let scheme = scheme.to_ascii_lowercase();
-            let spelled_so = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
-            let demo = Demo::ALL.into_iter().find(|demo| demo.word().eq_ignore_ascii_case(text));
-            if let Some(demo) = demo {
-                return Self::Demo(demo);
-            }
-            // One slash is a slip.
-            let is_url =
-                rest.starts_with("//") || rest.starts_with('/') && matches!(&*scheme, "http" | "https");
-            if spelled_so && (is_url || matches!(&*scheme, "unix" | "tcp" | "demo")) {
-                return Self::Url { scheme };
-            }
-        }
-        if is_package(text) {
-            return Self::Package;
-        }
-        if is_host_and_port(text) {
-            return Self::Address;
-        }
-        Self::entry(text).unwrap_or(Self::Bare)
-    }
-
-    /// `FILE#NAME`: a name with a `/` or a `#` needs `--server`, so that files may have such names.
-    fn entry(text: &str) -> Option<Self> {
-        let (file, name) = text.rsplit_once('#')?;
-        let named = !file.is_empty() && !name.is_empty() && !name.contains('/');
-        named.then(|| Self::Entry { file: file.to_owned(), name: name.to_owned() })
-    }
-}
-
-/// `host:port`, also with a path: an IPv6 address stands in brackets.
-fn is_host_and_port(text: &str) -> bool {
-    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
-    let Some((host, port)) = authority.rsplit_once(':') else { return false };
-    let is_name = |host: &str| host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
-    let is_v6 = |host: &str| {
-        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        inner.is_some_and(|inner| inner.contains(':'))
-    };
-    !host.is_empty()
-        && (is_name(host) || is_v6(host))
-        && (1..=5).contains(&port.len())
-        && port.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// Whether a word is an address apart from its port, as in `localhost:abc`. Another `host:word` may be the name of an entry or a program.
-fn has_wrong_port(text: &str) -> bool {
-    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
-    let Some((host, _)) = authority.rsplit_once(':') else { return false };
-    let is_host = host.eq_ignore_ascii_case("localhost") || host.starts_with('[') || host.contains('.');
-    is_host && is_host_and_port(&format!("{host}:1")) && !is_host_and_port(text)
-}
-
-/// `@scope/name`, also with a version.
-fn is_package(text: &str) -> bool {
-    let Some((scope, name)) = text.strip_prefix('@').and_then(|rest| rest.split_once('/')) else {
-        return false;
-    };
-    let is_part = |part: &str| {
-        let is_of_names = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
-        !part.is_empty() && part.chars().all(is_of_names)
-    };
-    let (name, version) = name.split_once('@').unwrap_or((name, "latest"));
-    is_part(scope) && is_part(name) && is_part(version)
-}
-
 /// Parses the words of a verb without operands. `escaped`: `--` stands before them. `server`: the name after `--server`.
 pub(crate) fn without_operands(
     verb: &str,
@@ -288,6 +194,12 @@ pub(crate) fn without_operands(
     }
     if escaped {
         return Ok(Invocation::command(first, rest, Vec::new()));
+    }
+    if let Some(failure) = misplaced::incomplete_address(verb, &first, &rest, known)? {
+        return Err(failure);
+    }
+    if let Some(failure) = misplaced::listed(verb, &first, &rest, known)? {
+        return Err(failure);
     }
     match Word::of(&first) {
         Word::Demo(_) | Word::Url { .. } | Word::Address if !rest.is_empty() => Err(too_many(verb, &first)),
@@ -334,21 +246,6 @@ fn is_address_with_wrong_port(word: &OsStr, known: &Known<'_>) -> Result<bool, F
     Ok(has_wrong_port(&text) && !(known.program)(word) && !(known.entry)(&text)?)
 }
 
-/// Whether a word is a complete target by its spelling, so that words behind it are no arguments of it.
-pub(crate) fn stands_alone(word: &OsStr) -> bool {
-    matches!(Word::of(word), Word::Demo(_) | Word::Url { .. } | Word::Address | Word::Entry { .. })
-}
-
-/// Whether a word is several words in one: a command line that was quoted, or the name of an entry with spaces.
-pub(crate) fn is_quoted_line(word: &OsStr) -> bool {
-    word.to_str().is_some_and(|text| text.trim().contains(char::is_whitespace))
-}
-
-/// Whether a word may be the name of an entry.
-pub(crate) fn is_bare(word: &OsStr) -> bool {
-    matches!(Word::of(word), Word::Bare)
-}
-
 /// Parses the words of a verb with operands. `after`: the words behind `--`, where there is one. `server`: the name after
 /// `--server`.
 pub(crate) fn with_operands(
@@ -364,21 +261,23 @@ pub(crate) fn with_operands(
             Some(word) => Err(named_twice(verb, name, word)),
         };
     }
+    if verb == "call"
+        && let Some(failure) = function_call(&words, after.as_deref())
+    {
+        return Err(failure);
+    }
     if let Some(after) = after {
-        let mut after = after.into_iter();
-        let Some(program) = after.next().filter(|word| !word.is_empty()) else {
+        if after.first().is_none_or(|word| word.is_empty()) {
             let hint = format!("mcpjoin {verb} ... -- COMMAND [ARG]...");
             return Err(Failure::usage("no command follows --", hint));
-        };
+        }
+        if let Some(failure) = misplaced::server_in_front(verb, &words, &after, known)? {
+            return Err(failure);
+        }
+        let mut after = after.into_iter();
+        let program = after.next().unwrap_or_default();
         // Several words in one are no name of a program.
         let rest: Vec<OsString> = after.collect();
-        let mut command = std::iter::once(&program).chain(&rest);
-        if matches!(verb, "call" | "prompt") && words.len() > 1 && command.all(|word| is_argument(word)) {
-            let problem = "what follows -- is the server's command, and not an argument";
-            let line =
-                format!("mcpjoin {verb}{}{}", behind(&words), behind(&[&[program], &rest[..]].concat()));
-            return Err(Failure::usage(problem, line));
-        }
         if rest.is_empty()
             && let Some(target) = command_line(verb, &behind(&words), &program, known)?
         {
@@ -392,6 +291,9 @@ pub(crate) fn with_operands(
         return Err(Failure::usage("no server is named", hint));
     };
     let operands: Vec<OsString> = words.collect();
+    if let Some(failure) = misplaced::target_last(verb, &first, &operands, known)? {
+        return Err(failure);
+    }
     if let Some((file, name, tool)) = first.to_str().and_then(tool_of_entry) {
         let operands = std::iter::once(OsString::from(tool)).chain(operands).collect();
         return Ok(Invocation::new(named(Some(file.into()), name, false, String::new()), operands));
@@ -437,6 +339,9 @@ fn bare(
             return Err(with_arguments(verb, first, operands));
         }
         return Ok(Invocation::new(command(first, Vec::new()), operands));
+    }
+    if let Some(failure) = misplaced::incomplete_address(verb, &first, &operands, known)? {
+        return Err(failure);
     }
     if !is_entry && is_address_with_wrong_port(&first, known)? {
         return Ok(Invocation::new(target(verb, " ...", Word::Address, &first, &operands)?, operands));
@@ -487,74 +392,6 @@ fn package(word: &OsStr, line: String) -> Failure {
 /// Operands behind the verb of a line that is shown.
 fn behind(operands: &[OsString]) -> String {
     if operands.is_empty() { String::new() } else { format!(" {}", words_shown(operands)) }
-}
-
-/// Words that a shell obeys, and that mean nothing without one.
-const OF_A_SHELL: [&str; 9] = ["|", "||", "&&", ";", "&", ">", ">>", "<", "2>&1"];
-
-/// The command of a word that consists of several, split as a shell splits it; `None` where it is something else. `operands`: those
-/// of the verb, for a line that is shown.
-fn command_line(
-    verb: &str,
-    operands: &str,
-    word: &OsStr,
-    known: &Known<'_>,
-) -> Result<Option<Target>, Failure> {
-    let Some(text) = word.to_str().filter(|_| is_quoted_line(word)) else { return Ok(None) };
-    let is_entry = match Word::of(word) {
-        Word::Demo(_) | Word::Url { .. } | Word::Address => true,
-        Word::Entry { file, .. } => (known.file)(Path::new(&file)),
-        _ => {
-            let entry = text.split_once('/').map_or(text, |(name, _)| name);
-            (known.program)(word) || (known.entry)(text)? || (known.entry)(entry)?
-        }
-    };
-    if is_entry {
-        return Ok(None);
-    }
-    let escaped = if cfg!(windows) { Cow::Owned(text.replace('\\', r"\\")) } else { Cow::Borrowed(text) };
-    let Some(words) = shlex::split(&escaped) else {
-        let problem = "a quote in the command line of the server is not closed";
-        return Err(Failure::usage(problem, format!("mcpjoin {verb}{operands} -- COMMAND [ARG]...")));
-    };
-    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
-    let is_of_a_shell = |word: &str| OF_A_SHELL.contains(&word) || word.len() > 1 && word.ends_with(';');
-    if words.iter().skip(1).any(|word| word.to_str().is_some_and(is_of_a_shell)) {
-        let words: Vec<Cow<'_, str>> = words.iter().map(|word| word.to_string_lossy()).collect();
-        let masked = secret::masked(words.iter().map(AsRef::as_ref));
-        let word = |word: &String| if is_of_a_shell(word) { word.clone() } else { shown(word.as_ref()) };
-        let line = masked.iter().map(word).collect::<Vec<_>>().join(" ");
-        let problem = format!("{line} needs a shell, and mcpjoin runs none");
-        return Err(Failure::usage(problem, format!("mcpjoin {verb}{operands} -- sh -c {}", exact(&line))));
-    }
-    if words.is_empty() {
-        return Ok(None);
-    }
-    let program = words.remove(0);
-    if let Some((name, _)) = program.to_string_lossy().split_once('=').filter(|(name, _)| !name.contains('/'))
-    {
-        let problem = format!("{} is a variable, which only a shell replaces", shown(name.as_ref()));
-        let (name, command) = (shown(name.as_ref()), words_shown(&words));
-        return Err(Failure::usage(
-            problem,
-            format!("mcpjoin {verb} -e {name}=VALUE{operands} -- {command}"),
-        ));
-    }
-    Ok(Some(command(program, words)))
-}
-
-/// Whether a file has the extension of a configuration.
-fn is_configuration(file: &str) -> bool {
-    let extension = file.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    extension.is_some_and(|extension| matches!(&*extension, "json" | "jsonc" | "json5" | "toml"))
-}
-
-/// `FILE#NAME/TOOL`. A path may look like that, so the file must have the extension of a configuration.
-fn tool_of_entry(word: &str) -> Option<(&str, &str, &str)> {
-    let (at, _) = word.match_indices('#').find(|(at, _)| is_configuration(&word[..*at]))?;
-    let (name, tool) = word[at + 1..].split_once('/')?;
-    let spelled_so = !name.is_empty() && !tool.is_empty() && !word[..at].contains("://");
-    spelled_so.then_some((&word[..at], name, tool))
 }
 
 /// The target of a word. `operands`: the placeholder for operands in a usage line of the verb. `typed`: those that were typed.
@@ -658,69 +495,6 @@ fn notes(program: &OsStr, args: &[OsString]) -> Vec<String> {
             format!("{ours} is passed to {}: options of mcpjoin belong before the command", shown(program))
         })
         .collect()
-}
-
-/// A word as the user would type it in a shell, with `***` for the user information of a URL.
-pub(crate) fn shown(word: &OsStr) -> String {
-    exact(&without_userinfo(&word.to_string_lossy()))
-}
-
-/// A path as the user would type it in a shell, with `~` for the home folder.
-pub(crate) fn path_shown(path: &Path) -> String {
-    let below = folders::home().filter(|home| home.parent().is_some()).and_then(|home| {
-        let below = path.strip_prefix(home).ok()?;
-        Some(below.to_owned())
-    });
-    match below {
-        Some(below) if below.as_os_str().is_empty() => "~".into(),
-        Some(below) => format!("~/{}", shown(below.as_os_str())),
-        None => shown(path.as_os_str()),
-    }
-}
-
-/// A command as the user would type it, with `***` for the secrets among its arguments. The program is not changed.
-pub(crate) fn command_shown<'a>(program: &str, args: impl IntoIterator<Item = &'a str>) -> String {
-    let args = secret::masked(args).into_iter().map(|arg| exact(&arg));
-    std::iter::once(exact(program)).chain(args).collect::<Vec<_>>().join(" ")
-}
-
-/// Words as the user would type them, with `***` for their secrets.
-pub(crate) fn words_shown(words: &[OsString]) -> String {
-    let words: Vec<Cow<'_, str>> = words.iter().map(|word| word.to_string_lossy()).collect();
-    let masked = secret::masked(words.iter().map(AsRef::as_ref));
-    masked.iter().map(|word| shown(word.as_ref())).collect::<Vec<_>>().join(" ")
-}
-
-/// A word as the user would type it in a shell. Only characters that a terminal obeys or hides are replaced, and text that looks
-/// like their escapes.
-pub(crate) fn exact(word: &str) -> String {
-    let word = crate::visible::word(word);
-    let plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,#*".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.into_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
-/// Replaces the text between `://` and `@`.
-fn without_userinfo(word: &str) -> String {
-    let mut out = String::with_capacity(word.len());
-    let mut rest = word;
-    while let Some(start) = rest.find("://") {
-        let (before, after) = rest.split_at(start + 3);
-        out.push_str(before);
-        // The last `@`: a password may hold others.
-        rest = match secret::authority(after).rfind('@') {
-            Some(at) => {
-                out.push_str("***");
-                &after[at..]
-            }
-            None => after,
-        };
-    }
-    out.push_str(rest);
-    out
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub mod code {
 }
 
 /// The `error` member of a response.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorObject {
     /// The kind of error; see [`code`].
     pub code: i64,

@@ -279,7 +279,7 @@ impl RedisEvents {
             }
             // A stream may begin more than once as long as it has no event.
             if previous.is_some_and(|previous| number <= previous) && (previous, number) != (Some(0), 0) {
-                return Err(format!("the event {number} stands twice or in another order"));
+                return Err(format!("the event {number} is there twice or in another order"));
             }
             previous = Some(number);
             is_begun |= number == after.number;

@@ -119,7 +119,7 @@ impl RedisSessions {
         let answer = answers.await.map_err(|error| unavailable(&error))?.pop();
         let sealed = match answer {
             Some(Ok(Value::BulkString(sealed))) => sealed,
-            Some(Err(error)) if error.code() == Some("WRONGTYPE") => return refused("it is no text"),
+            Some(Err(error)) if error.code() == Some("WRONGTYPE") => return refused("it is not text"),
             Some(Err(error)) => {
                 redis.warn(Problem::Refused, &error);
                 return Err(SessionStoreError(
@@ -134,7 +134,7 @@ impl RedisSessions {
         if sealed.len() > MAX_RECORD_BYTES {
             return refused("it is larger than 1 MiB");
         }
-        let Ok(sealed) = str::from_utf8(&sealed) else { return refused("it is no text") };
+        let Ok(sealed) = str::from_utf8(&sealed) else { return refused("it is not text") };
         let opened = redis.keys().open(PURPOSE, &owner(id, principal), sealed);
         let text = match opened {
             Ok(text) => text,

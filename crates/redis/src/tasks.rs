@@ -238,7 +238,7 @@ impl RedisTasks {
             self.0.warn(Problem::Record("task"), why);
             None
         };
-        let Ok(head) = str::from_utf8(head) else { return refused(&"it is no text") };
+        let Ok(head) = str::from_utf8(head) else { return refused(&"it is not text") };
         let is_over = is_over == b"1";
         let text = match self.0.keys().open(TASK_PURPOSE, &place(name, is_over, owner), head) {
             Ok(text) => text,
@@ -271,7 +271,7 @@ impl RedisTasks {
         let Some(mut found) = self.opened(&name, owner, &(is_there, process, is_over, head)) else {
             return Ok(None);
         };
-        let opened = str::from_utf8(&content).map_err(|_| "it is no text".to_owned()).and_then(|content| {
+        let opened = str::from_utf8(&content).map_err(|_| "it is not text".to_owned()).and_then(|content| {
             self.0.keys().open(TASK_PURPOSE, &place, content).map_err(|why| why.to_string())
         });
         match opened {
@@ -339,7 +339,7 @@ impl RedisTasks {
             let _ = trimmed.await;
         }
         let opened = read.iter().filter_map(|(_, sealed)| {
-            let text = str::from_utf8(sealed).map_err(|_| "it is no text".to_owned());
+            let text = str::from_utf8(sealed).map_err(|_| "it is not text".to_owned());
             let keys = self.0.keys();
             let open =
                 |text| keys.open(MESSAGE_PURPOSE, process.as_bytes(), text).map_err(|why| why.to_string());
@@ -360,7 +360,7 @@ impl TaskStore for RedisTasks {
         Box::pin(async move {
             match self.put(task, Some(keep)).await? {
                 1 => Ok(()),
-                _ => Err(unavailable("Redis has something else in the place of this task".to_owned())),
+                _ => Err(unavailable("Redis has another value under the key of this task".to_owned())),
             }
         })
     }

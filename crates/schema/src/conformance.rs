@@ -423,16 +423,16 @@ pub(crate) fn innermost<'e>(error: &'e ValidationError<'_>) -> &'e ValidationErr
 fn schema_problem(error: &ValidationError<'_>) -> String {
     use ValidationErrorKind as Kind;
     let part: &Value = error.instance();
-    let is_no = |wanted: &str| format!("it is no {wanted} but {}", type_name(part));
+    let is_no = |wanted: &str| format!("it is of type {}, not {wanted}", type_name(part));
     match error.kind() {
         Kind::Type { kind: TypeKind::Single(wanted) } => match (wanted, part) {
             (JsonType::Integer, Value::Number(number)) => format!("{number} is not an integer of 0 or more"),
             (JsonType::Integer, _) => is_no("number"),
             _ => is_no(&wanted.to_string()),
         },
-        Kind::Type { .. } => format!("a schema is no {}", type_name(part)),
+        Kind::Type { .. } => format!("a schema is an object or a boolean, not of type {}", type_name(part)),
         Kind::Enum { .. } if part.is_string() => format!("{part} is not a type"),
-        Kind::Enum { .. } => is_no("name of a type"),
+        Kind::Enum { .. } => is_no("string"),
         Kind::MinItems { .. } => "it is empty".into(),
         Kind::Minimum { .. } => format!("{part} is not an integer of 0 or more"),
         Kind::ExclusiveMinimum { .. } => "it is not above 0".into(),

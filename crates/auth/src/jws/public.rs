@@ -147,7 +147,7 @@ impl KeySet {
         let set = Raw::parse(text.to_vec()).map_err(|_| KeySetError("it is not JSON"))?;
         let keys = set.member("keys").ok_or(KeySetError("it has no keys"))?;
         if keys.kind() != Kind::Array {
-            return Err(KeySetError("its keys are no array"));
+            return Err(KeySetError("its keys are not an array"));
         }
         let keys: Vec<Raw> = keys.decode().map_err(|_| KeySetError("its keys are not an array"))?;
         Ok(Self(keys.iter().filter_map(Published::read).take(MAX_KEYS).collect()))

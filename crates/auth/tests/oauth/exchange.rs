@@ -218,7 +218,7 @@ fn an_answer_that_is_no_token_is_an_error_of_that_principal_alone() {
             (token(json!({"token_type": "DPoP"})), "bound to a key"),
             (
                 token(json!({"issued_token_type": "urn:ietf:params:oauth:token-type:saml2"})),
-                "its issued_token_type is `urn:ietf:params:oauth:token-type:saml2`, which is no access token",
+                "its issued_token_type is `urn:ietf:params:oauth:token-type:saml2`, which is not an access token",
             ),
             (token(json!({"access_token": "hush".repeat(1 << 18)})), "no token"),
             (token(json!({"access_token": ""})), "no token"),

@@ -6,13 +6,17 @@ use std::ffi::{OsStr, OsString};
 
 use clap::CommandFactory;
 
+use super::{declared, is_option, takes_next};
 use crate::args::Cli;
 use crate::config::{self, similar};
 use crate::failure::Failure;
-use crate::target::{is_launcher, shown, stands_alone, words_shown};
+use crate::target::{
+    LISTED, behind_dashes, function_call, is_argument, is_launcher, shown, stands_alone, url_meant,
+    words_shown,
+};
 
 /// Words of other programs in the place of a verb, and ours. Of two words the second one is part of the verb.
-const VERBS: [(&str, &str); 80] = [
+const VERBS: [(&str, &str); 81] = [
     ("tools list", "list"),
     ("tools call", "call"),
     ("tools get", "tool"),
@@ -90,13 +94,14 @@ const VERBS: [(&str, &str); 80] = [
     ("add", "servers add"),
     ("remove", "servers remove"),
     ("rm", "servers remove"),
+    ("install", "servers add"),
     ("convert", "servers convert"),
     ("trust", "servers trust"),
     ("completion", "completions"),
 ];
 
 /// Options of other programs, and what they name.
-const OPTIONS: [(&str, Names); 10] = [
+const OPTIONS: [(&str, Names); 12] = [
     ("--stdio", Names::Command),
     ("--command", Names::Command),
     ("--cmd", Names::Command),
@@ -107,7 +112,13 @@ const OPTIONS: [(&str, Names); 10] = [
     ("--sse", Names::Url),
     ("--http", Names::Port),
     ("--all", Names::Everything),
+    ("--streamableHttp", Names::Url),
+    ("--transport", Names::Transport),
 ];
+
+/// Verbs that mean nothing without a server.
+const NEEDS_TARGET: [&str; 8] =
+    ["call", "tool", "read", "prompt", "info", "validate", "bridge", "auth login"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
@@ -119,6 +130,8 @@ enum Names {
     Port,
     /// What is listed without a server.
     Everything,
+    /// The transport, which the address of the server says here.
+    Transport,
 }
 
 /// The verb that a word of another program means, and how many words that was.
@@ -140,9 +153,18 @@ pub(super) fn verb(argv: &[OsString]) -> Option<Failure> {
         [] => String::new(),
         rest => format!(" {}", words_shown(rest)),
     };
+    if word == "auth" {
+        return below_auth(rest);
+    }
     let names = [Some(word), rest.first()].into_iter().flatten().filter_map(|word| word.to_str());
     if let Some((verb, count)) = verb_meant(names) {
         let rest = &argv[at + count..];
+        if verb == "servers add" {
+            return no_verb(added(rest));
+        }
+        if rest.is_empty() && NEEDS_TARGET.contains(&verb) {
+            return no_verb(format!("mcpjoin {verb} TARGET"));
+        }
         // A server alone has no tool and no URI.
         let verb = match rest {
             [server]
@@ -151,6 +173,14 @@ pub(super) fn verb(argv: &[OsString]) -> Option<Failure> {
                     && !is_uri(server) =>
             {
                 "info"
+            }
+            // A server is run to see what it has.
+            [_] if verb == "call" => "list",
+            [program, rest @ ..] if verb == "call" && is_launcher(program) => {
+                match rest.iter().any(|word| is_argument(word)) {
+                    true => return no_verb(behind_dashes("call", &[], &argv[at + count..], |_| None).hint),
+                    false => "list",
+                }
             }
             _ => verb,
         };
@@ -166,6 +196,9 @@ pub(super) fn verb(argv: &[OsString]) -> Option<Failure> {
     }
     if is_target || config::is_program(word.clone()) {
         return no_verb(verb_behind_command(&argv[at..]));
+    }
+    if let Some(url) = word.to_str().and_then(url_meant) {
+        return no_verb(verb_behind_target(url.as_ref(), rest));
     }
     let root = Cli::command();
     let verbs: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
@@ -188,6 +221,9 @@ fn verb_behind_target(target: &OsStr, rest: &[OsString]) -> String {
         rest => format!("mcpjoin {verb} {target} {}", words_shown(rest)),
     };
     let Some(first) = rest.first().and_then(|word| word.to_str()) else { return line("list", &[]) };
+    if let Some(call) = function_call(&[&[OsString::from(&target)], rest].concat(), None) {
+        return call.hint;
+    }
     if Cli::command().find_subcommand(first).is_some() {
         return line(first, &rest[1..]);
     }
@@ -200,6 +236,13 @@ fn verb_behind_target(target: &OsStr, rest: &[OsString]) -> String {
 
 /// The line for a command in the place of the verb. A verb without operands may be its last word, or `call` may follow it.
 fn verb_behind_command(words: &[OsString]) -> String {
+    if let [command @ .., verb, noun] = words
+        && !command.is_empty()
+        && verb == "list"
+        && LISTED.iter().any(|listed| noun == listed)
+    {
+        return format!("mcpjoin list {}", words_shown(command));
+    }
     if let [command @ .., last] = words
         && let Some(verb) =
             ["list", "info", "ping", "validate", "doctor", "shell"].into_iter().find(|verb| last == verb)
@@ -220,9 +263,72 @@ fn is_entry(word: &OsStr) -> bool {
     word.to_str().is_some_and(|name| config::is_entry(name, &crate::args::Configured::default()))
 }
 
-/// What to type for an option that another program has.
+/// What to type for a word behind `auth` that is none of its verbs.
+fn below_auth(rest: &[OsString]) -> Option<Failure> {
+    let word = rest.first()?.to_string_lossy();
+    let line = match similar(&word, ["login", "status", "logout", "explain"]) {
+        Some(verb) => [&[verb.into()], &rest[1..]].concat(),
+        None => [&["login".into()], rest].concat(),
+    };
+    let problem = format!("{} is not a verb of mcpjoin auth", words_shown(&rest[..1]));
+    Some(Failure::usage(problem, format!("mcpjoin auth {}", words_shown(&line))))
+}
+
+/// The line for what other programs add: `--transport http NAME URL`, `-s user NAME COMMAND`, `NAME --env A=b -- COMMAND`.
+fn added(rest: &[OsString]) -> String {
+    let (mut options, mut words) = (Vec::new(), Vec::new());
+    let mut typed = rest.iter();
+    while let Some(word) = typed.next() {
+        match word.to_str() {
+            Some("--") => {}
+            // The address says the transport, and the file says for whom it is.
+            Some("--transport" | "-t" | "--scope" | "-s") if words.len() < 2 => drop(typed.next()),
+            Some("--env" | "-e" | "--header" | "-H") if words.len() < 2 => {
+                options.extend([Some(word), typed.next()].into_iter().flatten().cloned());
+            }
+            _ => words.push(word.clone()),
+        }
+    }
+    let words = match &words[..] {
+        [] => "NAME -- COMMAND [ARG]...".into(),
+        [package] if package.to_string_lossy().starts_with('@') => {
+            format!("NAME -- npx -y {}", words_shown(&words))
+        }
+        [url] if stands_alone(url) => format!("NAME {}", words_shown(&words)),
+        [name] => format!("{} -- COMMAND [ARG]...", shown(name)),
+        [name, url] if stands_alone(url) => words_shown(&[name.clone(), url.clone()]),
+        [name, command @ ..] => format!("{} -- {}", shown(name), words_shown(command)),
+    };
+    let options = if options.is_empty() { String::new() } else { format!("{} ", words_shown(&options)) };
+    format!("mcpjoin servers add {options}{words}")
+}
+
+/// What to type for options that another program has. Without a verb it is a gateway.
 pub(super) fn option(argv: &[OsString]) -> Option<Failure> {
-    let verb = Cli::command().find_subcommand(argv.get(1)?)?.get_name().to_owned();
+    let (mut line, mut first) = (argv.to_vec(), None);
+    let has_verb = Cli::command().find_subcommand(argv.get(1)?).is_some();
+    if !has_verb {
+        let has = |option: &str| argv.iter().any(|word| word == option);
+        let is_gateway = ["--stdio", "--sse", "--streamableHttp"].into_iter().any(has);
+        if has("--stdio") && !has("--port") {
+            line.extend(["--port", "8000"].map(OsString::from));
+        }
+        line.insert(1, if is_gateway { "bridge" } else { "list" }.into());
+    }
+    while let Some((name, replaced)) = without_option(&line) {
+        first.get_or_insert(name);
+        line = replaced;
+    }
+    let problem = match has_verb {
+        true => format!("{} is not an option of mcpjoin {}", first?, shown(&argv[1])),
+        false => format!("{} needs a verb before it", first?),
+    };
+    Some(Failure::usage(problem, format!("mcpjoin {}", words_shown(&line[1..]))))
+}
+
+/// The line without the first option that another program has, and the name of that option.
+fn without_option(argv: &[OsString]) -> Option<(String, Vec<OsString>)> {
+    let verb = argv.get(1)?.to_str()?;
     let end = argv.iter().position(|word| word == "--").unwrap_or(argv.len());
     let is_known = |word: &OsString| {
         let text = word.to_str()?;
@@ -246,29 +352,22 @@ pub(super) fn option(argv: &[OsString]) -> Option<Failure> {
         false => joined.unwrap_or_default(),
     };
     let mut others = [&argv[2..at], &argv[at + 1 + usize::from(is_apart)..end]].concat();
-    let host = if names == Names::Port { take_host(&mut others) } else { None };
-    let others = if others.is_empty() { String::new() } else { format!(" {}", words_shown(&others)) };
-    let no_option =
-        |line: String| Some(Failure::usage(format!("{name} is not an option of mcpjoin {verb}"), line));
-    let has_operands = ["call", "tool", "read", "prompt", "complete"].contains(&&*verb);
-    match names {
+    let (front, back) = match names {
         Names::Command => {
-            let words = shlex::split(value.to_str()?)?.into_iter().map(OsString::from).collect::<Vec<_>>();
-            let dashes = if has_operands { " --" } else { "" };
-            no_option(format!("mcpjoin {verb}{others}{dashes} {}", words_shown(&words)))
+            let words = shlex::split(value.to_str()?)?.into_iter().map(OsString::from);
+            (Vec::new(), std::iter::once("--".into()).chain(words).collect())
         }
-        Names::Url if verb != "serve" => {
-            no_option(format!("mcpjoin {verb} {}{others}", words_shown(std::slice::from_ref(&value))))
+        Names::Url if verb != "serve" => (vec![value], Vec::new()),
+        Names::Port if ["bridge", "serve"].contains(&verb) => {
+            let host = take_host(&mut others).unwrap_or_else(|| "localhost".into());
+            let url = format!("http://{host}:{}/mcp", port(&value)?);
+            (vec!["--listen".into(), url.into()], Vec::new())
         }
-        Names::Port if ["bridge", "serve"].contains(&&*verb) => {
-            let (host, port) = (host.unwrap_or_else(|| "localhost".into()), port(&value)?);
-            no_option(format!("mcpjoin {verb} --listen http://{host}:{port}/mcp{others}"))
-        }
-        Names::Everything if ["list", "doctor"].contains(&&*verb) => {
-            no_option(format!("mcpjoin {verb}{others}"))
-        }
-        Names::Url | Names::Port | Names::Everything => None,
-    }
+        Names::Everything if ["list", "doctor"].contains(&verb) => Default::default(),
+        Names::Transport if verb != "serve" => Default::default(),
+        Names::Url | Names::Port | Names::Everything | Names::Transport => return None,
+    };
+    Some((name, [&argv[..2], &front, &others, &back, &argv[end..]].concat()))
 }
 
 /// Takes `--host HOST` out of the words.
@@ -277,6 +376,124 @@ fn take_host(words: &mut Vec<OsString>) -> Option<String> {
     let host = words.get(at + 1)?.to_str()?.to_owned();
     words.drain(at..at + 2);
     Some(if host.contains(':') { format!("[{host}]") } else { host })
+}
+
+/// What to type for another server than that of `serve`: `bridge` serves it.
+pub(super) fn served(argv: &[OsString]) -> Option<Failure> {
+    let declared = declared(argv.get(1).filter(|verb| *verb == "serve")?)?;
+    let mut at = 2;
+    while is_option(argv.get(at)?) {
+        // An option that `serve` does not have is `--port`.
+        at += 1 + usize::from(takes_next(&declared, &argv[at]).unwrap_or(true));
+    }
+    let server = argv.get(at).filter(|word| *word != "demo")?;
+    let (options, mut line) = (&argv[2..at], vec!["mcpjoin".into(), "bridge".into()]);
+    if !options.iter().any(|word| word == "--port" || word.to_string_lossy().starts_with("--listen")) {
+        line.extend(["--port", "8080"].map(OsString::from));
+    }
+    line.extend_from_slice(options);
+    if server != "--" && !stands_alone(server) && !is_entry(server) {
+        line.push("--".into());
+    }
+    line.extend_from_slice(&argv[at..]);
+    let line = without_option(&line).map_or(line, |(_, line)| line);
+    let problem = format!("serve has no server but demo: bridge serves {}", words_shown(&argv[at..=at]));
+    Some(Failure::usage(problem, words_shown(&line)))
+}
+
+/// What to type for the options of Inspector, behind its server: `--method tools/call --tool-name NAME --tool-arg NAME=VALUE`. `None`
+/// without the method, and without the name of what is requested.
+pub(super) fn inspector(argv: &[OsString]) -> Option<Failure> {
+    let (mut method, mut options, mut server, mut operands) = (None, Vec::new(), Vec::new(), Vec::new());
+    let mut words = argv.iter().skip(1).peekable();
+    while let Some(word) = words.next() {
+        let named = match word.to_str() {
+            Some("--" | "--cli") => continue,
+            Some("--method") => {
+                method = Some(words.next()?.to_str().filter(|method| method.contains('/'))?);
+                continue;
+            }
+            Some("--tool-name") => Some("tools/call"),
+            Some("--prompt-name") => Some("prompts/get"),
+            Some("--uri") => None,
+            Some("--tool-arg" | "--prompt-args") => {
+                operands.extend(std::iter::from_fn(|| words.next_if(|word| is_argument(word))).cloned());
+                continue;
+            }
+            Some("--transport") => {
+                words.next();
+                continue;
+            }
+            Some("-e" | "--header" | "--config" | "--server") => {
+                options.extend([Some(word), words.next()].into_iter().flatten().cloned());
+                continue;
+            }
+            _ => {
+                server.push(word.clone());
+                continue;
+            }
+        };
+        method = method.or(named);
+        operands.splice(0..0, words.next().cloned());
+    }
+    let (verb, _) = verb_meant([method?])?;
+    let is_verb = |word: &str| verb_meant([word]).is_some() || Cli::command().find_subcommand(word).is_some();
+    if server.first().and_then(|word| word.to_str()).is_some_and(is_verb) {
+        server.remove(0);
+    }
+    let line = match server.len() {
+        0 | 1 => [&options[..], &server, &operands].concat(),
+        _ if verb == "list" => [options, server].concat(),
+        _ => [&options[..], &operands, &["--".into()], &server].concat(),
+    };
+    let problem = "the options of Inspector are words of mcpjoin";
+    Some(Failure::usage(problem, format!("mcpjoin {verb} {}", words_shown(&line))))
+}
+
+/// What to type for arguments with dashes: `call TARGET TOOL --message hi`.
+pub(super) fn dashed(argv: &[OsString]) -> Option<Failure> {
+    let declared = declared(argv.get(1).filter(|verb| *verb == "call" || *verb == "prompt")?)?;
+    let end = argv.iter().position(|word| word == "--").unwrap_or(argv.len());
+    let (mut line, mut places, mut has_server) = (argv[1..2].to_vec(), Vec::new(), end < argv.len());
+    let mut words = argv[2..end].iter().peekable();
+    while let Some(word) = words.next() {
+        let name = word.to_str()?.strip_prefix("--");
+        match takes_next(&declared, word) {
+            Some(apart) => {
+                has_server |= word.to_string_lossy().starts_with("--server");
+                line.push(word.clone());
+                line.extend(words.next_if(|_| apart).cloned());
+            }
+            None if is_option(word) => {
+                // It may name the server, which is missing.
+                let is_missing = places.len() < 2 && !has_server;
+                if is_missing && OPTIONS.iter().any(|(known, _)| word == known) {
+                    return None;
+                }
+                let mut argument = OsString::from(name.filter(|_| !places.is_empty())?);
+                if !name?.contains('=') {
+                    let value = words.next_if(|next| !is_option(next) && !is_argument(next));
+                    argument.push("=");
+                    argument.push(value.map_or_else(|| OsStr::new("true"), |value| value.as_os_str()));
+                }
+                line.push(argument);
+            }
+            None => {
+                places.push(line.len());
+                line.push(word.clone());
+            }
+        }
+    }
+    if let ([place], false) = (&places[..], has_server) {
+        let first = line[*place].clone();
+        if stands_alone(&first) || is_entry(&first) {
+            return None;
+        }
+        line.insert(*place, "TARGET".into());
+    }
+    line.extend_from_slice(&argv[end..]);
+    let problem = "an argument has no dashes: NAME=VALUE";
+    Some(Failure::usage(problem, format!("mcpjoin {}", words_shown(&line))))
 }
 
 #[cfg(test)]
@@ -325,7 +542,7 @@ mod tests {
         line[3] = "npx -y pkg".into();
         assert_eq!(option(&line).unwrap().hint, "mcpjoin call echo a=1 -- npx -y pkg");
         for (typed, right) in [
-            ("list --stdio sh", "mcpjoin list sh"),
+            ("list --stdio sh", "mcpjoin list -- sh"),
             ("list --json --url http://h/mcp", "mcpjoin list http://h/mcp --json"),
             ("call --http-url=http://h/mcp echo", "mcpjoin call http://h/mcp echo"),
             ("serve demo --port 9402", "mcpjoin serve --listen http://localhost:9402/mcp demo"),

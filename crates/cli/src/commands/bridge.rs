@@ -43,7 +43,7 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
     if of_orchestra < args.listen.len() {
         return Err(Failure::usage(
             "clients of Orchestra and clients of MCP are not served by one bridge",
-            "run it twice: with --listen orchestra://... alone, and with the other addresses",
+            "run two bridges: one with --listen orchestra://..., and one with the other addresses",
         ));
     }
     orchestra_host::run(ui, args, escaped)

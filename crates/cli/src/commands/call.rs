@@ -97,7 +97,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
     if args.tool.is_none() && invocation.operands.is_empty() {
         let lists = typed.of_verb("list", "");
-        return Err(Failure::usage("the name of a tool is missing", format!("{lists} shows the tools")));
+        return Err(Failure::usage("the name of a tool is missing", format!("see the tools: {lists}")));
     }
     let (tool, arguments) = read(invocation.operands, args.tool, args.args.as_deref(), limit)?;
     let named = tool.clone();
@@ -209,10 +209,7 @@ async fn prepare(
     };
     let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
     let checked = arguments.checked(schema, force).map_err(|problem| {
-        Failure::usage(
-            problem,
-            format!("{} shows the parameters; --force sends the call anyway", tool_line()),
-        )
+        Failure::usage(problem, format!("--force sends the call anyway; see the parameters: {}", tool_line()))
     })?;
     checked.notes.iter().for_each(|note| ui.note(note));
     request::enable_logs(ui, client, log_level).await;
@@ -348,7 +345,7 @@ async fn detach(
     let exit = printed(ui, &created.unwrap_or_else(Raw::empty_object), || task.id().to_owned()).await;
     ui.remark(&format!("resume it with: {}", resume_line(task.id())));
     if !stays && client.profile().core_tasks {
-        ui.remark("with this revision a server may keep a task only for its session, which is over now");
+        ui.remark("in this protocol version a server may keep a task only until its session ends, and this session has ended");
     }
     Ok(exit)
 }

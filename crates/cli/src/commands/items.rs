@@ -13,8 +13,10 @@ use crate::schema::Schema;
 use crate::ui::{HEADING, NAME};
 use crate::visible;
 
-/// Names up to this width are aligned. A longer name moves its description to the right.
-pub(super) const MAX_NAME_COLUMNS: usize = 56;
+/// A name that is this much wider than three quarters of the others is not aligned: it moves its own description to the right.
+const MAX_LONGER_COLUMNS: usize = 12;
+/// A description is below its name where less room is left for it.
+const MIN_DESCRIPTION_COLUMNS: usize = 20;
 /// In a narrower terminal descriptions are below their names.
 const MIN_TABLE_COLUMNS: usize = 50;
 /// The longest first line of a description.
@@ -138,10 +140,14 @@ pub(super) fn signature(tool: &Raw) -> String {
     format!("{NAME}{}{NAME:#}({parameters})", name(&TOOLS, &tool))
 }
 
-/// The width of the widest name that is aligned.
-pub(super) fn name_columns(rows: &[(String, String)]) -> usize {
-    let widths = rows.iter().map(|(name, _)| name.width()).filter(|width| *width <= MAX_NAME_COLUMNS);
-    widths.max().unwrap_or_default()
+/// The width of the widest name that is aligned. `indent` and `width`: as for [`table`].
+pub(super) fn name_columns(rows: &[(String, String)], indent: usize, width: Option<usize>) -> usize {
+    let mut widths: Vec<usize> = rows.iter().map(|(name, _)| name.width()).collect();
+    widths.sort_unstable();
+    let most = widths.get(widths.len().saturating_sub(1) * 3 / 4).copied().unwrap_or_default();
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent + 2 + MIN_DESCRIPTION_COLUMNS));
+    let limit = room.min(most + MAX_LONGER_COLUMNS);
+    widths.into_iter().rfind(|width| *width <= limit).unwrap_or_default()
 }
 
 /// Writes rows in two columns, or with the second below the first where the terminal is narrow. `names`: the width of the
@@ -161,7 +167,10 @@ pub(super) fn table(
         let _ = write!(out, "{left}{NAME}{shown}{NAME:#}");
         if !description.is_empty() {
             let used = match width {
-                Some(width) if width < MIN_TABLE_COLUMNS || shown.width() + indent + 4 > width => {
+                Some(width)
+                    if width < MIN_TABLE_COLUMNS
+                        || indent + shown.width() + 2 + MIN_DESCRIPTION_COLUMNS > width =>
+                {
                     let _ = write!(out, "\n{left}  ");
                     indent + 2
                 }

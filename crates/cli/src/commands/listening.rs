@@ -560,7 +560,7 @@ impl Listening {
         let (end, ended) = watch::channel(false);
         // Both verbs have these options. The library does not know them.
         let options = options.clone().too_large_hint("--max-message-size raises the limit").wrong_path_hint(
-            "Behind a proxy that removes the beginning of the path, name in --listen the path that is left.",
+            "If a proxy removes the beginning of the path, use the rest of the path in --listen.",
         );
         let serving = self
             .open

@@ -29,7 +29,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser};
 use mcpjoin::proto::Raw;
 use serde::Serialize;
@@ -186,10 +186,6 @@ fn report_clap(argv: &[OsString], mut error: clap::Error) -> Exit {
     if error.kind() == ErrorKind::UnknownArgument {
         // clap suggests to write it behind `--`, where it would be part of the server's command.
         error.remove(ContextKind::Suggested);
-        if let (Some("call" | "prompt"), Some(name)) = (verb, unknown_option(argv, &error)) {
-            let tip = format!("arguments have no dashes: {name}=VALUE");
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-        }
     }
     if wants_json(argv) {
         let text = error.render().to_string();
@@ -219,14 +215,6 @@ fn wants_json(argv: &[OsString]) -> bool {
 fn report_refused(argv: &[OsString], failure: &Failure) -> Exit {
     let output = Output { json: wants_json(argv), verbose: 0, quiet: false, color: When::Auto };
     exit_of(&Ui::new(&output), Err(failure.clone()))
-}
-
-/// The name that an unknown long option would have as an argument of a tool.
-fn unknown_option(argv: &[OsString], error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
-    let name = option.strip_prefix("--")?.split('=').next()?;
-    let is_typed = argv.iter().any(|word| word.to_string_lossy().starts_with(option.as_str()));
-    (is_typed && !name.is_empty()).then(|| shown(name.as_ref()))
 }
 
 /// Runs a verb.
@@ -386,7 +374,7 @@ fn operands(
     if let Some((what, items)) = needed.filter(|_| invocation.operands.is_empty()) {
         return Err(Failure::usage(
             format!("{what} is missing"),
-            format!("mcpjoin list {server} shows the {items}"),
+            format!("see the {items}: mcpjoin list {server}"),
         ));
     }
     invocation.notes.iter().for_each(|note| ui.note(note));

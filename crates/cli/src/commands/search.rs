@@ -105,7 +105,7 @@ fn page(found: &[Found], width: Option<usize>) -> String {
         })
         .collect();
     let mut out = String::new();
-    items::table(&mut out, &rows, 0, items::name_columns(&rows), width);
+    items::table(&mut out, &rows, 0, items::name_columns(&rows, 0, width), width);
     out
 }
 

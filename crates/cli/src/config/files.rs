@@ -11,7 +11,7 @@ use super::dialect::Dialect;
 use super::entry::Definition;
 use super::parsed_file::{self, Entry, ParsedFile};
 use super::places::{self, Candidate, Origin};
-use super::source::{Problem, Source};
+use super::source::{Problem, ProblemKind, Source};
 use super::variables::{Names, Texts};
 use super::{MAX_NAMES, called, trust};
 use crate::args::Configured;
@@ -151,7 +151,9 @@ impl Configuration {
                 let warned = AtomicBool::new(false);
                 Ok(Self { source, dialect, origin, here: None, parsed, warned })
             }
-            Err(problem) => Err(Unread { failure: source.failure(&problem), empty: problem.empty }),
+            Err(problem) => {
+                Err(Unread { failure: source.failure(&problem), empty: problem.kind == ProblemKind::Empty })
+            }
         }
     }
 

@@ -53,7 +53,7 @@ use places::Origin;
 pub(crate) use programs::{Owner, PROGRAM_NAMES};
 pub(crate) use question::{TOO_LONG, Trustable, Untrusted, in_folder, page};
 use source::Problem;
-pub(crate) use survey::{File, Found, survey};
+pub(crate) use survey::{File, Found, Missing, survey};
 pub(crate) use tree::similar;
 pub(crate) use trust::{Trusted, trust, trusted, untrust};
 pub(crate) use variables::INPUT_PREFIX;

@@ -29,18 +29,33 @@ pub(crate) struct Problem {
     pub(super) text: String,
     /// What the user can try.
     pub(super) hint: String,
+    pub(super) kind: ProblemKind,
+}
+
+/// What a problem is, where more than its text matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ProblemKind {
+    Fault,
     /// The file is well-formed and has no entries, which is no fault where it also holds other settings.
-    pub(super) empty: bool,
+    Empty,
+    /// A variable of the environment is not set.
+    Unset,
+    /// An input has no value. The variable that gives it one.
+    UnsetInput(String),
 }
 
 impl Problem {
     pub(super) fn new(at: usize, text: impl Into<String>) -> Self {
-        Self { at, text: text.into(), hint: "fix the file here".into(), empty: false }
+        Self { at, text: text.into(), hint: "fix the file here".into(), kind: ProblemKind::Fault }
     }
 
     /// The problem of a file without entries.
     pub(super) fn empty(text: impl Into<String>) -> Self {
-        Self { empty: true, ..Self::new(0, text) }
+        Self::new(0, text).of(ProblemKind::Empty)
+    }
+
+    pub(super) fn of(self, kind: ProblemKind) -> Self {
+        Self { kind, ..self }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -13,7 +13,7 @@ use super::files::{Broken, Configuration};
 use super::launch::{self, written_secrets};
 use super::parsed_file::Entry;
 use super::question::Untrusted;
-use super::source::Problem;
+use super::source::{Problem, ProblemKind};
 use super::strict;
 use super::trust;
 use super::variables::{Piece, pieces};
@@ -53,6 +53,8 @@ pub(crate) struct Found {
     pub(crate) shadowed: Option<String>,
     /// Why it cannot be used: its faults, or every variable that is missing.
     pub(crate) problems: Vec<String>,
+    /// What is missing, where that is the only problem.
+    pub(crate) missing: Option<Missing>,
     pub(crate) warnings: Vec<String>,
     /// The definition that the user has to trust before it is used.
     pub(crate) untrusted: Option<Untrusted>,
@@ -60,6 +62,27 @@ pub(crate) struct Found {
     pub(crate) secrets: Vec<OsString>,
     /// The program or the host, where the file names it without a variable.
     pub(crate) kept: Option<String>,
+}
+
+/// Values that an entry refers to and that are not set.
+pub(crate) enum Missing {
+    Variables,
+    /// Inputs alone, for which the owner of the file asks its user. The variables that give them values here.
+    Inputs(Vec<String>),
+}
+
+impl Missing {
+    fn of(problems: &[Problem]) -> Option<Self> {
+        let is_unset = |kind: &ProblemKind| matches!(kind, ProblemKind::Unset | ProblemKind::UnsetInput(_));
+        if problems.is_empty() || !problems.iter().all(|problem| is_unset(&problem.kind)) {
+            return None;
+        }
+        let input = |problem: &Problem| match &problem.kind {
+            ProblemKind::UnsetInput(variable) => Some(variable.clone()),
+            _ => None,
+        };
+        Some(problems.iter().map(input).collect::<Option<_>>().map_or(Self::Variables, Self::Inputs))
+    }
 }
 
 /// A value of an entry.
@@ -110,6 +133,7 @@ impl Configuration {
             let mut found = self.found(entry);
             if let Some(problem) = self.twice(&entry.name) {
                 found.problems.insert(0, self.source.say(&problem));
+                found.missing = None;
             }
             match known.get(&entry.name) {
                 Some(place) => found.shadowed = Some(place.clone()),
@@ -142,19 +166,20 @@ impl Configuration {
         };
         let names = self.names_of_process();
         found.untrusted = self.untrusted(entry, &definition, &names);
-        found.problems = match launch::launch(&definition, &names) {
+        let problems: Vec<Problem> = match launch::launch(&definition, &names) {
             Ok(launch) => {
                 let directory = launch::without_directory(&definition, &launch);
                 let trust = launch::without_trust(&definition);
                 found.secrets = launch.secrets;
-                directory.iter().chain(&trust).map(|problem| self.source.say(problem)).collect()
+                directory.into_iter().chain(trust).collect()
             }
             Err(problem) => {
                 let missing = launch::missing(&definition, &names);
-                let problems = if missing.is_empty() { vec![problem] } else { missing };
-                problems.iter().map(|problem| self.source.say(problem)).collect()
+                if missing.is_empty() { vec![problem] } else { missing }
             }
         };
+        found.missing = Missing::of(&problems);
+        found.problems = problems.iter().map(|problem| self.source.say(problem)).collect();
         found.transport = Some(definition.transport.name());
         // A reference is no secret.
         let is_literal =

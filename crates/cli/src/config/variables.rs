@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::parsed_file::Input;
-use super::source::Problem;
+use super::source::{Problem, ProblemKind};
 use super::tree::Text;
 use crate::found;
 
@@ -146,6 +146,7 @@ impl<'a> Expansion<'a> {
             (Some(value), Some(_)) if !value.is_empty() => Ok((value, Some(name.to_owned()))),
             (_, Some(default)) => Ok((default.into(), None)),
             (None, None) => Err(Problem::new(text.at, format!("the variable {name} is not set"))
+                .of(ProblemKind::Unset)
                 .hint(format!("set {name}, or write ${{{name}:-default}}"))),
         }
     }
@@ -186,7 +187,8 @@ impl<'a> Expansion<'a> {
             });
             let id = crate::config::called(id);
             let problem = format!("the input {id}{about} has no value: {variable} is not set");
-            return Err(Problem::new(text.at, problem).hint(format!("set {variable}")));
+            let problem = Problem::new(text.at, problem).hint(format!("set {variable}"));
+            return Err(problem.of(ProblemKind::UnsetInput(variable)));
         };
         Ok((value, Some(variable)))
     }

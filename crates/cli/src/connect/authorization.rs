@@ -223,10 +223,8 @@ impl Access {
             Some(TransportErrorReason::SelfSigned | TransportErrorReason::UnknownIssuer)
         );
         if is_untrusted && self.0.extra_ca.is_some() {
-            return failure.hint(format!(
-                "--ca was read, but contains neither the server's certificate nor its authority: {} shows the fault",
-                self.doctor_line()
-            ));
+            return failure
+                .hint("--ca was read, but contains neither the server's certificate nor its authority");
         }
         if failure.id != "E_AUTH" {
             return failure;

@@ -1,9 +1,15 @@
 //! Failures: what the command was doing, with which server, for how long, how it ended, and a hint. As text for a person and as one
 //! JSON object for a program.
 //!
-//! Made in `cause` from the library's errors, and by the commands. `ui` prints them.
+//! Made from the library's errors by the files beside this one, one for each kind, and by the commands. `ui` prints them.
 
-mod cause;
+mod address;
+mod hints;
+mod opening;
+mod remote_server;
+mod request;
+mod start;
+mod transport;
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +18,7 @@ use mcpjoin::proto::session::{ProcessExit, TransportErrorReason};
 use mcpjoin::proto::{ErrorObject, Raw};
 use serde_json::{Value, json};
 
-pub(crate) use self::cause::SEE_TOOLS;
+pub(crate) use self::request::SEE_TOOLS;
 
 use crate::exit::Exit;
 use crate::visible::{self, BAD, FAINT, cut_chars};

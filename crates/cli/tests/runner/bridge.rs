@@ -165,8 +165,7 @@ fn h159_it_stays_while_the_orchestrator_is_away_and_says_where_it_looks_for_it()
     assert!(away["error"]["message"].as_str().unwrap().contains(&address), "{away}");
     assert_eq!(bridge.ask(r#"{"jsonrpc":"2.0","id":4,"method":"ping"}"#)["result"], json!({}), "it stays");
     let ran = bridge.finish().exits(0);
-    let told =
-        format!("transport.stdio: no orchestrator at {address} yet, it is looked for again and again: ");
+    let told = format!("transport.stdio: no orchestrator at {address} yet, trying again: ");
     assert!(ran.stderr.starts_with(&told) && ran.stderr.lines().count() == 1, "{}", ran.stderr);
 }
 
@@ -280,7 +279,12 @@ fn h147_h148_certificates_that_are_not_accepted_end_it_at_once_with_two_and_both
         // Its input stays open.
         let mut running = bridge.running;
         let stdin = running.child.stdin.take();
-        running.finish().exits(2).says(&["(E_CERTIFICATE)", &address, here, "when it is started again"]);
+        running.finish().exits(2).says(&[
+            "(E_CERTIFICATE)",
+            &address,
+            here,
+            "restart an orchestrator after a change of its certificates",
+        ]);
         drop(stdin);
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
@@ -378,7 +382,8 @@ fn r35_the_bridge_listens_nowhere() {
     assert!(asker.recv(&mut [0; 1200]).unwrap() > 0);
     let ran = bridge.finish().exits(0);
     assert!(
-        ran.stderr.starts_with("transport.stdio: listens nowhere, whatever --listen-addr says\n"),
+        ran.stderr
+            .starts_with("transport.stdio: --listen-addr is ignored, because this program does not listen\n"),
         "{}",
         ran.stderr
     );

@@ -287,7 +287,7 @@ fn a_policy_that_is_read_again_with_other_credentials_is_refused() {
     while !bridge.said.contains("the policy stays as it was") {
         assert_ne!(bridge.stderr.read_line(&mut bridge.said).unwrap(), 0, "it has ended: {}", bridge.said);
     }
-    assert!(bridge.said.contains("it has other credentials of a target"), "{}", bridge.said);
+    assert!(bridge.said.contains("the credentials of a target have changed"), "{}", bridge.said);
     assert_eq!(bridge.call("modern", None).exits(0).stdout.trim(), "you");
     bridge.end();
 }

@@ -54,8 +54,7 @@ fn an_unknown_path_is_answered_with_the_paths_that_exist() {
         assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     };
-    let end =
-        "Behind a proxy that removes the beginning of the path, name in --listen the path that is left.\n";
+    let end = "If a proxy removes the beginning of the path, use the rest of the path in --listen.\n";
     let joined = |count: usize| {
         let servers = (0..count).flat_map(|place| ["--join".to_owned(), format!("s{place}=demo:")]);
         let words: Vec<String> = servers.collect();

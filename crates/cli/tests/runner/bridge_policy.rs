@@ -140,7 +140,7 @@ fn a_tool_that_is_not_as_it_was_pinned_is_withheld_with_its_difference() {
     assert!(shown.contains(&"add".to_owned()) && !shown.contains(&"echo".to_owned()), "{shown:?}");
     assert_eq!(
         says("echo"),
-        "warning: the tool echo of server is withheld from clients, because it is not the pinned one\n"
+        "warning: the tool echo of server is hidden from clients, because it differs from the pinned one\n"
     );
     assert_eq!(says("reads"), "warning:   reads description changed\n");
     talk.finish().exits(0);

@@ -458,7 +458,7 @@ fn a_server_that_does_not_stay_is_given_up_and_both_sides_are_told() {
     });
     let said = refused["error"]["message"].as_str().unwrap();
     assert!(said.contains("no longer restarted after 5 starts") && said.contains("exit code 7"), "{said}");
-    talk.finish().exits(0).says(&["(exit code 7); it is given up"]);
+    talk.finish().exits(0).says(&["(exit code 7); it is not opened again"]);
 }
 
 #[test]
@@ -555,7 +555,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
         ("--listen http://127.0.0.1:0/mcp", "no server is named"),
         ("--listen nonsense demo:", "not an address to listen on"),
         ("--listen http://127.0.0.1:0/sse demo:", "2024-11-05"),
-        ("--listen orchestra://127.0.0.1:0 --listen tcp://127.0.0.1:0 demo:", "run it twice"),
+        ("--listen orchestra://127.0.0.1:0 --listen tcp://127.0.0.1:0 demo:", "run two bridges"),
         ("--listen tcp://127.0.0.1:0 --also demo: demo:", "--also is for Orchestra's clients"),
         ("--listen tcp://127.0.0.1:0 --allow-host h demo:", "--allow-host is for clients over HTTP"),
         ("--listen orchestra://127.0.0.1:0 --allow-host h demo:", "--allow-host is for clients of MCP"),

@@ -96,7 +96,7 @@ fn a_session_that_only_one_bridge_can_serve_is_served_through_the_other_until_it
     drop(one);
     assert_eq!(calls(&other.addresses[0], &session), 404);
     let warned = other.says_of("a request was not passed");
-    assert!(warned.contains("nothing listens there any more"), "{warned}");
+    assert!(warned.contains("nothing listens there now"), "{warned}");
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn the_address_of_a_bridge_for_the_others_is_checked() {
     let keys = key_file(&folder, KEY);
     let listen = ["bridge", "--listen", "http://127.0.0.1:0/mcp", "--key-file", keys.to_str().unwrap()];
     for (url, why) in [
-        ("10.0.0.5:8080", "no address of this process for the others"),
+        ("10.0.0.5:8080", "other processes cannot reach this process"),
         ("http://0.0.0.0:8080", "nobody can connect to it"),
-        ("http://ada:hunter2@bridge", "no address of this process for the others"),
+        ("http://ada:hunter2@bridge", "other processes cannot reach this process"),
     ] {
         for last in [&["demo:"][..], &["--check-config"]] {
             let told = run([&listen[..], &["--advertise", url], last].concat()).exits(2).stderr;

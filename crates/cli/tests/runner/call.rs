@@ -170,7 +170,7 @@ fn a_name_that_is_mistyped_is_told_with_what_may_be_meant() {
 #[test]
 fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() {
     let program = env!("CARGO_BIN_EXE_mcpjoin");
-    let shows = format!("mcpjoin tool --era legacy add -- {program} serve demo shows the parameters");
+    let shows = format!("see the parameters: mcpjoin tool --era legacy add -- {program} serve demo");
     let ran = run(["call", "--era", "legacy", "add", "a=1", "--", program, "serve", "demo"]).exits(2);
     ran.says(&["error: `b` is required (E_USAGE)", &shows, "--force sends the call anyway"]);
     for (words, said) in [
@@ -178,7 +178,7 @@ fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() 
         ("call demo: echo message=a message=b", "`message` is given twice"),
         ("call demo: echo hi", "`hi` is not an argument; write hi=VALUE"),
         ("call demo: echo message:hi", "`message:hi` is not an argument; write message=hi"),
-        ("call demo: echo --message hi", "arguments have no dashes: message=VALUE"),
+        ("call demo: echo --message hi", "try      mcpjoin call demo: echo message=hi"),
         ("call demo: echo message=@/nowhere/x", "for the text @/nowhere/x write message=@@/nowhere/x"),
         (
             "call demo:full json_schema_2020_12_tool email=a other=1",

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use super::ports::Closed;
 use super::sockets::Demo;
-use super::support::{command, line, run, scratch, start};
+use super::support::{command, line, read_request, run, scratch, start};
 
 #[test]
 fn r72_a_healthy_server_is_told_in_a_line_for_each_phase() {
@@ -318,6 +318,72 @@ fn an_answer_of_the_proxys_own_is_told_from_one_of_the_server() {
         assert!(finding["meaning"].as_str().unwrap().contains(meaning), "{document}");
         assert!(finding["advice"].as_str().unwrap().contains(advice), "{document}");
     }
+}
+
+/// A legacy server, also as a proxy to one, that answers a list of tools with this status and body.
+fn refusing_lists(status: &'static str, said: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (_, body) = read_request(&stream);
+            let asked: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let message = |outcome: &str| format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, asked["id"]);
+            let (status, kind, body) = match asked["method"].as_str().unwrap_or_default() {
+                "tools/list" => (status, "text/plain", said.to_owned()),
+                "initialize" => (
+                    "200 OK",
+                    "application/json",
+                    message(
+                        r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#,
+                    ),
+                ),
+                about if about.starts_with("notifications/") => ("202 Accepted", "text/plain", String::new()),
+                _ => ("200 OK", "application/json", message(r#""error":{"code":-32601,"message":"no"}"#)),
+            };
+            let length = body.len();
+            let head = format!("content-type: {kind}\r\nconnection: close\r\ncontent-length: {length}");
+            let _ = stream.write_all(format!("HTTP/1.1 {status}\r\n{head}\r\n\r\n{body}").as_bytes());
+        }
+    });
+    address
+}
+
+/// The finding of a list is made precise by what is known of its request, whose name in the message has the proxy beside it.
+#[test]
+fn a_list_that_is_refused_is_explained_by_its_response_also_behind_a_proxy() {
+    for (status, said, id) in [
+        ("401 Unauthorized", "who? (it begins `host`)", "not-authorized"),
+        ("403 Forbidden", "the host is not allowed", "host-refused"),
+        ("403 Forbidden", "Just a moment", "robots-refused"),
+    ] {
+        let address = refusing_lists(status, said);
+        let direct = command(["doctor", "--json", &format!("http://{address}/mcp")]);
+        let mut proxied = command(["doctor", "--json", "http://server.invalid/mcp"]);
+        for name in ["HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"] {
+            proxied.env_remove(name);
+        }
+        proxied.env("http_proxy", format!("http://{address}"));
+        for doctor in [direct, proxied] {
+            let document = start(doctor).finish().exits(1).json();
+            let finding = &document["findings"][0];
+            assert_eq!(
+                (finding["id"].as_str(), finding["check"].as_str()),
+                (Some(id), Some("lists")),
+                "{document}"
+            );
+            assert_eq!(finding["body"], said, "{document}");
+        }
+    }
+}
+
+#[test]
+fn each_folder_of_path_is_named_once_and_not_all_of_many() {
+    let mut doctor = command(["doctor", "no-such-program"]);
+    doctor.env("PATH", "/usr/bin:/bin:/usr/bin:/a:/b:/c:/d:/e:/f");
+    let ran = start(doctor).finish().exits(1);
+    let searched = "; searched in /usr/bin, /bin, /a, /b, /c, /d and 2 more (program-missing)\n";
+    assert!(ran.stdout.contains(searched), "{}", ran.stdout);
 }
 
 #[test]

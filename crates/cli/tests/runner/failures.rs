@@ -32,7 +32,7 @@ fn a_version_that_does_not_exist_is_named_with_those_that_exist() {
     let exist = "mcpjoin speaks 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28";
     let said = "the server speaks protocol version 2031-01-01, which this client does not";
     let ran = run(["list", "--era", "legacy", "sh", "-c", &script]).exits(4);
-    ran.says(&["(E_VERSION)", said, "try      update the server, or report this to its authors: ", exist]);
+    ran.says(&["(E_VERSION)", said, "try      update the server, or report this to its authors (", exist]);
     let ran = run(["doctor", "--era", "legacy", "sh", "-c", &script]).exits(1);
     for part in [said, "(version)", exist] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);

@@ -172,7 +172,7 @@ fn a_name_and_a_port_are_told_apart() {
 #[test]
 fn a_call_that_is_not_right_is_answered_with_what_to_type() {
     for (words, exit, id, message, hint) in [
-        ("call demo:", 2, "(E_USAGE)", "the name of a tool is missing", "mcpjoin list demo: shows the tools"),
+        ("call demo:", 2, "(E_USAGE)", "the name of a tool is missing", "see the tools: mcpjoin list demo:"),
         (
             "call demo: nothing",
             5,
@@ -185,14 +185,14 @@ fn a_call_that_is_not_right_is_answered_with_what_to_type() {
             2,
             "(E_USAGE)",
             "`message` is required; did you mean `message` with `mesage`?",
-            "mcpjoin tool demo: echo shows the parameters",
+            "--force sends the call anyway; see the parameters: mcpjoin tool demo: echo",
         ),
         (
             "call demo: echo other=hi",
             2,
             "(E_USAGE)",
             "`message` is required (E_USAGE)",
-            "mcpjoin tool demo: echo",
+            "--force sends the call anyway; see the parameters: mcpjoin tool demo: echo",
         ),
         (
             "call demo: add a:=x b=1",

@@ -49,7 +49,7 @@ fn a_certificate_that_is_not_trusted_is_told_with_what_helps() {
             tls::OTHER_NAME,
             true,
             "the certificate is not for localhost, but for other.example",
-            "the URL another name: mcpjoin doctor --ca ",
+            "the URL another name; for more: mcpjoin doctor --ca ",
             "certificate-name",
         ),
         (
@@ -76,7 +76,7 @@ fn a_certificate_that_is_not_trusted_is_told_with_what_helps() {
     std::fs::write(&other, tls::AUTHORITY).unwrap();
     let port = tls::server(tls::SERVER, tls::KEY, |_| None);
     let url = format!("https://localhost:{port}/mcp");
-    let examined = format!("mcpjoin doctor --ca {} {url} shows the fault", other.display());
+    let examined = format!("; for more: mcpjoin doctor --ca {} {url}\n", other.display());
     run(["list", "--ca", other.to_str().unwrap(), &url])
         .exits(4)
         .says(&["--ca was read, but contains", &examined]);
@@ -267,9 +267,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
     let ran = ran.says(&["(E_SILENT)", "doing    initialize", "--connect-timeout 2m"]);
     assert!(!ran.stderr.contains(nonconformity), "{}", ran.stderr);
     line("ping localhost:1").exits(4).says(&["(E_CONNECT)", "url      http://localhost:1"]);
-    line("ping example.com/mcp")
-        .exits(4)
-        .says(&["(E_SPAWN_NOT_FOUND)", "write https://, http:// or tcp:// before it"]);
+    line("ping example.com/mcp").exits(2).says(&["try      mcpjoin ping https://example.com/mcp\n"]);
     line("ping ../no-such/mcp").exits(4).says(&["(E_SPAWN_NOT_FOUND)", "check the path"]);
     line("ping -H Host:x http://127.0.0.1:1/").exits(2).says(&["remove or correct that header"]);
 }

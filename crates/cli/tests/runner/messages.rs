@@ -75,7 +75,7 @@ fn a_url_without_an_mcp_server_is_told_with_the_command_that_examines_it() {
         (web, "404 Not Found", "check the path", "(wrong-path)"),
     ] {
         let url = format!("http://{}/mcp", listening(treated));
-        let examined = format!("; mcpjoin doctor {url} shows more\n");
+        let examined = format!("; for more: mcpjoin doctor {url}\n");
         let ran = run(["list", &url]);
         assert!(matches!(ran.code, Some(3 | 4)), "{}", ran.stderr);
         assert!(ran.stderr.ends_with(&examined), "{}", ran.stderr);

@@ -87,7 +87,7 @@ fn a_task_of_a_session_may_end_with_it_and_that_is_said() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
     let ran = line(&format!("call --detach --era legacy {url} slow_compute seconds=60")).exits(0);
     let id = ran.stdout.trim_end().to_owned();
-    ran.says(&[&format!("call --task {id} --era legacy {url}\n"), "only for its session"]);
+    ran.says(&[&format!("call --task {id} --era legacy {url}\n"), "only until its session ends"]);
     line(&format!("call --task {id} --era legacy {url}")).exits(5).says(&["(E_UNKNOWN_TASK)"]);
     server.ends("TERM", 143);
 }

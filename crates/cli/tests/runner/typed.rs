@@ -144,7 +144,7 @@ const B17: &[Row] = &[
     (&["call", "files", "read", "paths=a", "mode=lines"], Says("did you mean \"line\"?")),
     (
         &["call", "files", "read", "count=1"],
-        Try("mcpjoin tool files read shows the parameters; --force sends the call anyway"),
+        Try("--force sends the call anyway; see the parameters: mcpjoin tool files read"),
     ),
     (&["call", "--force", "files", "read", "count=1"], Prints(r#"{"count": 1}"#)),
     // The content of a file.
@@ -153,8 +153,8 @@ const B17: &[Row] = &[
     // The spellings of other programs.
     (&["call", "demo:", "add", "a:1", "b:2"], Says("write a=1")),
     (&["call", "demo:", "echo", "hi"], Says("write hi=VALUE")),
-    (&["call", "demo:", "add", "--a", "1", "--b", "2"], Says("arguments have no dashes: a=VALUE")),
-    (&["call", "demo:", "add(a: 1, b: 2)"], Says("arguments are words behind the tool: add a=VALUE")),
+    (&["call", "demo:", "add", "--a", "1", "--b", "2"], Try("mcpjoin call demo: add a=1 b=2")),
+    (&["call", "demo:", "add(a: 1, b: 2)"], Try("mcpjoin call demo: add a=1 b=2")),
     // A result that is a resource.
     (&["call", "demo:full", "test_embedded_resource"], Prints("This is an embedded resource content.")),
 ];
@@ -215,9 +215,9 @@ const STRANGER: &[Row] = &[
     (&["call", "mem", "echo", "--", "message=hi"], Try("mcpjoin call mem echo message=hi")),
     (&["call", "mem", "add", "2", "40"], Says("`2` has no name; write NAME=2")),
     // What is missing is named with the command that lists it.
-    (&["tool", "mem"], Try("mcpjoin list mem shows the tools")),
-    (&["read", "mem"], Try("mcpjoin list mem shows the resources")),
-    (&["prompt", "mem"], Try("mcpjoin list mem shows the prompts")),
+    (&["tool", "mem"], Try("see the tools: mcpjoin list mem")),
+    (&["read", "mem"], Try("see the resources: mcpjoin list mem")),
+    (&["prompt", "mem"], Try("see the prompts: mcpjoin list mem")),
     (&["list", "mem/echo"], Try("mcpjoin tool mem/echo")),
     (&["serve"], Try("mcpjoin serve demo")),
     // The configuration.
@@ -229,9 +229,16 @@ const STRANGER: &[Row] = &[
     (&["list", "http:/HOST:PORT/mcp"], Try("mcpjoin list http://HOST:PORT/mcp")),
     (&["list", "htp://HOST:PORT/mcp"], Try("mcpjoin list http://HOST:PORT/mcp")),
     (&["call", "ws://h/mcp", "echo"], Try("mcpjoin call http://h/mcp echo")),
-    (&["list", "127.0.0.1"], Says("for an address write http://127.0.0.1:PORT/mcp")),
-    (&["list", ":9402"], Says("for an address write http://localhost:9402/mcp")),
-    (&["list", "9402"], Says("for an address write http://localhost:9402/mcp")),
+    (&["list", "127.0.0.1"], Try("mcpjoin list http://127.0.0.1:PORT/mcp")),
+    (&["list", ":9402"], Try("mcpjoin list http://localhost:9402/mcp")),
+    (&["list", "9402"], Try("mcpjoin list http://localhost:9402/mcp")),
+    (&["call", "9402", "echo", "message=hi"], Try("mcpjoin call http://localhost:9402/mcp echo message=hi")),
+    (&["localhost", "list"], Try("mcpjoin list http://localhost:PORT/mcp")),
+    (&["localhost:9402", "list"], Try("mcpjoin list localhost:9402")),
+    (&["list", "example.com/mcp"], Try("mcpjoin list https://example.com/mcp")),
+    (&["list", "mcp.example.com"], Try("mcpjoin list https://mcp.example.com/mcp")),
+    (&["mcp.example.com", "tools"], Try("mcpjoin list https://mcp.example.com/mcp")),
+    (&["list", "--", "demo:"], Says("this is an address, and not a program")),
     (&["serve", "demo", "--http"], Try("mcpjoin serve --listen http://localhost:8080/mcp demo")),
     (
         &["serve", "demo", "--port", "9402", "--host", "0.0.0.0"],
@@ -245,9 +252,86 @@ const STRANGER: &[Row] = &[
     (&["list", "HOST:PORT/"], Prints("echo")),
 ];
 
+/// Words in another order, each with the line that works.
+const ORDER: &[(&str, &str)] = &[
+    // The server before `--`. Nothing behind it is run.
+    ("call 'npx -y @a/b' -- echo message=hi", "call echo message=hi -- npx -y @a/b"),
+    ("call npx @a/b -- echo message=hi", "call echo message=hi -- npx @a/b"),
+    ("call demo: -- echo message=hi", "call demo: echo message=hi"),
+    ("call mem -- echo message=hi", "call mem echo message=hi"),
+    ("tool demo: -- echo", "tool demo: echo"),
+    // The target at the end.
+    ("call echo message=hi demo:", "call demo: echo message=hi"),
+    ("call echo message=hi http://h/mcp", "call http://h/mcp echo message=hi"),
+    ("call echo message=hi HOST:PORT/mcp", "call HOST:PORT/mcp echo message=hi"),
+    ("call translate text=hi mem", "call mem translate text=hi"),
+    ("tool echo demo:", "tool demo: echo"),
+    ("read demo://about demo:", "read demo: demo://about"),
+    ("prompt translate text=Hello http://h/mcp", "prompt http://h/mcp translate text=Hello"),
+    // A call in brackets.
+    ("mem 'add(a: 1, b: 2)'", "call mem add a=1 b=2"),
+    (r#"call mem 'echo(message:' "'hi you')""#, "call mem echo 'message=hi you'"),
+    ("call 'mem.add(a: 1, b: 2)'", "call mem.add a=1 b=2"),
+    ("call 'add(a: 1, b: 2)' -- npx @a/b", "call add a=1 b=2 -- npx @a/b"),
+    // Arguments with dashes.
+    ("call demo: echo --message hi", "call demo: echo message=hi"),
+    ("call -q mem echo '--message=hi you'", "call -q mem echo 'message=hi you'"),
+    ("call echo --message hi -- npx @a/b", "call echo message=hi -- npx @a/b"),
+    ("call translate --text hi", "call TARGET translate text=hi"),
+    ("call mem fetch --url http://h/", "call mem fetch url=http://h/"),
+    ("call translate --url http://h/mcp text=hi", "call http://h/mcp translate text=hi"),
+    ("prompt demo: translate --text Hello", "prompt demo: translate text=Hello"),
+];
+
+/// The commands of Inspector, Claude Code, supergateway and others.
+const OTHERS: &[(&str, &str)] = &[
+    (
+        "--cli npx -y @a/b --method tools/call --tool-name echo --tool-arg message=hi",
+        "call echo message=hi -- npx -y @a/b",
+    ),
+    ("npx -y @a/b --method tools/list", "list npx -y @a/b"),
+    ("inspect http://h/mcp --method tools/list", "list http://h/mcp"),
+    ("call demo: --tool-name echo --tool-arg message=hi", "call demo: echo message=hi"),
+    ("--cli http://h/mcp --transport http --method resources/read --uri a://b", "read http://h/mcp a://b"),
+    ("add x npx -y @a/b", "servers add x -- npx -y @a/b"),
+    ("mcp add x -- npx -y @a/b", "servers add x -- npx -y @a/b"),
+    ("mcp add --transport http -s user x http://h/mcp", "servers add x http://h/mcp"),
+    ("mcp add x --env LEVEL=1 -- npx @a/b", "servers add --env LEVEL=1 x -- npx @a/b"),
+    ("install", "servers add NAME -- COMMAND [ARG]..."),
+    ("install @a/b", "servers add NAME -- npx -y @a/b"),
+    ("mcp remove mem", "servers remove mem"),
+    ("remove mem", "servers remove mem"),
+    ("serve npx -y @a/b", "bridge --listen http://localhost:8080/mcp -- npx -y @a/b"),
+    ("serve mem", "bridge --listen http://localhost:8080/mcp mem"),
+    ("serve --port 9402 npx @a/b", "bridge --listen http://localhost:9402/mcp -- npx @a/b"),
+    ("bridge --port 9402 -- npx @a/b", "bridge --listen http://localhost:9402/mcp -- npx @a/b"),
+    ("--stdio 'npx -y @a/b' --port 9402", "bridge --listen http://localhost:9402/mcp -- npx -y @a/b"),
+    ("--port 9402 --stdio 'npx @a/b'", "bridge --listen http://localhost:9402/mcp -- npx @a/b"),
+    ("--sse http://h/sse", "bridge http://h/sse"),
+    ("--url http://h/mcp", "list http://h/mcp"),
+    ("list --transport http http://h/mcp", "list http://h/mcp"),
+    ("--transport http http://h/mcp", "list http://h/mcp"),
+    ("list-tools mem", "list mem"),
+    ("tools/list mem", "list mem"),
+    ("tools/call mem echo message=hi", "call mem echo message=hi"),
+    ("list tools mem", "list mem"),
+    ("mcp-server-everything list tools", "list mcp-server-everything"),
+    ("run npx -y @a/b", "list npx -y @a/b"),
+    ("run npx @a/b echo message=hi", "call echo message=hi -- npx @a/b"),
+    ("connect mem", "list mem"),
+    ("test mem", "validate mem"),
+    ("inspect", "info TARGET"),
+    ("start", "bridge TARGET"),
+    ("start mem", "bridge mem"),
+    ("login http://h/mcp", "auth login http://h/mcp"),
+    ("auth http://h/mcp", "auth login http://h/mcp"),
+    ("auth stauts", "auth status"),
+];
+
 #[test]
 fn first_commands_work_or_are_answered_with_the_command_that_does() {
-    assert_eq!([A3, A4, B17, MORE, STRANGER].map(<[Row]>::len), [25, 7, 19, 25, 35]);
+    let tables = [A3, A4, B17, MORE, STRANGER];
+    assert_eq!(tables.map(<[Row]>::len), [25, 7, 19, 25, 42]);
     let folder = Folder::new("typed");
     let bin = programs(&folder);
     folder.file("a.txt", "the content of a file");
@@ -263,7 +347,7 @@ fn first_commands_work_or_are_answered_with_the_command_that_does() {
         start(command).finish()
     };
     let mut wrong = Vec::new();
-    for (words, outcome) in [A3, A4, B17, MORE, STRANGER].into_iter().flatten() {
+    for (words, outcome) in tables.into_iter().flatten() {
         let ran = run(words);
         let part = match outcome {
             Prints(text) => {
@@ -279,6 +363,14 @@ fn first_commands_work_or_are_answered_with_the_command_that_does() {
         let said = format!("{}\n{}", ran.stderr, ran.stderr.split_whitespace().collect::<Vec<_>>().join(" "));
         if !said.contains(&part) {
             wrong.push(format!("{words:?} is not answered with {part}: {}", ran.stderr));
+        }
+    }
+    for (typed, right) in [ORDER, OTHERS].into_iter().flatten() {
+        let words = shlex::split(typed).unwrap();
+        let ran = run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let line = format!("  try      mcpjoin {}\n", right.replace("HOST:PORT", &address));
+        if ran.code != Some(2) || !ran.stderr.contains(&line) {
+            wrong.push(format!("{typed} is not answered with {line}: {}", ran.stderr));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

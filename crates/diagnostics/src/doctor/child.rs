@@ -30,6 +30,8 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 const VERSION_KILL_AFTER: Duration = Duration::from_millis(500);
 /// Characters of a version that are shown.
 const MAX_VERSION_CHARS: usize = 80;
+/// The folders of `PATH` that a finding names.
+const MAX_SHOWN_FOLDERS: usize = 6;
 /// Runtimes that print their version with `--version`, and do nothing else then.
 const RUNTIMES: [&str; 9] = ["node", "nodejs", "bun", "deno", "ruby", "php", "uv", "uvx", "pipx"];
 
@@ -249,7 +251,7 @@ fn notes(command: &ChildCommand) -> Vec<String> {
     }
     let Some(path) = spec.variable("PATH").map(OsStringExt::into_vec) else {
         return vec![
-            "PATH is missing in the server's environment: programs are looked up in /bin and \
+            "PATH is missing in the server's environment: programs are searched in /bin and \
             /usr/bin"
                 .to_owned(),
         ];
@@ -289,7 +291,16 @@ fn not_started(phase: Phase, error: &SpawnError, interpreter: Option<&Path>) -> 
         SpawnErrorKind::System(error) if is_exec_format(error) => EXEC_FORMAT,
         _ => NOT_STARTED,
     };
-    kind.with(phase, error.to_string(), &[("interpreter", shown.as_deref().unwrap_or_default())])
+    let seen = match &error.kind {
+        SpawnErrorKind::NotFound { searched } if searched.len() > MAX_SHOWN_FOLDERS => {
+            let (shown, others) = searched.split_at(MAX_SHOWN_FOLDERS);
+            let shown: Vec<_> = shown.iter().map(|folder| folder.display().to_string()).collect();
+            let (program, shown, more) = (&error.command, shown.join(", "), others.len());
+            format!("cannot start {program}: no such program; searched in {shown} and {more} more")
+        }
+        _ => error.to_string(),
+    };
+    kind.with(phase, seen, &[("interpreter", shown.as_deref().unwrap_or_default())])
 }
 
 /// The system for which a file was built, where it is no script and not for this one. By its first bytes: ELF (with the

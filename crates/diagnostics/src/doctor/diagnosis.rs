@@ -255,5 +255,8 @@ pub(super) fn list_error(transport: Transport, method: &Method, error: &ClientEr
     let seen = if what.contains(method.as_str()) { what } else { format!("{}: {what}", method.as_str()) };
     let mut finding = kind.at(Phase::List, seen);
     finding.evidence.error = error.remote().cloned();
+    if let ClientError::Call(CallError::Lost(lost)) = error {
+        finding.lost = Some(Box::new(lost.clone()));
+    }
     finding
 }

@@ -44,7 +44,7 @@ impl Kind<Check> {
     pub(super) fn with(&self, phase: Phase, seen: impl Into<String>, values: &[(&str, &str)]) -> Finding {
         let [meaning, advice] = self.texts(values);
         let (id, check, seen) = (self.id, self.check, seen.into());
-        Finding { id, check, phase, seen, meaning, advice, evidence: Evidence::default() }
+        Finding { id, check, phase, seen, meaning, advice, evidence: Evidence::default(), lost: None }
     }
 
     /// The finding of a kind without placeholders.
@@ -436,7 +436,7 @@ kinds! { Check:
         MORE_TIME;
     VERSION: "version", Opening,
         "client and server have no protocol version in common",
-        "update the server, or report it to its authors: mcpjoin speaks {versions}";
+        "update the server, or report it to its authors (mcpjoin speaks {versions})";
     VERSION_OF_OPTION: "version", Opening,
         "the server does not support the requested version, but another one that mcpjoin supports",
         "leave out --protocol-version, or use --protocol-version {version}";

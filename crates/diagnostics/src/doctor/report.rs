@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Peer, ProcessExit, Violation};
+use mcpjoin_proto::session::{Peer, ProcessExit, TransportError, Violation};
 use mcpjoin_proto::{ErrorObject, Method};
 
 use super::orchestra::Orchestrator;
@@ -215,6 +215,8 @@ pub struct Finding {
     pub advice: String,
     /// The facts that it is concluded from.
     pub evidence: Evidence,
+    /// The failure of the link that it is concluded from, where it may become more precise.
+    pub(super) lost: Option<Box<TransportError>>,
 }
 
 /// The facts that a finding is concluded from, as far as they are known. Texts are the server's own, not escaped. A line has

@@ -303,7 +303,7 @@ impl Admitted {
             let params = Payload::from_raw(Raw::empty_object()).with_meta_member(key::SUBSCRIPTION_ID, &id);
             let told = cx.notify(Notification { method: Method::ToolListChanged, params: Some(params) });
             if let Err(error) = told {
-                tracing::debug!(target: "mcpjoin", %error, "a client was not told of its changed tools");
+                tracing::debug!(target: "mcpjoin", %error, "a client was not notified of its changed tools");
             }
         };
         shared.each_change(&self.settings.name, || self.origin.clone(), tell).await;

@@ -85,7 +85,7 @@ impl Pin {
         let tools = tools
             .filter(|_| document.member("protocolVersion").is_some() && document.member("errors").is_none());
         let tools = tools.ok_or_else(|| {
-            no("is no complete list of tools that `mcpjoin list --json TARGET` has written".into())
+            no("is not a complete list of tools, as `mcpjoin list --json TARGET` writes it".into())
         })?;
         let mut named = BTreeMap::new();
         for tool in tools {

@@ -335,7 +335,9 @@ fn patterns<'a>(
         }
         // In names of tools and principals `/` separates nothing.
         let glob = GlobBuilder::new(pattern).literal_separator(false).backslash_escape(true).build();
-        set.add(glob.map_err(|error| problem(format!("`{pattern}` is no pattern: {}", error.kind())))?);
+        set.add(
+            glob.map_err(|error| problem(format!("`{pattern}` is not a valid pattern: {}", error.kind())))?,
+        );
     }
     set.build().map_err(|error| Problem::new(keys, error.to_string()))
 }

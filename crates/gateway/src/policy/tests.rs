@@ -133,11 +133,11 @@ fn a_fault_of_a_file_is_named_with_its_line_and_its_column() {
         ("x = [\n", "policy.toml:1:6: unclosed array, expected `]`"),
         (
             "[target.a]\nallow = [\"x\",\n  \"[\"]\n",
-            "policy.toml:3:3: `[` is no pattern: unclosed character class; missing ']'",
+            "policy.toml:3:3: `[` is not a valid pattern: unclosed character class; missing ']'",
         ),
         (
             "[target.a]\nscopes = { \"é\" = [], \"{a\" = [] }\n",
-            "policy.toml:2:22: `{a` is no pattern: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
+            "policy.toml:2:22: `{a` is not a valid pattern: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
         ),
         (
             "[[rule]]\ndeny = []\n",
@@ -191,8 +191,8 @@ fn a_file_of_pinned_tools_is_read_relative_to_the_policy_and_checked() {
     assert_eq!(policy.files(), [path, folder.0.join("pinned.json")]);
     for (text, problem) in [
         (&b"{"[..], "is not valid JSON"),
-        (br#"{"tools":[]}"#, "is no complete list of tools"),
-        (br#"{"protocolVersion":"x","errors":[],"tools":[]}"#, "is no complete list of tools"),
+        (br#"{"tools":[]}"#, "is not a complete list of tools"),
+        (br#"{"protocolVersion":"x","errors":[],"tools":[]}"#, "is not a complete list of tools"),
         (br#"{"protocolVersion":"x","tools":[{}]}"#, "has a tool without a name"),
         (
             br#"{"protocolVersion":"x","tools":[{"name":"a"},{"name":"a"}]}"#,

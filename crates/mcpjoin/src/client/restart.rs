@@ -335,10 +335,7 @@ impl ClientBuilder {
         let (state, shown) = watch::channel(State::Ended(RestartError::Closed));
         let stop = ending.subscribe();
         let mut supervisor = Supervisor { plan, era, restart, start, state, stop };
-        let client = supervisor.open(era).await.map_err(|why| match why {
-            StartError::Failed(why) => why,
-            StartError::Stopped => RunExit::Ended(CloseCause::Local),
-        })?;
+        let client = supervisor.open(era).await?;
         supervisor.state.send_replace(State::Running { client: client.clone(), run: 1 });
         supervisor.restart.emit(&RunEvent::Started { run: 1 });
         tokio::spawn(supervisor.run(client));
@@ -485,13 +482,6 @@ struct Supervisor {
     stop: watch::Receiver<bool>,
 }
 
-/// Why a start has returned no client.
-enum StartError {
-    Failed(RunExit),
-    /// The server is to end.
-    Stopped,
-}
-
 /// Ready when the server is to end.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // Without a sender nothing can ask for the end, and nothing needs the server.
@@ -544,8 +534,8 @@ impl Supervisor {
                 };
                 match self.open(era).await {
                     Ok(client) => break client,
-                    Err(StartError::Failed(why)) => end = why,
-                    Err(StartError::Stopped) => return RestartError::Closed,
+                    Err(RunExit::Ended(CloseCause::Local)) => return RestartError::Closed,
+                    Err(why) => end = why,
                 }
                 failed_starts += 1;
             };
@@ -555,11 +545,11 @@ impl Supervisor {
         }
     }
 
-    /// Starts the server once.
-    async fn open(&mut self, era: EraChoice) -> Result<Client, StartError> {
+    /// Starts the server once. If it is to end before that, the cause is [`CloseCause::Local`].
+    async fn open(&mut self, era: EraChoice) -> Result<Client, RunExit> {
         let link = tokio::select! {
-            started = (self.start)() => started.map_err(StartError::Failed)?,
-            () = stopped(&mut self.stop) => return Err(StartError::Stopped),
+            started = (self.start)() => started?,
+            () = stopped(&mut self.stop) => return Err(CloseCause::Local.into()),
         };
         let opening = self.plan.open(link, era);
         let opened = tokio::select! {
@@ -568,10 +558,10 @@ impl Supervisor {
         };
         match opened {
             Some(Ok(peer)) => Ok(opening.client(peer)),
-            Some(Err(error)) => Err(StartError::Failed(error.into())),
+            Some(Err(error)) => Err(error.into()),
             None => {
                 opening.close().await;
-                Err(StartError::Stopped)
+                Err(CloseCause::Local.into())
             }
         }
     }

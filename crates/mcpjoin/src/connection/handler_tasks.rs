@@ -453,7 +453,7 @@ pub(crate) fn panicked(method: &impl fmt::Display, panic: &(dyn Any + Send)) -> 
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("something that is no text");
+        .unwrap_or("something that is not text");
     tracing::error!(target: "mcpjoin", %method, panic = said, "a handler panicked");
     ErrorObject::internal("the handler of this request failed")
 }

@@ -1,6 +1,6 @@
 //! What to start, how the program is found, and the errors of starting it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -44,7 +44,7 @@ pub enum SpawnErrorKind {
     /// starts nothing else.
     #[error("no such program{}", searched_in(.searched))]
     NotFound {
-        /// The folders of `PATH`, in their order; empty for a name with a path separator.
+        /// The folders of `PATH`, each once, in their order; empty for a name with a path separator.
         searched: Vec<PathBuf>,
     },
     /// The file exists but may not be executed.
@@ -83,7 +83,7 @@ fn searched_in(searched: &[PathBuf]) -> String {
         return String::new();
     }
     let folders: Vec<_> = searched.iter().map(|folder| folder.display().to_string()).collect();
-    format!("; looked in {}", folders.join(":"))
+    format!("; searched in {}", folders.join(", "))
 }
 
 impl Spec {
@@ -125,8 +125,10 @@ impl Spec {
         }
         let list = self.variable("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
         // An empty entry means the working directory, which few people know, so it is skipped.
-        let searched: Vec<PathBuf> =
-            std::env::split_paths(&list).filter(|folder| !folder.as_os_str().is_empty()).collect();
+        let mut known = HashSet::new();
+        let searched: Vec<PathBuf> = std::env::split_paths(&list)
+            .filter(|folder| !folder.as_os_str().is_empty() && known.insert(folder.clone()))
+            .collect();
         let mut refused = None;
         if !self.program.is_empty() {
             for folder in &searched {

@@ -134,7 +134,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
 /// # Ok::<(), mcpjoin::server::BuildError>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no error that a handler may return",
+    message = "`{Self}` is not an error that a handler may return",
     note = "implement `std::error::Error` for it, or convert it: `.map_err(mcpjoin::server::HandlerError::new)`"
 )]
 pub trait IntoHandlerError: Send {
@@ -177,7 +177,7 @@ impl fmt::Display for HandlerError {
         match &self.0 {
             Kind::Failed(message) => f.write_str(message),
             Kind::Protocol(error) => error.fmt(f),
-            Kind::NeedInput(_) => f.write_str("the client has to be asked first"),
+            Kind::NeedInput(_) => f.write_str("this needs input from the client first"),
         }
     }
 }

@@ -64,7 +64,7 @@ impl PendingInput {
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Needed(_) => f.write_str("the client has to be asked first"),
+            Self::Needed(_) => f.write_str("this needs input from the client first"),
             Self::Undeclared(capability) => {
                 write!(f, "the client does not declare the capability `{capability}`")
             }
@@ -427,7 +427,7 @@ where
             Err(error) => return Err(HandlerError::protocol(error)),
         }
     }
-    Err(HandlerError::new(format!("asked {MAX_ROUNDS} times and still needs input")))
+    Err(HandlerError::new(format!("asked for input {MAX_ROUNDS} times and needs more")))
 }
 
 /// The input of one request, in the order in which it was requested.

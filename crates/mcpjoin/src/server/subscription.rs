@@ -87,7 +87,7 @@ impl Outbox {
             if changes.resources.len() >= limit && !changes.resources.contains(uri) {
                 changes.dropped += 1;
                 let dropped = changes.dropped;
-                tracing::warn!(target: "mcpjoin", dropped, "too many updated resources: one is not told of");
+                tracing::warn!(target: "mcpjoin", dropped, "too many updated resources: the client is not notified of one");
                 return false;
             }
             changes.resources.add(uri.to_owned())
@@ -131,7 +131,7 @@ impl Outbox {
                 None => connection.notify(notification),
             };
             if let Err(refused) = told {
-                tracing::debug!(target: "mcpjoin", %method, %refused, "a change was not told");
+                tracing::debug!(target: "mcpjoin", %method, %refused, "the client was not notified of a change");
             }
         }
     }

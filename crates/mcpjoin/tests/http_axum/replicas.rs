@@ -322,7 +322,7 @@ async fn start_tool(client: &Client, tool: &str) -> TaskHandle {
 
 fn is_unknown(error: &ClientError, id: &str) -> bool {
     // The key is shared, so the replica knows that the id is one of theirs.
-    let said = "unknown task: this server process does not have it, or no longer";
+    let said = "unknown task: this server process does not store it";
     matches!(error, ClientError::UnknownTask { id: of, error } if of == id && error.code == -32602 && error.message == said)
 }
 

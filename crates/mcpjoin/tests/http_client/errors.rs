@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
 use mcpjoin::client::ClientError;
-use mcpjoin::proto::session::{CallError, Limits, TransportErrorKind, TransportErrorReason as Reason};
+use mcpjoin::proto::session::{
+    CallError, HttpBody, Limits, TransportErrorKind, TransportErrorReason as Reason,
+};
 use mcpjoin_test_support::ports::Closed;
 use serde_json::json;
 
@@ -181,6 +183,58 @@ fn the_error_of_a_call_has_what_happened_and_the_status() {
             let error = client.call_tool("a", ()).await.unwrap_err();
             let ClientError::Call(CallError::Lost(lost)) = &error else { panic!("{response}: {error}") };
             assert_eq!((lost.reason(), lost.http_status()), (reason, status), "{response}: {error}");
+            assert_eq!(lost.http_request(), Some("tools/call"), "{response}: {error}");
+        }
+    });
+}
+
+/// What the server says is not cut out of the message, whose URL may contain any word.
+#[test]
+fn the_error_of_a_refused_request_has_the_body_of_the_response() {
+    run(async {
+        const PAGE: Header = ("Content-Type", "text/html");
+        let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Invalid Host"}}"#;
+        let is_host =
+            |body: &HttpBody| matches!(body, HttpBody::Error(error) if error.message == "Invalid Host");
+        for (headers, body, other) in [
+            (&[PAGE][..], "<p>`no` session</p>".to_owned(), Some("<p>`no` session</p>".to_owned())),
+            (&[PAGE], " \n ".to_owned(), None),
+            (&[PAGE], "x".repeat(1000), Some("x".repeat(200))),
+            // JSON without the content type of it, and with.
+            (&[PAGE], error.to_owned(), None),
+            (&[JSON], "{\"error\":\"no\"}".to_owned(), Some("{\"error\":\"no\"}".to_owned())),
+        ] {
+            let sent = body.clone();
+            let server = calls(move |_, talk: Talk| {
+                let sent = sent.clone();
+                async move { talk.answer(403, headers, &sent).await }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let failure = client.call_tool("a", ()).await.unwrap_err();
+            let ClientError::Call(CallError::Lost(lost)) = &failure else { panic!("{body}: {failure}") };
+            match (lost.http_body(), &other) {
+                (Some(HttpBody::Other(began)), Some(other)) => assert_eq!(began, other.as_bytes()),
+                (Some(found), None) => assert!(body == error && is_host(found), "{body}: {found:?}"),
+                (None, None) => assert_eq!(body.trim(), ""),
+                (found, _) => panic!("{body}: {found:?}"),
+            }
+        }
+        // Opening: both transports are tried, and the first one counts.
+        for (headers, body) in [(&[JSON][..], error), (&[PAGE], "no session")] {
+            let server = Scripted::new(move |seen: Seen, talk: Talk| async move {
+                match seen.method.as_str() {
+                    "POST" => talk.answer(403, headers, body).await,
+                    _ => talk.answer(404, &[PAGE], "host").await,
+                }
+            })
+            .await;
+            let failure = server.connect().await.unwrap_err();
+            let lost = failure.cause.transport_error().unwrap();
+            match lost.http_body().unwrap() {
+                HttpBody::Other(began) => assert_eq!(began, "no session"),
+                found => assert!(body == error && is_host(found), "{found:?}"),
+            }
         }
     });
 }

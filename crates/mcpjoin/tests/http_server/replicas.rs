@@ -296,7 +296,7 @@ fn what_names_a_process_that_has_ended_is_refused_without_ending_a_session() {
 fn an_address_of_a_process_is_checked() {
     let why = |url: &str| Replicas::new(url, keys(1), &[]).map(drop).unwrap_err().to_string();
     for url in ["10.0.0.5:8081", "ftp://a", "http://user@a", "http://a/?b", "http://a/#b", ""] {
-        assert!(why(url).contains("no address of this process"), "{url}");
+        assert!(why(url).contains("other processes cannot reach this process"), "{url}");
     }
     for url in ["http://0.0.0.0:1", "http://[::]:1", "http://a:0"] {
         assert!(why(url).contains("nobody can connect to it"), "{url}");

@@ -381,7 +381,7 @@ fn a_result_outlives_its_process_for_the_time_of_its_task() {
         pass(Duration::from_secs(101)).await;
         let gone = get(&other.ada, &task).await;
         assert_eq!(gone["error"]["code"], -32602, "{gone}");
-        assert!(gone["error"]["message"].as_str().unwrap().contains("not any more"), "{gone}");
+        assert!(gone["error"]["message"].as_str().unwrap().contains("no longer stored"), "{gone}");
     });
 }
 

@@ -132,7 +132,7 @@ fn a_legacy_client_is_asked_what_it_has_declared_and_no_more_than_ten_times() {
         let result = call(&client, "output", json!({})).await.unwrap();
         assert!(text(&result).contains("nobody is there"), "{result}");
         let result = call(&client, "never-content", json!({})).await.unwrap();
-        assert_eq!(text(&result), "asked 10 times and still needs input");
+        assert_eq!(text(&result), "asked for input 10 times and needs more");
     });
 }
 
@@ -155,7 +155,7 @@ fn a_handler_that_never_stops_putting_its_call_off_waits_ten_seconds_at_most_eac
         let client = connect(&server(), answering(Era::Legacy)).await;
         let begun = tokio::time::Instant::now();
         let result = call(&client, "never", json!({})).await.unwrap();
-        assert_eq!(text(&result), "asked 10 times and still needs input");
+        assert_eq!(text(&result), "asked for input 10 times and needs more");
         let took = begun.elapsed().as_millis();
         assert!(took.abs_diff(42_700) <= 12, "{took}");
     });

@@ -308,7 +308,7 @@ fn a_task_stays_with_its_replica_and_a_foreign_id_is_refused() {
         let id = task.as_str().unwrap();
         let tampered = json!(format!("{}{}", &id[..id.len() - 1], if id.ends_with('0') { "1" } else { "0" }));
         for (key, task, why) in [
-            (1, &task, "does not have it"),
+            (1, &task, "does not store it"),
             (2, &task, "did not issue the id"),
             (1, &tampered, "did not issue the id"),
         ] {

@@ -1,7 +1,10 @@
 //! Errors of exchanges with an orchestrator, with messages that say what to do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+use mcpjoin_proto::{ErrorObject, Raw};
 
 use super::super::wire::WireError;
 use mcpjoin::transport::SocketError;
@@ -39,6 +42,42 @@ impl OrchestratorError {
     #[must_use]
     pub fn is_remote(&self, with: &str) -> bool {
         matches!(&self.kind, OrchestratorErrorKind::Remote { code, .. } if code == with)
+    }
+}
+
+/// What the error of a [`Bridge`](super::Bridge) says that did not reach its orchestrator, in `data`: no words are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unreached {
+    /// The orchestrator, `host:port`.
+    pub orchestrator: String,
+    /// Why it was not reached: the message of the [`OrchestratorError`].
+    pub why: String,
+}
+
+impl Unreached {
+    /// The member of `data` with the kind of the error, and its value.
+    const KIND: (&'static str, &'static str) = ("orchestra", "unreached");
+
+    /// Reads the error of a bridge. `None` for another error, and for that of a bridge before this field.
+    #[must_use]
+    pub fn of(error: &ErrorObject) -> Option<Self> {
+        let data = error.data.as_ref()?;
+        let text = |name: &str| Some(data.member(name)?.to_string_value()?.into_owned());
+        let (name, value) = Self::KIND;
+        let is_unreached = text(name)? == value;
+        is_unreached.then_some(Self { orchestrator: text("orchestrator")?, why: text("why")? })
+    }
+
+    /// Adds it to the error of the bridge.
+    pub(super) fn add_to(error: ErrorObject, cause: &OrchestratorError) -> ErrorObject {
+        let (name, value) = Self::KIND;
+        let why = cause.to_string();
+        let members = BTreeMap::from([(name, value), ("orchestrator", &*cause.address), ("why", &*why)]);
+        match Raw::from_value(&members) {
+            Ok(data) => error.with_data(data),
+            Err(_) => error,
+        }
     }
 }
 

@@ -41,7 +41,7 @@ use reconnect::{Counted, Reconnector, State};
 
 pub use bridge::{Bridge, BridgeOptions};
 pub use compat::serve_compat;
-pub use error::{OrchestratorError, OrchestratorErrorKind, SetupError};
+pub use error::{OrchestratorError, OrchestratorErrorKind, SetupError, Unreached};
 pub use stream::{StreamItem, ToolStream};
 
 /// Maximum attempts of a read whose connection is lost.

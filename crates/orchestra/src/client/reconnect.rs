@@ -97,7 +97,7 @@ impl Reconnector {
     pub(super) fn close_reason(&self) -> String {
         match &*self.state.borrow() {
             State::Disconnected(Some(why)) => why.clone(),
-            State::Open(..) => "it said nothing any more, and another connection was made".to_owned(),
+            State::Open(..) => "it sent nothing more, so another connection was made".to_owned(),
             _ => QuicErrorKind::ClosedByUs.to_string(),
         }
     }
@@ -261,7 +261,7 @@ impl Reconnector {
         }
         let started = Instant::now();
         let mut port_closed = pin!(connection.port_unreachable());
-        let closed_port = |error| Some(Ended::Lost(format!("nothing listens there any more: {error}")));
+        let closed_port = |error| Some(Ended::Lost(format!("nothing listens there now: {error}")));
         let replacement = tokio::select! {
             biased;
             error = &mut port_closed => return closed_port(error),

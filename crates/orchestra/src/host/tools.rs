@@ -168,7 +168,7 @@ fn encode_result(call_result: &CallResult, blocks: &[Content], text: &str) -> Re
 }
 
 fn encode(value: &impl Serialize, numbers: Numbers) -> Result<Struct, ValueError> {
-    let malformed = |_| ValueError { path: String::new(), kind: ValueErrorKind::Malformed("it is no JSON") };
+    let malformed = |_| ValueError { path: String::new(), kind: ValueErrorKind::Malformed("it is not JSON") };
     Struct::from_json(&Raw::from_value(value).map_err(malformed)?, numbers)
 }
 

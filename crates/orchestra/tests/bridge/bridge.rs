@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use mcpjoin_orchestra::certs::Certificates;
-use mcpjoin_orchestra::client::BridgeOptions;
+use mcpjoin_orchestra::client::{BridgeOptions, Orchestrator, OrchestratorOptions, Unreached};
 use mcpjoin_orchestra::wire::plugin_request::Request;
 use mcpjoin_orchestra::wire::plugin_response::Response;
 use mcpjoin_orchestra::wire::{ListToolsResponse, MAX_FRAME, ToolDefinition};
+use mcpjoin_proto::{ErrorObject, Raw};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -102,6 +103,30 @@ fn r27_tools_are_sorted_without_duplicates_and_each_has_a_schema() {
                 { "name": "zeta", "inputSchema": { "type": "object" } },
             ])
         );
+    });
+}
+
+#[test]
+fn an_error_without_a_connection_says_in_its_data_which_orchestrator_was_not_reached() {
+    run(async {
+        let closed = Closed::tcp();
+        let address = closed.to_string();
+        let mut options = OrchestratorOptions::default();
+        options.wait = Duration::from_millis(100);
+        let orchestrator = Orchestrator::tcp(&address, options).unwrap();
+        let mut wire = Wire::opened(&bridge_with(orchestrator, quiet()), "2025-11-25").await;
+        for (method, params) in [("tools/list", json!({})), ("tools/call", json!({ "name": "x" }))] {
+            let answer = wire.ask(method, &params).await;
+            let error: ErrorObject = serde_json::from_value(answer["error"].clone()).unwrap();
+            let unreached = Unreached::of(&error).unwrap();
+            assert_eq!(unreached.orchestrator, address);
+            assert!(unreached.why.starts_with(&format!("{address}: the orchestrator was not reached")));
+            // The words alone say nothing, and neither does another kind.
+            assert_eq!(Unreached::of(&ErrorObject::internal(error.message.clone())), None);
+            let data = error.data.unwrap().to_string().replace("unreached", "refused");
+            let other = ErrorObject::internal(error.message).with_data(Raw::parse(data).unwrap());
+            assert_eq!(Unreached::of(&other), None);
+        }
     });
 }
 

@@ -84,7 +84,7 @@ fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
             stand_in.kill().await;
             let _ = timeout(Duration::from_millis(away), pending::<()>()).await;
             stand_in.start_again().await;
-            let why = if away < 1_000 { "" } else { "nothing listens there any more" };
+            let why = if away < 1_000 { "" } else { "nothing listens there now" };
             let took = lost(call, why).await;
             println!("killed after {under_way} ms, back after {away} ms: told {took:?} later");
             assert!(took < 2 * most, "{took:?} and not {most:?}");
@@ -101,7 +101,7 @@ fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
         let (mut stand_in, orchestrator, most) = connected().await;
         let call = in_flight(&stand_in, &orchestrator).await;
         stand_in.kill().await;
-        let took = lost(call, "nothing listens there any more").await;
+        let took = lost(call, "nothing listens there now").await;
         println!("told {took:?} after it was killed");
         assert!(took < 2 * most, "{took:?} and not {most:?}");
         let why = orchestrator.connected(1);

@@ -403,7 +403,7 @@ pub fn clamp_retry(milliseconds: u64) -> Duration {
 
 /// The name or id of an event contains a line break or NUL, which an event stream cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the {field} of an event cannot hold a line break or NUL")]
+#[error("the {field} of an event cannot contain a line break or NUL")]
 pub struct FieldError {
     /// The field: `event` or `id`.
     pub field: &'static str,

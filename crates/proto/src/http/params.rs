@@ -91,7 +91,7 @@ pub enum InvalidHeaderMark {
         name: String,
     },
     /// The property cannot be reached through `properties` alone.
-    #[error("x-mcp-header {name:?} lies under {keyword:?}; only `properties` may lead to it")]
+    #[error("x-mcp-header {name:?} is below {keyword:?}; it may be below `properties` only")]
     OutOfReach {
         /// The value.
         name: String,
@@ -99,7 +99,7 @@ pub enum InvalidHeaderMark {
         keyword: String,
     },
     /// The marks exceed the size limit of this library. They violate no rule of the specification.
-    #[error("the x-mcp-header marks of the tool come to more than 256 KiB")]
+    #[error("the x-mcp-header marks of the tool are larger than 256 KiB in all")]
     TooLarge,
 }
 

@@ -106,7 +106,7 @@ impl<'a> TextWriter<'a> {
     #[cold]
     fn refuse(&self) -> WriteError {
         let what = if self.verbatim {
-            "something that is no JSON text under the name of one"
+            "something that is not JSON text under the name of one"
         } else {
             "a key must be a string, an integer or a boolean"
         };

@@ -54,8 +54,8 @@ pub use ring_map::RingMap;
 pub use role::{ClientRole, Presents, Role, ServerRole};
 pub use state::{NotifyRefused, State};
 pub use transport::{
-    Attachment, Inbound, Origin, Outbound, ProcessExit, Route, TransportCaps, TransportEnd, TransportEndKind,
-    TransportError, TransportErrorKind, TransportErrorReason,
+    Attachment, HttpBody, Inbound, Origin, Outbound, ProcessExit, Route, TransportCaps, TransportEnd,
+    TransportEndKind, TransportError, TransportErrorKind, TransportErrorReason,
 };
 pub use violation::Violation;
 

@@ -15,7 +15,7 @@ use core::fmt;
 use bytes::Bytes;
 
 use crate::text::Line;
-use crate::{DecodeError, Message, RequestId};
+use crate::{DecodeError, ErrorObject, Message, RequestId};
 
 /// The capabilities of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -238,7 +238,25 @@ pub struct TransportError {
     /// Whether a retry on a new link may succeed.
     pub retryable: bool,
     reason: Option<TransportErrorReason>,
-    http_status: Option<u16>,
+    http: Option<Box<HttpFailure>>,
+}
+
+/// What a link over HTTP knows of a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct HttpFailure {
+    request: Option<Box<str>>,
+    status: Option<u16>,
+    body: Option<HttpBody>,
+}
+
+/// The body of a response over HTTP that is the failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpBody {
+    /// An error of JSON-RPC.
+    Error(ErrorObject),
+    /// Something else: its first bytes.
+    Other(Bytes),
 }
 
 /// The category of a failure, for advice to the user.
@@ -309,7 +327,7 @@ impl TransportError {
     #[must_use]
     pub fn new(message: impl Into<String>, retryable: bool) -> Self {
         let kind = TransportErrorKind::Broken;
-        Self { kind, message: message.into(), retryable, reason: None, http_status: None }
+        Self { kind, message: message.into(), retryable, reason: None, http: None }
     }
 
     /// Sets the category.
@@ -324,10 +342,25 @@ impl TransportError {
         Self { reason: Some(reason), ..self }
     }
 
+    /// Sets the HTTP request that failed: its method of MCP, or its purpose.
+    #[must_use]
+    pub fn with_http_request(mut self, about: impl Into<Box<str>>) -> Self {
+        self.http.get_or_insert_default().request = Some(about.into());
+        self
+    }
+
     /// Sets the status of the HTTP response.
     #[must_use]
-    pub fn with_http_status(self, status: u16) -> Self {
-        Self { http_status: Some(status), ..self }
+    pub fn with_http_status(mut self, status: u16) -> Self {
+        self.http.get_or_insert_default().status = Some(status);
+        self
+    }
+
+    /// Sets the body of the HTTP response.
+    #[must_use]
+    pub fn with_http_body(mut self, body: HttpBody) -> Self {
+        self.http.get_or_insert_default().body = Some(body);
+        self
     }
 
     /// What exactly failed, where the link knows it.
@@ -336,10 +369,22 @@ impl TransportError {
         self.reason
     }
 
+    /// The HTTP request that failed: its method of MCP, or its purpose.
+    #[must_use]
+    pub fn http_request(&self) -> Option<&str> {
+        self.http.as_ref()?.request.as_deref()
+    }
+
     /// The status of the HTTP response, where there was one and it is the failure.
     #[must_use]
-    pub const fn http_status(&self) -> Option<u16> {
-        self.http_status
+    pub fn http_status(&self) -> Option<u16> {
+        self.http.as_ref()?.status
+    }
+
+    /// The body of the HTTP response, where there was one and it is the failure.
+    #[must_use]
+    pub fn http_body(&self) -> Option<&HttpBody> {
+        self.http.as_ref()?.body.as_ref()
     }
 }
 

@@ -72,7 +72,7 @@ impl<'de> Deserialize<'de> for ElicitParams {
             Some(Some(mode)) if mode == "form" => raw.decode().map(Self::Form).map_err(de::Error::custom),
             Some(Some(mode)) if mode == "url" => raw.decode().map(Self::Url).map_err(de::Error::custom),
             Some(Some(_)) => Ok(Self::Other(raw)),
-            Some(None) => Err(de::Error::custom("the member `mode` is no string")),
+            Some(None) => Err(de::Error::custom("the member `mode` is not a string")),
         }
     }
 }

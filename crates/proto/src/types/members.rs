@@ -96,7 +96,7 @@ impl<V> Members<V> {
         let mut names: Vec<&str> = self.keys().collect();
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(E::custom(format_args!("the member `{}` stands twice", pair[0]))),
+            Some(pair) => Err(E::custom(format_args!("the member `{}` is there twice", pair[0]))),
             None => Ok(()),
         }
     }

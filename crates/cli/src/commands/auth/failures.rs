@@ -81,8 +81,8 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
         AuthError::Registration(found) => {
             let hint = match found {
                 RegistrationError::NoWay { .. } => {
-                    "register a client with the authorization server yourself, with http://127.0.0.1/callback to come back \
-                     to, and name it: --client-id ID"
+                    "register a client with the authorization server yourself, with the redirect URI http://127.0.0.1/callback, \
+                     and use its id: --client-id ID"
                 }
                 RegistrationError::IssuerDiffers { .. } => {
                     "use the client that is registered with that authorization server, or another --issuer"

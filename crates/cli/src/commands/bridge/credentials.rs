@@ -232,7 +232,7 @@ fn proof(ui: &Ui, client: &ClientAtIssuer) -> Result<Proof, Failure> {
 
 /// The authorization with the token in a file.
 fn token_of(ui: &Ui, path: &Path) -> Result<HeaderValue, Failure> {
-    let form = "token_file = \"FILE\", where FILE contains the token alone";
+    let form = "token_file = \"FILE\", where FILE contains only the token";
     let token = secret_file(ui, path, "the token", form)?;
     let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
         .map_err(|_| Failure::usage(format!("{} contains no token", shown(path.as_os_str())), form))?;

@@ -125,8 +125,8 @@ impl Metrics {
         );
         registry.register(
             "mcpjoin_state_failures",
-            "What has failed of what several bridges share: no answer in time, refused commands, records that are not ours, events \
-             that were sent without being stored",
+            "Failures of the state that bridges share: timeouts, refused \
+             commands, records of other owners, events sent without being stored",
             self.state_failures.clone(),
         );
     }

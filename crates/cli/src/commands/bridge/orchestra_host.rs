@@ -211,7 +211,7 @@ fn report(ui: &Ui, shown: &str, event: &RunEvent<'_>) {
             ui.warning(&format!("{shown}: {end}; it is started again in {} ms", pause.as_millis()));
         }
         RunEvent::Ended { end, next: None } => {
-            ui.warning(&format!("{shown}: {}; it is given up", visible::line(&end.to_string())));
+            ui.warning(&format!("{shown}: {}; it is not started again", visible::line(&end.to_string())));
         }
         RunEvent::Started { run } if *run > 1 => ui.note(&format!("{shown} runs again")),
         _ => {}
@@ -237,7 +237,7 @@ impl Open {
                 let refused = |error: std::io::Error| {
                     let message = format!("cannot listen on {}: {error}", visible::line(address));
                     Failure::new("E_LISTEN", Exit::Usage, Phase::Serve, message)
-                        .hint("is the address free, and may you use it? port 0 takes any that is free")
+                        .hint("check that the address is free and permitted; port 0 uses any free port")
                 };
                 let listener = TcpListener::bind(address.as_str()).await.map_err(refused)?;
                 let local = listener.local_addr().map_err(refused)?;
@@ -277,7 +277,7 @@ fn listen_failure(error: &QuicError) -> Failure {
     let hint = match &error.kind {
         QuicErrorKind::Address => "orchestra://host:port, with an IPv6 address in brackets",
         QuicErrorKind::Certificate(_) => "--certs-dir DIR names another folder of certificates",
-        _ => "is the address free, and may you use it? port 0 takes any that is free",
+        _ => "check that the address is free and permitted; port 0 uses any free port",
     };
     Failure::new("E_LISTEN", Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
 }

@@ -33,7 +33,7 @@ pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
         let mut signals = listen_for_signals(Phase::Serve)?;
         let orchestrator = orchestrator(args).await?;
         if args.listen_addr.is_some() {
-            ui.note("transport.stdio: listens nowhere, whatever --listen-addr says");
+            ui.note("transport.stdio: --listen-addr is ignored, because this program does not listen");
         }
         let link = Link::stdio().map_err(system)?;
         let reporting = tokio::spawn(report_connection(ui.clone(), orchestrator.clone()));
@@ -103,12 +103,12 @@ async fn report_connection(ui: Ui, orchestrator: Orchestrator) {
         && let Some(why) = orchestrator.last_connect_error()
     {
         let hint = if orchestrator.address() == CLIENT_ADDRESS {
-            format!("; orchestrators listen on {LISTEN_ADDRESS} when they are not told otherwise")
+            format!("; orchestrators listen on {LISTEN_ADDRESS} by default")
         } else {
             String::new()
         };
         ui.note(&format!(
-            "transport.stdio: no orchestrator at {address} yet, it is looked for again and again: {}{hint}",
+            "transport.stdio: no orchestrator at {address} yet, trying again: {}{hint}",
             visible::line(&why)
         ));
     }

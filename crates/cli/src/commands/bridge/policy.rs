@@ -83,7 +83,7 @@ fn read_again(
     if credentials_of(&policy) != *credentials {
         let path = path.display();
         return Err(format!(
-            "{path}: it has other credentials of a target, for which the bridge must be started again"
+            "{path}: the credentials of a target have changed: restart the bridge to use them"
         ));
     }
     Ok((policy, stamps))

@@ -400,7 +400,7 @@ impl EventReport {
             // The end of a connection that was never established is reported by the refusal of its client.
             GatewayEvent::Ended { upstream, end, next: None } if self.there().contains(upstream) => {
                 let end = visible::line(&end.to_string()).into_owned();
-                ui.warning(&format!("connection {upstream} to {server}: {end}; it is given up"));
+                ui.warning(&format!("connection {upstream} to {server}: {end}; it is not opened again"));
             }
             GatewayEvent::Over { upstream } => {
                 self.there().remove(upstream);
@@ -408,7 +408,7 @@ impl EventReport {
             }
             GatewayEvent::Withheld { target, tool, changes } => {
                 ui.warning(&format!(
-                    "the tool {} of {} is withheld from clients, because it is not the pinned one",
+                    "the tool {} of {} is hidden from clients, because it differs from the pinned one",
                     visible::line(tool),
                     visible::line(target)
                 ));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::json::{check, outcome};
-use crate::config::{File, Found, INPUT_PREFIX};
+use crate::config::{File, Found, Missing};
 use crate::target::{exact, path_shown, shown};
 
 /// Configuration files of programs that are started from a desktop.
@@ -39,16 +39,6 @@ fn command_line_fault(entry: &Found, place: &str, paths: &SearchPaths) -> Option
         meaning: "command must contain only the program, and no program has this name",
         advice: format!("write {} as the command, and each further word as an item of args", exact(first)),
     })
-}
-
-/// The variables for the inputs of an entry that has no other problem than inputs without a value: its own program asks for them.
-fn inputs(entry: &Found) -> Option<String> {
-    let variable = |problem: &String| {
-        let (_, variable) = problem.strip_suffix(" is not set")?.rsplit_once(' ')?;
-        variable.starts_with(INPUT_PREFIX).then(|| variable.to_owned())
-    };
-    let variables: Vec<String> = entry.problems.iter().map(variable).collect::<Option<_>>()?;
-    (!variables.is_empty()).then(|| variables.join(" and "))
 }
 
 /// A fault in the configuration.
@@ -196,9 +186,10 @@ impl Configuration {
             Some("an earlier entry has the same name")
         } else if entry.disabled.is_some() {
             Some(DISABLED)
-        } else if let Some(variables) = inputs(entry) {
+        } else if let Some(Missing::Inputs(variables)) = &entry.missing {
             self.notes.push(format!(
-                "{place}: {name} was not tried: VS Code would ask for its inputs; set {variables} to try it here"
+                "{place}: {name} was not tried: VS Code would ask for its inputs; set {} to try it here",
+                variables.join(" and ")
             ));
             Some(ASKS)
         } else if !entry.problems.is_empty() {
@@ -225,7 +216,7 @@ impl Configuration {
     }
 
     fn unusable(&mut self, name: &str, entry: &Found) {
-        let unset = entry.problems.iter().all(|problem| problem.ends_with("is not set"));
+        let unset = entry.missing.is_some();
         let advice = match unset {
             true => {
                 "set the variable in the program that starts the server, or give it a default: \

@@ -358,7 +358,7 @@ impl Page {
         }
         self.heading(out);
         let rows = std::mem::take(&mut self.held_rows);
-        self.names = name_columns(&rows).max(self.names);
+        self.names = name_columns(&rows, 2, self.width).max(self.names);
         self.has_released = true;
         table(out, &rows, 2, self.names, self.width);
     }
@@ -421,6 +421,24 @@ Resources
   a://b  first
 ";
         assert_eq!(page(&[(&TOOLS, tools), (&RESOURCES, resources)], None), expected);
+    }
+
+    #[test]
+    fn one_long_name_leaves_room_for_the_descriptions_of_the_others() {
+        let long = "browser_network_requests_of_the_current_page_and_frames";
+        let tools = items(&format!(
+            r#"[{{"name":"add","description":"Adds two numbers."}},{{"name":"echo","description":"Says it."}},
+                {{"name":"{long}","description":"Lists the requests."}},{{"name":"translate","description":"Translates."}}]"#
+        ));
+        let expected = |gap: &str| {
+            format!(
+                "Tools\n  add        Adds two numbers.\n  echo       Says it.\n  {long}{gap}Lists the requests.\n  \
+                 translate  Translates.\n"
+            )
+        };
+        assert_eq!(page(&[(&TOOLS, tools.clone())], None), expected("  "));
+        assert_eq!(page(&[(&TOOLS, tools.clone())], Some(80)), expected("  "));
+        assert_eq!(page(&[(&TOOLS, tools)], Some(60)), expected("\n    "));
     }
 
     #[test]

@@ -291,7 +291,7 @@ impl Progress {
 
     fn bar(&self) -> String {
         let done = self.done.load(Ordering::Relaxed);
-        #[allow(clippy::cast_precision_loss, reason = "nobody names so many servers")]
+        #[allow(clippy::cast_precision_loss, reason = "a command names fewer servers")]
         let share = done as f64 / self.count as f64;
         format!("{} {done} of {}", bar(share), self.count)
     }

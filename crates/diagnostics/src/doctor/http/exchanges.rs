@@ -57,7 +57,11 @@ pub(super) struct Exchange {
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Response(Box<Head>),
-    Failed(TransportError),
+    /// There was no response. `what`: the message of the error without the request.
+    Failed {
+        error: TransportError,
+        what: String,
+    },
 }
 
 /// The head of a response.
@@ -85,7 +89,7 @@ impl Exchanges {
             Ok((status, headers)) => {
                 Outcome::Response(Box::new(Head::new(status.as_u16(), headers, exchanged.url)))
             }
-            Err(error) => Outcome::Failed(error.clone()),
+            Err((error, what)) => Outcome::Failed { error: error.clone(), what: what.to_owned() },
         };
         let exchange = Exchange {
             method: exchanged.method.to_string(),
@@ -124,7 +128,7 @@ impl Exchange {
     pub(super) fn head(&self) -> Option<&Head> {
         match &self.outcome {
             Outcome::Response(head) => Some(head),
-            Outcome::Failed(_) => None,
+            Outcome::Failed { .. } => None,
         }
     }
 
@@ -149,10 +153,7 @@ impl fmt::Display for Exchange {
         write!(f, "{method} {url} ({about}): ")?;
         match outcome {
             Outcome::Response(head) => head.fmt(f),
-            // The error begins with the request, too.
-            Outcome::Failed(TransportError { message, .. }) => {
-                f.write_str(message.split_once("): ").map_or(message, |(_, error)| error))
-            }
+            Outcome::Failed { what, .. } => f.write_str(what),
         }
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Used by the examination over HTTP for the opening, and by `session` for lists.
 
+use std::borrow::Cow;
+
 use mcpjoin_proto::session::{
-    CloseCause, NegotiationFailure, TransportError, TransportErrorKind, TransportErrorReason, Violation,
+    CloseCause, HttpBody, NegotiationFailure, TransportError, TransportErrorKind, TransportErrorReason,
+    Violation,
 };
 use mcpjoin_proto::{DecodeErrorKind, code};
 
@@ -34,9 +37,10 @@ pub(super) struct NotOpened<'a> {
 impl NotOpened<'_> {
     pub(super) fn finding(&self) -> Finding {
         let text = self.cause.to_string();
-        let by_response = || self.by_response(self.decisive()?, &text);
+        let refused = self.cause.transport_error();
+        let by_response = || self.by_response(self.decisive()?, refused, &text);
         let mut finding = self.by_failure().or_else(by_response).unwrap_or_else(|| self.by_cause(&text));
-        finding.evidence.body = finding.evidence.body.or_else(|| excerpt(&text));
+        finding.evidence.body = finding.evidence.body.or_else(|| excerpt(refused?));
         if let Some(proxy) = self.proxy {
             self.attribute_to_proxy(proxy, &mut finding);
         }
@@ -109,16 +113,24 @@ impl NotOpened<'_> {
         }
     }
 
-    fn by_response(&self, exchange: &Exchange, text: &str) -> Option<Finding> {
-        let reason = self.cause.transport_error().and_then(TransportError::reason);
-        if reason == Some(TransportErrorReason::SessionIdInvalid) {
+    /// `refused`: the failure of the link, where that is the cause.
+    fn by_response(
+        &self,
+        exchange: &Exchange,
+        refused: Option<&TransportError>,
+        text: &str,
+    ) -> Option<Finding> {
+        if refused.and_then(TransportError::reason) == Some(TransportErrorReason::SessionIdInvalid) {
             return Some(SESSION_ID_MALFORMED.at(self.phase, text));
         }
-        if let Outcome::Failed(error) = &exchange.outcome {
+        if let Outcome::Failed { error, .. } = &exchange.outcome {
             return Some(no_response(error).at(self.phase, &error.message));
         }
         redirect_circle(self.phase, self.exchanges, exchange)
-            .or_else(|| by_status(self.phase, exchange, server_words(text), self.authorized))
+            .or_else(|| {
+                let said = refused.map(server_words).unwrap_or_default();
+                by_status(self.phase, exchange, &said, self.authorized)
+            })
             .or_else(|| self.unexpected_events(exchange))
             .or_else(|| unexpected_body(self.phase, exchange))
     }
@@ -303,44 +315,19 @@ fn unexpected_body(phase: Phase, exchange: &Exchange) -> Option<Finding> {
     Some(kind.at(phase, exchange.to_string()))
 }
 
-/// The beginning of the body, from the error of the link.
-pub(super) fn excerpt(text: &str) -> Option<String> {
-    let (_, from) = text.split_once("it begins `")?;
-    let end = from.find("`;").or_else(|| from.rfind('`')).unwrap_or(from.len());
-    Some(truncate_line(&from[..end]))
-}
-
-/// The part of an error of the link that is the server's own: the beginning of the body, or an error of JSON-RPC. The
-/// beginning of the text names the request, and its URL may contain any word.
-pub(super) fn server_words(text: &str) -> &str {
-    let text = text.split_once("; and as HTTP+SSE: ").map_or(text, |(first, _)| first);
-    let after = |mark| text.split_once(mark).map(|(_, after)| after);
-    after("it begins `").or_else(|| after("): ")).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{excerpt, server_words};
-
-    #[test]
-    fn the_words_of_the_server_are_separated_from_the_request() {
-        let text = "POST http://localhost/session (initialize): forbidden: 403 Forbidden with an empty body; and as \
-                    HTTP+SSE: GET http://localhost/session (the stream): 404 Not Found; it begins `host`";
-        assert_eq!(server_words(text), "forbidden: 403 Forbidden with an empty body");
-        let text =
-            "POST http://localhost/mcp (initialize): 400 Bad Request text/html; it begins `no session`";
-        assert_eq!(server_words(text), "no session`");
-        let text = "POST http://localhost/mcp (initialize): 403 Forbidden: error -32000: Invalid Host";
-        assert_eq!(server_words(text), "403 Forbidden: error -32000: Invalid Host");
-        assert_eq!(server_words("the server ended"), "");
+/// The beginning of a body that is no message, as a finding shows it.
+pub(super) fn excerpt(refused: &TransportError) -> Option<String> {
+    match refused.http_body()? {
+        HttpBody::Other(began) => Some(truncate_line(&readable(began))),
+        _ => None,
     }
+}
 
-    #[test]
-    fn the_beginning_of_a_body_is_found_in_the_error() {
-        let text = "POST http://a/ (initialize): 404 Not Found text/html; it begins `<p>`x`</p>`";
-        assert_eq!(excerpt(text).as_deref(), Some("<p>`x`</p>"));
-        let text = "200 OK text/plain; it begins `hello`; and as HTTP+SSE: 404 with `x`";
-        assert_eq!(excerpt(text).as_deref(), Some("hello"));
-        assert_eq!(excerpt("404 Not Found with an empty body"), None);
+/// What the server says in the response that is the failure: its error of JSON-RPC, or the beginning of another body.
+pub(super) fn server_words(refused: &TransportError) -> Cow<'_, str> {
+    match refused.http_body() {
+        Some(HttpBody::Error(error)) => Cow::Borrowed(&error.message),
+        Some(HttpBody::Other(began)) => String::from_utf8_lossy(began),
+        _ => Cow::Borrowed(""),
     }
 }

@@ -84,20 +84,18 @@ fn session_lost(exchange: Option<&Exchange>, all: &[Exchange]) -> Finding {
 
 /// Makes the finding of a list that could not be read more precise, by the response to its request.
 pub(super) fn refine_list(finding: &mut Finding, all: &[Exchange], authorized: bool) {
-    let last = all.iter().rev().find(|exchange| {
-        exchange.is_request()
-            && finding.seen.contains(&format!("({})", exchange.about))
-            && !exchange.is_success()
-    });
-    let Some(exchange) = last else { return };
-    let body = responses::excerpt(&finding.seen);
+    let Some(lost) = finding.lost.take() else { return };
+    let is_lost = |exchange: &&Exchange| {
+        exchange.is_request() && lost.http_request() == Some(&exchange.about) && !exchange.is_success()
+    };
+    let Some(exchange) = all.iter().rev().find(is_lost) else { return };
     let precise = match exchange.status() {
         Some(404) if has_session(all) => Some(session_lost(Some(exchange), all)),
         // There is an MCP server at this path.
         Some(404 | 405 | 410 | 501) => None,
         _ => {
-            let said = responses::server_words(&finding.seen);
-            responses::by_status(Phase::List, exchange, said, authorized)
+            let said = responses::server_words(&lost);
+            responses::by_status(Phase::List, exchange, &said, authorized)
         }
     };
     let (check, error) = (finding.check, finding.evidence.error.take());
@@ -105,7 +103,7 @@ pub(super) fn refine_list(finding: &mut Finding, all: &[Exchange], authorized: b
     // The check is still that of the list.
     *finding = Finding { check, ..refined };
     finding.evidence.error = error;
-    finding.evidence.body = body;
+    finding.evidence.body = responses::excerpt(&lost);
 }
 
 /// Ends the phase in which the session was ended.

@@ -125,7 +125,7 @@ impl Dialect {
                 let mut stream = match client.open_stream(filter).await {
                     Ok(stream) => stream,
                     Err(error) => {
-                        tracing::debug!(target: "mcpjoin", %error, "a task is not told of");
+                        tracing::debug!(target: "mcpjoin", %error, "the client is not notified of a task");
                         return;
                     }
                 };

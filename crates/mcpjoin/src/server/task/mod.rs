@@ -181,10 +181,10 @@ async fn find(server: &Shared, id: &str, scope: &TaskScope) -> Result<Arc<Task>,
         // The store is not asked for what none of its processes has issued.
         Some((shared, owner)) if server.keys.task_owner(id).is_some() => {
             let found = shared.find(server, id, scope, &owner).await.map_err(shared::failed)?;
-            (found, "unknown task: it is not there, or not any more")
+            (found, "unknown task: it does not exist, or is no longer stored")
         }
         _ if server.has_issued(id) => {
-            (server.tasks.find(id, scope), "unknown task: this server process does not have it, or no longer")
+            (server.tasks.find(id, scope), "unknown task: this server process does not store it")
         }
         _ => (server.tasks.find(id, scope), "unknown task: this server did not issue the id"),
     };

@@ -121,13 +121,13 @@ impl TaskTable {
         let of_one = (MAX_TASKS_PER_OWNER, MAX_BYTES_PER_OWNER);
         if one.scope.owner != Owner::Bearer && !self.make_room(one, of_one, is_of_one) {
             let text = format!(
-                "too many tasks: {MAX_TASKS_PER_OWNER} of this client are under way, or they hold {MAX_BYTES_PER_OWNER} bytes"
+                "too many tasks: {MAX_TASKS_PER_OWNER} of this client are running, or they take {MAX_BYTES_PER_OWNER} bytes"
             );
             return Err(ErrorObject::internal(text));
         }
         if !self.make_room(one, (MAX_TASKS, MAX_BYTES), |_| true) {
             let text =
-                format!("too many tasks: {MAX_TASKS} of them are under way, or they hold {MAX_BYTES} bytes");
+                format!("too many tasks: {MAX_TASKS} of them are running, or they take {MAX_BYTES} bytes");
             return Err(ErrorObject::internal(text));
         }
         Ok(())

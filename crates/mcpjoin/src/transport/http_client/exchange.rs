@@ -18,7 +18,8 @@ use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::http::response_head::forgets_session;
 use mcpjoin_proto::session::{
-    Inbound, Outbound, TransportEnd, TransportError, TransportErrorKind, TransportErrorReason as Reason,
+    HttpBody, Inbound, Outbound, TransportEnd, TransportError, TransportErrorKind,
+    TransportErrorReason as Reason,
 };
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{ErrorObject, Message, RequestId, code};
@@ -28,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::body::{Content, answers, compressed, decode_message, ends_with_connection, read_body, too_long};
 use super::exchange_event::{ExchangeEvent, RefusedInitialize};
 use super::requester::{HttpRequest, RequestError, Requester, media_type};
-use super::response_error;
+use super::response_error::{self, Page};
 use super::response_stream::STREAM_END_TIMEOUT;
 use super::retry::{
     FIRST_RETRY_DELAY, MAX_RETRY_AFTER, MAX_UNASKED_RETRIES, MIN_TOLD_DELAY, RetryClass, retry_after_of,
@@ -76,15 +77,13 @@ pub(super) struct Post {
 struct ReadResponse {
     status: StatusCode,
     content: ResponseContent,
-    /// The error in a [`Page`](ResponseContent::Page) that is a refusal.
-    refusal: Option<ErrorObject>,
 }
 
 enum ResponseContent {
     /// A message, or JSON that should be one.
     Inbound(Inbound),
-    /// Something else, described for people.
-    Page(String),
+    /// Something else.
+    Page(Page),
     /// The beginning of a body that broke off, described for people.
     Broken(String),
 }
@@ -168,13 +167,13 @@ impl Exchange {
             return;
         }
         let status = response.status();
-        let (page, error) = response_error::refusal(response).await;
-        if let Some(generation) = self.lost_session(status, error.as_ref()) {
+        let page = response_error::read_page(response).await;
+        if let Some(generation) = self.lost_session(status, page.error()) {
             // It belonged to the lost session, and is not sent in the next one.
             self.report(ExchangeEvent::SessionLost { generation, refused: None }).await;
             return;
         }
-        self.log_not_accepted(&page);
+        self.log_not_accepted(&page.text);
     }
 
     // ---- requests ----
@@ -239,15 +238,16 @@ impl Exchange {
     async fn read(&self, response: Response, pending: &RequestId) -> ReadResponse {
         let (status, head) = (response.status(), response.headers().clone());
         let limits = &self.requester.limits;
-        let page = |what: String| match retry_after_text(status, &head) {
-            Some(wait) => ResponseContent::Page(format!("{what}; {wait}")),
-            None => ResponseContent::Page(what),
+        let page = |mut page: Page| {
+            if let Some(wait) = retry_after_text(status, &head) {
+                page.text = format!("{}; {wait}", page.text);
+            }
+            ResponseContent::Page(page)
         };
         let json = media_type(&response) == MediaType::Json;
         if !json && (!status.is_success() || head.contains_key(name::CONTENT_TYPE)) {
             // Servers on older TypeScript SDKs (seen: 1.10.2 and 1.20.0) send their errors without a content type.
-            let (what, error) = response_error::refusal(response).await;
-            return ReadResponse { status, content: page(what), refusal: error };
+            return ReadResponse { status, content: page(response_error::read_page(response).await) };
         }
         let ends_with_connection = ends_with_connection(&response);
         let content = match read_body(response, limits.message).await {
@@ -256,7 +256,7 @@ impl Exchange {
                 ResponseContent::Broken(format!("{status}; {what}"))
             }
             Content::Broken(what) | Content::Compressed(what) => {
-                ResponseContent::Page(format!("{status}; {what}"))
+                ResponseContent::Page(Page::without_body(format!("{status}; {what}")))
             }
             Content::TooLong { head, length } => ResponseContent::Inbound(too_long(
                 &head,
@@ -265,18 +265,17 @@ impl Exchange {
                 &self.requester.origin,
                 Some(pending),
             )),
-            Content::Text(text) if text.trim_ascii().is_empty() => {
-                page(response_error::page_of(status, &head, &[]))
-            }
+            Content::Text(text) if text.trim_ascii().is_empty() => page(Page::new(status, &head, &[])),
             Content::Text(text) => {
                 match decode_message(&text, &limits.decode, &self.requester.origin, Some(pending)) {
                     // A refusal may have any form.
                     Inbound::Malformed { .. } if !status.is_success() => {
-                        page(response_error::page_of(status, &head, &text))
+                        page(Page::new(status, &head, &text))
                     }
                     // Without the content type of JSON it may be something else.
                     Inbound::Malformed { error, .. } if !json => {
-                        page(format!("{}: {}", response_error::page_of(status, &head, &text), error.kind))
+                        let Page { text, body } = Page::new(status, &head, &text);
+                        page(Page { text: format!("{text}: {}", error.kind), body })
                     }
                     inbound if ends_with_connection && is_cut_off(&inbound) => ResponseContent::Broken(
                         format!("{status}; the response body was cut off: the connection was closed"),
@@ -290,7 +289,7 @@ impl Exchange {
                 }
             }
         };
-        ReadResponse { status, content, refusal: None }
+        ReadResponse { status, content }
     }
 
     /// Handles the response to a request that is no probe.
@@ -320,17 +319,19 @@ impl Exchange {
             }
             ResponseContent::Inbound(inbound) => self.deliver(inbound, pending).await,
             ResponseContent::Broken(what) => self.fail(pending, self.cut_off(what)).await,
-            ResponseContent::Page(what) => {
+            ResponseContent::Page(page) => {
+                let text = &page.text;
                 let what = match status {
-                    StatusCode::UNAUTHORIZED => format!("not authorized: {what}"),
-                    StatusCode::FORBIDDEN => format!("forbidden: {what}"),
+                    StatusCode::UNAUTHORIZED => format!("not authorized: {text}"),
+                    StatusCode::FORBIDDEN => format!("forbidden: {text}"),
                     StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
-                        format!("accepted without a response: {what}")
+                        format!("accepted without a response: {text}")
                     }
-                    _ => what,
+                    _ => text.clone(),
                 };
                 let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-                self.fail(pending, response_error::by_status(self.error(what, later), status)).await;
+                let cause = response_error::by_status(self.error(what, later), status);
+                self.fail(pending, page.explain(cause)).await;
             }
         }
     }
@@ -357,27 +358,32 @@ impl Exchange {
     ) {
         let status = response.status;
         let text = response.text();
+        let body = response.body();
+        let explained = |cause: TransportError| match &body {
+            Some(body) => cause.with_http_body(body.clone()),
+            None => cause,
+        };
         let message = match &response.content {
             ResponseContent::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
                 Some(&reply.outcome)
             }
             _ => None,
         };
-        let body = match message {
+        let answer = match message {
             Some(Ok(_)) => ProbeBody::Result,
             Some(Err(error)) => ProbeBody::Error(error),
             None => ProbeBody::Other,
         };
-        let verdict = verdict(probe, status.as_u16(), body);
+        let verdict = verdict(probe, status.as_u16(), answer);
         match (verdict, response.content) {
             (ProbeVerdict::Authenticate, _) => {
                 let what = if status == StatusCode::UNAUTHORIZED { "not authorized" } else { "forbidden" };
                 let cause = self.error(format!("{what}: {text}"), false);
-                let cause = response_error::by_status(cause, status);
+                let cause = explained(response_error::by_status(cause, status));
                 self.report(ExchangeEvent::Closed(TransportEnd::failed(cause))).await;
             }
             (ProbeVerdict::Unavailable, _) => {
-                let cause = self.error(text, true).with_http_status(status.as_u16());
+                let cause = explained(self.error(text, true).with_http_status(status.as_u16()));
                 self.report(ExchangeEvent::Closed(TransportEnd::failed(cause))).await;
             }
             (ProbeVerdict::TryHttpSse, what) => {
@@ -387,7 +393,7 @@ impl Exchange {
                     _ => None,
                 };
                 let cause = self.error(text, false).of(TransportErrorKind::Foreign);
-                let cause = cause.with_http_status(status.as_u16());
+                let cause = explained(cause.with_http_status(status.as_u16()));
                 let refused = RefusedInitialize { initialize, id: pending.clone(), reply, cause };
                 self.report(ExchangeEvent::TryHttpSse(Box::new(refused))).await;
             }
@@ -396,9 +402,9 @@ impl Exchange {
             }
             (_, ResponseContent::Inbound(inbound)) => self.deliver(inbound, pending).await,
             (_, ResponseContent::Broken(what)) => self.fail(pending, self.cut_off(what)).await,
-            (_, ResponseContent::Page(what)) => {
-                let cause = self.error(what, status.is_server_error());
-                self.fail(pending, response_error::by_status(cause, status)).await;
+            (_, ResponseContent::Page(page)) => {
+                let cause = self.error(&page.text, status.is_server_error());
+                self.fail(pending, page.explain(response_error::by_status(cause, status))).await;
             }
         }
     }
@@ -441,22 +447,26 @@ impl ReadResponse {
             ResponseContent::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
                 reply.outcome.as_ref().err()
             }
-            _ => self.refusal.as_ref(),
+            ResponseContent::Page(page) => page.error(),
+            _ => None,
+        }
+    }
+
+    /// The body, if it is a refusal.
+    fn body(&self) -> Option<HttpBody> {
+        match &self.content {
+            ResponseContent::Page(page) => page.body.clone(),
+            _ => self.error().cloned().map(HttpBody::Error),
         }
     }
 
     fn text(&self) -> String {
-        if let Some(error) = &self.refusal {
+        if let Some(error) = self.error() {
             return format!("{}: {error}", self.status);
         }
         match &self.content {
-            ResponseContent::Page(what) | ResponseContent::Broken(what) => what.clone(),
-            ResponseContent::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
-                match &reply.outcome {
-                    Err(error) => format!("{}: {error}", self.status),
-                    Ok(_) => self.status.to_string(),
-                }
-            }
+            ResponseContent::Page(page) => page.text.clone(),
+            ResponseContent::Broken(what) => what.clone(),
             ResponseContent::Inbound(_) => self.status.to_string(),
         }
     }

@@ -50,8 +50,9 @@ async fn read(
     let stream = response.status().is_success() && media_type(&response) == MediaType::EventStream;
     if !stream {
         let status = response.status();
-        let what = response_error::page(response).await;
-        let cause = response_error::by_status(http_request.error(what, false), status);
+        let page = response_error::read_page(response).await;
+        let cause = response_error::by_status(http_request.error(&page.text, false), status);
+        let cause = page.explain(cause);
         return Err(ExchangeEvent::HttpSseFailed(cause));
     }
     if let Some(what) = compressed(&response) {

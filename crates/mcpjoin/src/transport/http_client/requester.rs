@@ -42,8 +42,8 @@ pub struct Exchanged<'a> {
     pub url: &'a Url,
     /// The method of MCP, or the purpose of the request.
     pub about: &'a str,
-    /// The head of the response, or the reason why there is none.
-    pub outcome: Result<(StatusCode, &'a HeaderMap), &'a TransportError>,
+    /// The head of the response; or why there is none, and the message of that error without the request.
+    pub outcome: Result<(StatusCode, &'a HeaderMap), (&'a TransportError, &'a str)>,
 }
 
 /// Called for each request of HTTP, also for those that are repeated or redirected. Must not block.
@@ -85,6 +85,8 @@ pub(super) struct HttpRequest {
 #[derive(Debug)]
 pub(super) struct RequestError {
     pub(super) error: TransportError,
+    /// The message of the error without the request.
+    what: String,
     /// No connection was made: the server has not seen the request.
     pub(super) unsent: bool,
     /// The connection was refused: nothing listens there.
@@ -253,7 +255,7 @@ impl Requester {
                 about: &http_request.about,
                 outcome: outcome
                     .map(|response| (response.status(), response.headers()))
-                    .map_err(|failure| &failure.error),
+                    .map_err(|failure| (&failure.error, &*failure.what)),
             });
         }
     }
@@ -339,7 +341,7 @@ fn not_followed(what: String) -> TransportError {
 impl HttpRequest {
     /// An error that names this request.
     pub(super) fn error(&self, what: impl AsRef<str>, retryable: bool) -> TransportError {
-        TransportError::new(self.named(what.as_ref()), retryable)
+        TransportError::new(self.named(what.as_ref()), retryable).with_http_request(&*self.about)
     }
 
     fn named(&self, what: &str) -> String {
@@ -349,8 +351,10 @@ impl HttpRequest {
 
     /// A failure of this request, which its message names then.
     pub(super) fn fail(&self, mut error: TransportError) -> RequestError {
-        error.message = self.named(&error.message);
-        RequestError { error, unsent: false, refused: false }
+        let what = std::mem::take(&mut error.message);
+        error.message = self.named(&what);
+        let error = error.with_http_request(&*self.about);
+        RequestError { error, what, unsent: false, refused: false }
     }
 }
 

@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::session::{TransportError, TransportErrorKind};
+use mcpjoin_proto::session::{HttpBody, TransportError, TransportErrorKind};
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeLimits, ErrorObject, Message};
 
@@ -36,29 +37,66 @@ fn kind(status: StatusCode) -> TransportErrorKind {
     }
 }
 
-/// Status and content type of a response, and the beginning of its body.
-pub(super) async fn page(response: Response) -> String {
-    let (status, headers) = (response.status(), response.headers().clone());
-    let body = beginning(response).await;
-    page_of(status, &headers, &body)
+/// A response that is no message.
+pub(super) struct Page {
+    /// Status, content type and the beginning of the body, for people.
+    pub(super) text: String,
+    /// The error in the body if that is a short one, otherwise the beginning of a body that is not empty.
+    pub(super) body: Option<HttpBody>,
 }
 
-/// The same, with the error in the body if that is a short one.
-pub(super) async fn refusal(response: Response) -> (String, Option<ErrorObject>) {
-    let (status, headers) = (response.status(), response.headers().clone());
-    let body = beginning(response).await;
-    let page = page_of(status, &headers, &body);
-    let error = match decode(&body.into(), &DecodeLimits::default()) {
-        Ok(Decoded::Message(Message::Response(reply))) => reply.outcome.err(),
-        _ => None,
-    };
-    (page, error)
+impl Page {
+    /// Only the status is known, and why there is no body.
+    pub(super) const fn without_body(text: String) -> Self {
+        Self { text, body: None }
+    }
+
+    /// The response with a body that was read to [`MAX_EXCERPT_BYTES`] or to its end.
+    pub(super) fn new(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        let text = page_of(status, headers, body);
+        let body = excerpt(body);
+        let body = (!body.is_empty()).then(|| HttpBody::Other(Bytes::copy_from_slice(body)));
+        Self { text, body }
+    }
+
+    /// The error in the body.
+    pub(super) fn error(&self) -> Option<&ErrorObject> {
+        match &self.body {
+            Some(HttpBody::Error(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Adds the body to the error that the response is.
+    pub(super) fn explain(&self, error: TransportError) -> TransportError {
+        match &self.body {
+            Some(body) => error.with_http_body(body.clone()),
+            None => error,
+        }
+    }
 }
 
-/// The same for a body that was read.
-pub(super) fn page_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
+/// Reads a response that is no success, or no message.
+pub(super) async fn read_page(response: Response) -> Page {
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = beginning(response).await;
+    let mut page = Page::new(status, &headers, &body);
+    if let Ok(Decoded::Message(Message::Response(reply))) = decode(&body.into(), &DecodeLimits::default())
+        && let Err(error) = reply.outcome
+    {
+        page.body = Some(HttpBody::Error(error));
+    }
+    page
+}
+
+/// The part of a body that is shown.
+fn excerpt(body: &[u8]) -> &[u8] {
     let body = body.trim_ascii();
-    let body = &body[..body.len().min(MAX_EXCERPT_BYTES)];
+    &body[..body.len().min(MAX_EXCERPT_BYTES)]
+}
+
+fn page_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
+    let body = excerpt(body);
     let kind = content_type(headers).unwrap_or_else(|| "without a content type".into());
     let page = match body {
         [] => format!("{status} with an empty body"),

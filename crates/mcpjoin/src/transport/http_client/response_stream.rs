@@ -209,18 +209,18 @@ impl Exchange {
                     }
                     let asked =
                         retry_after_of(response.headers()).map(|asked| asked.min(MAX_RECONNECT_DELAY));
-                    let (what, error) = response_error::refusal(response).await;
+                    let page = response_error::read_page(response).await;
                     // A server that has not stored the events answers 400, too: then the body decides.
-                    if session.id.is_some() && forgets_session(status.as_u16(), error.as_ref()) {
-                        let cause = self.error(format!("{why}; resuming failed: {what}"), true);
+                    if session.id.is_some() && forgets_session(status.as_u16(), page.error()) {
+                        let cause = self.error(format!("{why}; resuming failed: {}", page.text), true);
                         return Err(NotResumed { cause, lost_session: Some(session.generation) });
                     }
                     // 409: for the server the broken stream is still open.
                     let later = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT);
                     if !status.is_server_error() && !later {
-                        return Err(lost(format!("{why}; resuming failed: {what}")));
+                        return Err(lost(format!("{why}; resuming failed: {}", page.text)));
                     }
-                    (what, asked)
+                    (page.text, asked)
                 }
             };
             refusals = Refusals::default();

@@ -199,7 +199,10 @@ impl Reopening {
         let status = response.status();
         if !status.is_success() {
             let fatal = !status.is_server_error();
-            return Err(failed(format!("opening another: {}", response_error::page(response).await), fatal));
+            return Err(failed(
+                format!("opening another: {}", response_error::read_page(response).await.text),
+                fatal,
+            ));
         }
         let id = &self.initialize.id;
         let Some(reply) = read_reply(&self.requester, response, id).await else {

@@ -68,8 +68,8 @@ pub(super) async fn listen(
             Ok(response) => {
                 let status = response.status();
                 asked = retry_after_of(response.headers()).map(|asked| asked.min(MAX_RECONNECT_DELAY));
-                let (page, error) = response_error::refusal(response).await;
-                tracing::debug!(target: "mcpjoin", page, "no stream of the session");
+                let page = response_error::read_page(response).await;
+                tracing::debug!(target: "mcpjoin", page = page.text, "no stream of the session");
                 if status == StatusCode::BAD_REQUEST && events.last().is_some() {
                     // The server may not have stored the events. If it has lost the session, the next response says so.
                     events = EventStream::new(limits.message, &requester.event_hash);
@@ -77,7 +77,7 @@ pub(super) async fn listen(
                 }
                 let is_lost = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
                 // Where the session is new, the server may just have no such stream.
-                let is_known = opened || held.is_shared() && forgets_session(status.as_u16(), error.as_ref());
+                let is_known = opened || held.is_shared() && forgets_session(status.as_u16(), page.error());
                 if is_known && is_lost && session.id.is_some() {
                     let lost = ExchangeEvent::SessionLost { generation: session.generation, refused: None };
                     let _ = reports.send(lost).await;

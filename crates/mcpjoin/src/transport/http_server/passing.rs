@@ -143,7 +143,7 @@ pub(super) async fn pass(shared: &Arc<Shared>, to: &Replica, passing: Passing<'_
     let response = match sent {
         Ok(response) => response,
         Err(SendError::Refused) => {
-            warn("nothing listens there any more");
+            warn("nothing listens there now");
             return Err(by.ended(first).into());
         }
         Err(SendError::Unreachable(why)) => {
@@ -194,7 +194,8 @@ fn without(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
 }
 
 /// Why a stream that is passed on has broken off.
-const WHY: &str = "the process that has this session has ended or is not reached any more, and may have processed the request";
+const WHY: &str =
+    "the process of this session has ended or cannot be reached, and may have processed the request";
 
 /// The events that end requests whose process has ended. `id`: of the last of them.
 pub(super) fn errors(pending: &[RequestId], why: &str, id: Option<EventId>) -> Bytes {

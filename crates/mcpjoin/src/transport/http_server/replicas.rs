@@ -243,8 +243,9 @@ impl Replicas {
 /// Checks an address, and removes the slash at its end.
 #[cfg(feature = "http-client")]
 fn address(text: &str) -> Result<Box<str>, ReplicasError> {
-    let bad =
-        |why: &str| ReplicasError(format!("this is no address of this process for the others: {why}").into());
+    let bad = |why: &str| {
+        ReplicasError(format!("other processes cannot reach this process at that address: {why}").into())
+    };
     let url = url::Url::parse(text).map_err(|error| bad(&error.to_string()))?;
     let is_plain = matches!(url.scheme(), "http" | "https")
         && url.username().is_empty()

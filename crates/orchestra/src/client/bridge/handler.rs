@@ -11,7 +11,7 @@ use mcpjoin_proto::{ErrorObject, Method, Profile, Raw, Request};
 use serde::Serialize;
 use tokio::time::{Instant, Interval, interval_at};
 
-use super::super::{OrchestratorError, OrchestratorErrorKind};
+use super::super::{OrchestratorError, OrchestratorErrorKind, Unreached};
 use super::{Shared, prompts, resources, tools};
 use mcpjoin::Handler;
 use mcpjoin::connection::Context;
@@ -84,6 +84,7 @@ pub(in super::super) fn exchange_error(exchange: &str, error: &OrchestratorError
         OrchestratorErrorKind::Remote { code, .. } if !code.is_empty() => {
             with_member(ErrorObject::internal(message), "errorCode", code)
         }
+        OrchestratorErrorKind::Unconnected { .. } => Unreached::add_to(ErrorObject::internal(message), error),
         _ => ErrorObject::internal(message),
     }
 }

@@ -254,7 +254,7 @@ impl Bridge {
                 }
             }
             // The next check tries again.
-            Err(error) => tracing::debug!(target: "mcpjoin", %error, "the tools were not looked at"),
+            Err(error) => tracing::debug!(target: "mcpjoin", %error, "the tools were not listed"),
         }
     }
 }

@@ -1,0 +1,21 @@
+//! Hints that failures of several kinds have.
+//!
+//! Used by the files beside this one.
+
+use super::Phase;
+
+pub(super) const SEE_STDERR: &str = "run the command by itself in a terminal; -v shows its standard error";
+/// The end of hints about a child, whose standard error we have.
+pub(super) const SHOWS_STDERR: &str = "-v shows the server's standard error";
+pub(super) const MAYBE_DONE: &str = "the request may have been executed: check before you try again";
+pub(super) const TRY_AGAIN: &str = "try again; -v shows the server's standard error";
+pub(super) const TELL: &str = "this is a bug in the server: report it to its authors";
+pub(super) const RAISE_LIMIT: &str = "raise the limit with --max-message-size";
+pub(super) const CHECK_HOST: &str = "check the host name";
+pub(super) const NOT_STARTED: &str = "start the server, or check the host and the port";
+pub(super) const NOT_LISTENING: &str = "check that a server listens there, and that you can reach it";
+
+/// The hint after a lost response: a call may have had its effect.
+pub(super) fn again(phase: Phase) -> &'static str {
+    if phase == Phase::Call { MAYBE_DONE } else { TRY_AGAIN }
+}
