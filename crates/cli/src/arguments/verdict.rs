@@ -61,7 +61,10 @@ fn misspelled(found: &[Violation], schema: &Value, names: &[&str]) -> String {
     let is_refused = |name: &str| found.iter().any(|violation| violation.place == name);
     let undeclared = names.iter().filter(|name| !is_declared(name) && !is_refused(name));
     let meant = undeclared.filter_map(|name| Some((name, similar(name, missing())?)));
-    meant.map(|(name, meant)| format!("; did you mean {} with {}?", quoted(meant), quoted(name))).collect()
+    let asked = |(name, meant): (&&str, &str)| {
+        format!("; the tool declares no {}: did you mean {}?", quoted(name), quoted(meant))
+    };
+    meant.map(asked).collect()
 }
 
 /// What is wrong with one value.

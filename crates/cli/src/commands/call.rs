@@ -22,7 +22,7 @@ use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase, SEE_TOOLS};
 use crate::object::Object;
 use crate::progress::Waiting;
-use crate::target::shown;
+use crate::target::{is_argument, shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -95,13 +95,20 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
         ));
     }
     let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
-    if args.tool.is_none() && invocation.operands.is_empty() {
-        let lists = typed.of_verb("list", "");
-        return Err(Failure::usage("the name of a tool is missing", format!("see the tools: {lists}")));
-    }
+    let is_missing = |before: String| {
+        let problem = format!("the name of a tool is missing{before}");
+        Failure::usage(problem, format!("see the tools: {}", typed.of_verb("list", "")))
+    };
+    let argument = match invocation.operands.first() {
+        None if args.tool.is_none() => return Err(is_missing(String::new())),
+        first => first.filter(|word| args.tool.is_none() && is_argument(word)).map(|word| shown(word)),
+    };
     let (tool, arguments) = read(invocation.operands, args.tool, args.args.as_deref(), limit)?;
     let named = tool.clone();
     let permit = |plan: &Plan| {
+        if let Some(argument) = &argument {
+            return Err(is_missing(format!(" before {argument}")));
+        }
         plan.tools.permit(&named)?;
         if args.detach && plan.endpoint.child().is_some() { Err(ends_with_us(&plan.shown)) } else { Ok(()) }
     };

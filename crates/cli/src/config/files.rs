@@ -13,7 +13,7 @@ use super::parsed_file::{self, Entry, ParsedFile};
 use super::places::{self, Candidate, Origin};
 use super::source::{Problem, ProblemKind, Source};
 use super::variables::{Names, Texts};
-use super::{MAX_NAMES, called, trust};
+use super::{MAX_NAMES, called, strict, trust};
 use crate::args::Configured;
 use crate::failure::Failure;
 use crate::target::path_shown;
@@ -184,6 +184,7 @@ impl Configuration {
         if let Some(problem) = trust::problem().filter(|_| self.asks()) {
             ui.warning(problem);
         }
+        self.print(ui, strict::problem(&self.source).as_slice());
         self.print(ui, &self.parsed.warnings);
     }
 

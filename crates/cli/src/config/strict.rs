@@ -1,7 +1,7 @@
 //! Whether the program that owns a file can read it: mcpjoin reads JSON with comments, trailing commas and more, and some
 //! owners read strict JSON and ignore the whole file where it is none.
 //!
-//! Used by `survey`. It refuses nothing: the file is used all the same. The problem quotes nothing of the text, which may hold a
+//! Used by `survey` and `files`. It refuses nothing: the file is used all the same. The problem quotes nothing of the text, which may hold a
 //! secret. <https://www.rfc-editor.org/rfc/rfc8259>
 
 use std::path::Path;

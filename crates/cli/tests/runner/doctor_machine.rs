@@ -363,6 +363,7 @@ fn each_configuration_is_diagnosed_with_its_advice() {
     let ran = doctor(&folder, &[]).exits(1);
     let seen = ".mcp.json:2:67: a trailing comma: Claude Code reads strict JSON, and ignores the whole file";
     assert!(ran.stdout.contains(seen), "{}", ran.stdout);
+    folder.run(&["list", "a"]).says(&[&format!("warning: {seen}")]);
 }
 
 #[test]

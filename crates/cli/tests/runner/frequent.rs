@@ -172,7 +172,20 @@ fn a_name_and_a_port_are_told_apart() {
 #[test]
 fn a_call_that_is_not_right_is_answered_with_what_to_type() {
     for (words, exit, id, message, hint) in [
-        ("call demo:", 2, "(E_USAGE)", "the name of a tool is missing", "see the tools: mcpjoin list demo:"),
+        (
+            "call demo:",
+            2,
+            "(E_USAGE)",
+            "the name of a tool is missing (E",
+            "see the tools: mcpjoin list demo:",
+        ),
+        (
+            "call demo: a=1",
+            2,
+            "(E_USAGE)",
+            "a tool is missing before a=1",
+            "see the tools: mcpjoin list demo:",
+        ),
         (
             "call demo: nothing",
             5,
@@ -184,7 +197,7 @@ fn a_call_that_is_not_right_is_answered_with_what_to_type() {
             "call demo: echo mesage=hi",
             2,
             "(E_USAGE)",
-            "`message` is required; did you mean `message` with `mesage`?",
+            "`message` is required; the tool declares no `mesage`: did you mean `message`?",
             "--force sends the call anyway; see the parameters: mcpjoin tool demo: echo",
         ),
         (

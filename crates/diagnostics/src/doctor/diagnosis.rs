@@ -41,15 +41,15 @@ pub(super) fn child_not_opened(
         }
     }
     finding.evidence.stdout = observed.noise_texts();
-    if !matches!(finding.id, "silent" | "not-mcp") {
+    let is_alive = matches!(finding.id, "silent" | "not-mcp");
+    if observed.frames_with_headers() && (is_alive || finding.id == "died") {
+        "the program frames its messages with Content-Length".clone_into(&mut finding.seen);
+        finding.becomes(&LSP_FRAMING, &[]);
         return finding;
     }
     let Evidence { stderr, stdout, .. } = &finding.evidence;
     let said: Vec<String> = stderr.iter().chain(stdout).cloned().collect();
-    if observed.frames_with_headers() {
-        "the program frames its messages with Content-Length".clone_into(&mut finding.seen);
-        finding.becomes(&LSP_FRAMING, &[]);
-    } else if let Some(url) = listening_url(&said) {
+    if is_alive && let Some(url) = listening_url(&said) {
         finding.seen = format!("the program serves HTTP at {url}, and not MCP over stdio");
         finding.becomes(&LISTENS_ELSEWHERE, &[("url", &url)]);
     }

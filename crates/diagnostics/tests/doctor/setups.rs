@@ -115,6 +115,12 @@ const PROGRAMS: &[(&str, How, &str, &str)] = &[
         "stdio transport",
     ),
     (
+        "the framing of language servers, and an exit",
+        Sh(r"printf 'Content-Length: 2\r\n\r\n{}'"),
+        "lsp-framing",
+        "stdio transport",
+    ),
+    (
         "no repository, and exit code 0",
         Says("ERROR: ./home is not a valid Git repository", 0),
         "git-repository",
