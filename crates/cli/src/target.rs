@@ -390,7 +390,7 @@ fn package(word: &OsStr, line: String) -> Failure {
 }
 
 /// Operands behind the verb of a line that is shown.
-fn behind(operands: &[OsString]) -> String {
+pub(crate) fn behind(operands: &[OsString]) -> String {
     if operands.is_empty() { String::new() } else { format!(" {}", words_shown(operands)) }
 }
 

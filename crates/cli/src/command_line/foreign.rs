@@ -11,7 +11,7 @@ use crate::args::Cli;
 use crate::config::{self, similar};
 use crate::failure::Failure;
 use crate::target::{
-    LISTED, behind_dashes, function_call, is_argument, is_launcher, shown, stands_alone, url_meant,
+    LISTED, behind, behind_dashes, function_call, is_argument, is_launcher, shown, stands_alone, url_meant,
     words_shown,
 };
 
@@ -149,10 +149,6 @@ pub(super) fn verb(argv: &[OsString]) -> Option<Failure> {
     let (word, rest) = (argv.get(at)?, &argv[at + 1..]);
     let no_verb =
         |line: String| Some(Failure::usage(format!("{} is not a verb of mcpjoin", shown(word)), line));
-    let behind = |rest: &[OsString]| match rest {
-        [] => String::new(),
-        rest => format!(" {}", words_shown(rest)),
-    };
     if word == "auth" {
         return below_auth(rest);
     }

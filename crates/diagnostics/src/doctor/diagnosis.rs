@@ -47,9 +47,12 @@ pub(super) fn child_not_opened(
         finding.becomes(&LSP_FRAMING, &[]);
         return finding;
     }
+    if !is_alive {
+        return finding;
+    }
     let Evidence { stderr, stdout, .. } = &finding.evidence;
     let said: Vec<String> = stderr.iter().chain(stdout).cloned().collect();
-    if is_alive && let Some(url) = listening_url(&said) {
+    if let Some(url) = listening_url(&said) {
         finding.seen = format!("the program serves HTTP at {url}, and not MCP over stdio");
         finding.becomes(&LISTENS_ELSEWHERE, &[("url", &url)]);
     }

@@ -359,10 +359,7 @@ impl Exchange {
         let status = response.status;
         let text = response.text();
         let body = response.body();
-        let explained = |cause: TransportError| match &body {
-            Some(body) => cause.with_http_body(body.clone()),
-            None => cause,
-        };
+        let explained = |cause: TransportError| response_error::with_body(cause, body.as_ref());
         let message = match &response.content {
             ResponseContent::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
                 Some(&reply.outcome)

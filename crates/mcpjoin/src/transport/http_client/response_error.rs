@@ -69,10 +69,15 @@ impl Page {
 
     /// Adds the body to the error that the response is.
     pub(super) fn explain(&self, error: TransportError) -> TransportError {
-        match &self.body {
-            Some(body) => error.with_http_body(body.clone()),
-            None => error,
-        }
+        with_body(error, self.body.as_ref())
+    }
+}
+
+/// Adds the body of a response, where it has one, to the error that the response is.
+pub(super) fn with_body(error: TransportError, body: Option<&HttpBody>) -> TransportError {
+    match body {
+        Some(body) => error.with_http_body(body.clone()),
+        None => error,
     }
 }
 
