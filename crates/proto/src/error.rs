@@ -5,7 +5,7 @@
 use alloc::string::String;
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Raw;
 
@@ -42,11 +42,7 @@ pub struct ErrorObject {
     /// A description for a person.
     pub message: String,
     /// Additional data of the sender, in any format. `null` is `Some`, an absent member is `None`.
-    #[serde(
-        default,
-        deserialize_with = "crate::types::record::present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub data: Option<Raw>,
 }
 
@@ -92,3 +88,7 @@ impl fmt::Display for ErrorObject {
 }
 
 impl core::error::Error for ErrorObject {}
+/// Reads any value, so that `null` differs from an absent member.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
+    Raw::deserialize(deserializer).map(Some)
+}

@@ -31,6 +31,7 @@ pub mod capability;
 pub mod completion;
 pub mod content;
 pub mod elicitation;
+mod fields;
 pub mod input;
 pub mod lifecycle;
 pub mod logging;

@@ -1,14 +1,7 @@
 //! Macros for the kinds of protocol types: an object with fixed members, a word of an open list, and a union with a
 //! tag. Used by the other files of this module. Each macro defines how its kind is read and written.
 
-use serde::{Deserialize, Deserializer, Serializer};
-
-use crate::Raw;
-
-/// Reads any value of an optional member, so that `null` differs from an absent member. Named in `deserialize_with`.
-pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
-    Raw::deserialize(deserializer).map(Some)
-}
+use serde::Serializer;
 
 /// Above 2^53 an `f64` does not represent every integer ([RFC 8259, section
 /// 6](https://www.rfc-editor.org/rfc/rfc8259#section-6)).
@@ -44,7 +37,10 @@ pub(crate) fn write_optional_number<S: Serializer>(
 
 /// Declares an object: the required members, `---`, and the optional members.
 ///
-/// Member names are camelCase in JSON. An optional member is omitted when it is `None`, and `null` is read as absent.
+/// Member names are camelCase in JSON, or as `#[serde(rename)]` says. An optional member is omitted when it is `None`, and
+/// `null` is read as absent; with `| null` behind its type it is a value. A required member with `#[serde(default)]` may be
+/// absent when it is read. The derive of serde writes; [`fields`](super::fields) reads.
+///
 /// `new` takes the required members in their order (`as` gives the type of the argument where it differs from the type
 /// of the member); `=>` names a chained setter.
 ///
@@ -52,14 +48,14 @@ pub(crate) fn write_optional_number<S: Serializer>(
 /// optional members, every other group adds them at the end, in the order of the groups.
 macro_rules! record {
     ($(#[$attribute:meta])* $name:ident [$($group:ident)+] {
-        $($(#[$must_attribute:meta])* $must:ident: $must_type:ty $(as $argument:ty)?,)*
+        $($(#[$($must_attribute:tt)*])* $must:ident: $must_type:ty $(as $argument:ty)?,)*
         ---
         $($may:tt)*
     }) => {
         record! {
             @add [$($group)+]
             { $(#[$attribute])* $name }
-            { $($(#[$must_attribute])* $must: $must_type $(as $argument)?,)* }
+            { $($(#[$($must_attribute)*])* $must: $must_type $(as $argument)?,)* }
             { $($may)* }
         }
     };
@@ -143,20 +139,20 @@ macro_rules! record {
     (
         $(#[$attribute:meta])*
         $name:ident {
-            $($(#[$must_attribute:meta])* $must:ident: $must_type:ty $(as $argument:ty)?,)*
+            $($(#[$($must_attribute:tt)*])* $must:ident: $must_type:ty $(as $argument:ty)?,)*
             ---
-            $($(#[$may_attribute:meta])* $may:ident: $may_type:ty $(=> $setter:ident)?,)*
+            $($(#[$($may_attribute:tt)*])* $may:ident: $may_type:ty $(| $null:ident)? $(=> $setter:ident)?,)*
         }
     ) => {
-        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
         $(#[$attribute])*
         #[serde(rename_all = "camelCase")]
         #[non_exhaustive]
         pub struct $name {
-            $($(#[$must_attribute])* pub $must: $must_type,)*
+            $($(#[$($must_attribute)*])* pub $must: $must_type,)*
             $(
-                $(#[$may_attribute])*
-                #[serde(default, skip_serializing_if = "Option::is_none")]
+                $(#[$($may_attribute)*])*
+                #[serde(skip_serializing_if = "Option::is_none")]
                 pub $may: Option<$may_type>,
             )*
         }
@@ -182,9 +178,61 @@ macro_rules! record {
                 }
             )?)*
         }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[allow(non_camel_case_types, reason = "the names of the fields")]
+                enum Field { $($must,)* $($may,)* }
+                const NAMES: &[&str] = &[
+                    $(record!(@name $must $([$($must_attribute)*])*),)*
+                    $(record!(@name $may $([$($may_attribute)*])*),)*
+                ];
+                const _: () = assert!(NAMES.len() <= crate::types::fields::MAX_FIELDS);
+
+                struct Visitor;
+
+                impl<'de> serde::de::Visitor<'de> for Visitor {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                        f.write_str("an object")
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
+                        $(let mut $must: Option<$must_type> = None;)*
+                        $(let mut $may: Option<$may_type> = None;)*
+                        let mut fields = crate::types::fields::Fields::new(map, NAMES);
+                        while let Some(field) = fields.next()? {
+                            $(if field == Field::$must as usize { fields.present(&mut $must)?; })*
+                            $(if field == Field::$may as usize { record!(@read fields $may $($null)?); })*
+                        }
+                        Ok($name {
+                            $($must: record!(@required $must $([$($must_attribute)*])*),)*
+                            $($may,)*
+                        })
+                    }
+                }
+
+                deserializer.deserialize_struct(stringify!($name), NAMES, Visitor)
+            }
+        }
     };
     (@argument $type:ty) => { $type };
     (@argument $type:ty, $argument:ty) => { $argument };
+    (@name $field:ident [serde(rename = $name:literal)] $($more:tt)*) => { $name };
+    (@name $field:ident [$($other:tt)*] $($more:tt)*) => { record!(@name $field $($more)*) };
+    (@name $field:ident) => {{
+        const NAME: &crate::types::fields::CamelCase<{ stringify!($field).len() }> =
+            &crate::types::fields::CamelCase::of(stringify!($field));
+        NAME.as_str()
+    }};
+    (@read $fields:ident $field:ident) => { $fields.optional(&mut $field)? };
+    (@read $fields:ident $field:ident null) => { $fields.present(&mut $field)? };
+    (@required $field:ident [serde(default)] $($more:tt)*) => { $field.unwrap_or_default() };
+    (@required $field:ident [$($other:tt)*] $($more:tt)*) => { record!(@required $field $($more)*) };
+    (@required $field:ident) => {
+        crate::types::fields::required($field, NAMES[Field::$field as usize])?
+    };
 }
 
 /// Declares a word of an open list. An unknown word is kept.

@@ -201,8 +201,7 @@ record! {
         content: Vec<Content>,
         ---
         /// The structured result, for programs. `null` is `Some`, an absent member is `None`.
-        #[serde(deserialize_with = "record::present")]
-        structured_content: Raw => with_structured_content,
+        structured_content: Raw | null => with_structured_content,
         /// Whether the tool failed. Absent: `false`.
         is_error: bool => with_is_error,
     }

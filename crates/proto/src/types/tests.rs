@@ -282,6 +282,18 @@ fn b42_a_capability_that_stands_twice_is_not_read() {
 }
 
 #[test]
+fn b42_a_field_that_stands_twice_is_not_read() {
+    // A field that was `null` counts, and one that is unknown does not.
+    for text in [r#"{"tools":[],"tools":[]}"#, r#"{"tools":[],"_meta":null,"_meta":{}}"#] {
+        let error = serde_json::from_str::<ListToolsResult>(text).expect_err(text);
+        assert!(error.to_string().starts_with("duplicate field `"), "{text}: {error}");
+    }
+    let unknown = r#"{"x":1,"tools":[],"x":2,"nextCursor":"c"}"#;
+    let result: ListToolsResult = serde_json::from_str(unknown).expect(unknown);
+    assert_eq!(result.next_cursor.as_deref(), Some("c"));
+}
+
+#[test]
 fn capabilities_for_tasks_name_the_methods_that_they_cover() {
     let tasks = same::<TasksCapability>(
         r#"{"list":{},"requests":{"tools":{"call":{}},"sampling":{},"later":{"thing":{}}}}"#,

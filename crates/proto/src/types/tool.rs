@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use super::content::Content;
 use super::lifecycle::Icon;
-use super::record;
 use super::task::TaskMetadata;
 use crate::{Raw, json};
 
@@ -107,8 +106,7 @@ record! {
         ---
         /// The structured result, for programs, as the tool's output schema describes it; since 2025-06-18. An object
         /// until 2025-11-25, any value since then. `null` is `Some`, an absent member is `None`.
-        #[serde(deserialize_with = "record::present")]
-        structured_content: Raw => with_structured_content,
+        structured_content: Raw | null => with_structured_content,
         /// The tool failed, and the content says why. Absent: `false`.
         is_error: bool => with_is_error,
     }
