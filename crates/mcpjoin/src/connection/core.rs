@@ -7,7 +7,7 @@
 //! taken ([`TaskWaker`]); wakers that are woken or replaced are passed out and woken or dropped after the lock is
 //! released.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -49,10 +49,10 @@ pub(crate) struct Inner {
     /// Calls that wait for capacity.
     pub(super) call_queue: CallQueue,
     /// Wakers of tasks that wait for the opening or the end, by place.
-    watchers: BTreeMap<u64, Waker>,
+    watchers: SortedMap<u64, Waker>,
     next_watcher: u64,
     /// Wakers of tasks that wait for the end of a request of the peer: its response, or its cancellation.
-    end_watchers: SortedMap<RequestId, BTreeMap<u64, Waker>>,
+    end_watchers: SortedMap<RequestId, SortedMap<u64, Waker>>,
     driver: Option<Waker>,
     /// The peers have agreed on a revision.
     pub(crate) opened: bool,
@@ -105,7 +105,7 @@ impl TaskWaker {
     }
 
     /// Puts the task's waker into a numbered place. Only the first call does so.
-    pub(super) fn put_among(&mut self, places: &mut BTreeMap<u64, Waker>, number: u64) {
+    pub(super) fn put_among(&mut self, places: &mut SortedMap<u64, Waker>, number: u64) {
         if let Some(own) = self.own.take() {
             self.keep(places.insert(number, own));
         }
@@ -165,7 +165,7 @@ impl Core {
                 session,
                 slots: RingMap::default(),
                 call_queue: CallQueue::new(),
-                watchers: BTreeMap::new(),
+                watchers: SortedMap::new(),
                 next_watcher: 0,
                 end_watchers: SortedMap::new(),
                 driver: None,
@@ -284,7 +284,7 @@ impl Inner {
 
     #[cfg(test)]
     pub(super) fn end_watchers(&self) -> usize {
-        self.end_watchers.values().map(BTreeMap::len).sum()
+        self.end_watchers.values().map(SortedMap::len).sum()
     }
 
     pub(super) fn take_watchers(&mut self) -> impl Iterator<Item = Waker> {
@@ -313,13 +313,13 @@ impl Inner {
     /// The request has its response or was cancelled: collects the wakers that wait for that.
     pub(super) fn request_ended(&mut self, id: &RequestId, wake: &mut Vec<Waker>) {
         if !self.end_watchers.is_empty() {
-            wake.extend(self.end_watchers.remove(id).into_iter().flat_map(BTreeMap::into_values));
+            wake.extend(self.end_watchers.remove(id).into_iter().flat_map(SortedMap::into_values));
         }
     }
 
     /// All requests have ended: collects the wakers that wait for that.
     pub(super) fn all_requests_ended(&mut self, wake: &mut Vec<Waker>) {
-        wake.extend(mem::take(&mut self.end_watchers).into_values().flat_map(BTreeMap::into_values));
+        wake.extend(mem::take(&mut self.end_watchers).into_values().flat_map(SortedMap::into_values));
     }
 
     /// Collects the wakers of queued calls that may be sent now, as far as there is capacity.

@@ -28,7 +28,7 @@
 //! ```
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -309,7 +309,7 @@ type Index = [BTreeMap<Box<str>, Vec<Claim>>; Kind::ALL.len()];
 #[derive(Debug)]
 struct Entries {
     source: Source,
-    names: [BTreeSet<Arc<str>>; Kind::ALL.len()],
+    names: [HashSet<Arc<str>>; Kind::ALL.len()],
     templates: Vec<Pattern>,
     size: Size,
 }
@@ -410,12 +410,12 @@ impl Catalogue {
         kind: Kind,
         names: impl IntoIterator<Item = N>,
     ) -> Replaced {
-        self.insert(source, kind, names, &BTreeSet::new())
+        self.insert(source, kind, names, &HashSet::new())
     }
 
     /// Removes the names of one kind of a source, and returns them.
-    fn remove(&mut self, source: usize, kind: Kind) -> BTreeSet<Arc<str>> {
-        let Some(entries) = self.sources.get_mut(source) else { return BTreeSet::new() };
+    fn remove(&mut self, source: usize, kind: Kind) -> HashSet<Arc<str>> {
+        let Some(entries) = self.sources.get_mut(source) else { return HashSet::new() };
         let index = &mut self.index[kind as usize];
         let before = std::mem::take(&mut entries.names[kind as usize]);
         for name in &before {
@@ -441,7 +441,7 @@ impl Catalogue {
         source: usize,
         kind: Kind,
         names: impl IntoIterator<Item = N>,
-        before: &BTreeSet<Arc<str>>,
+        before: &HashSet<Arc<str>>,
     ) -> Replaced {
         let mut replaced = Replaced::default();
         let Some(entries) = self.sources.get_mut(source) else { return replaced };

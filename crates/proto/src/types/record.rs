@@ -189,6 +189,14 @@ macro_rules! record {
                 ];
                 const _: () = assert!(NAMES.len() <= crate::types::fields::MAX_FIELDS);
 
+                fn index(name: &str) -> Option<usize> {
+                    match () {
+                        $(() if name == record!(@name $must $([$($must_attribute)*])*) => Some(Field::$must as usize),)*
+                        $(() if name == record!(@name $may $([$($may_attribute)*])*) => Some(Field::$may as usize),)*
+                        () => None,
+                    }
+                }
+
                 struct Visitor;
 
                 impl<'de> serde::de::Visitor<'de> for Visitor {
@@ -201,11 +209,12 @@ macro_rules! record {
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
                         $(let mut $must: Option<$must_type> = None;)*
                         $(let mut $may: Option<$may_type> = None;)*
-                        let mut fields = crate::types::fields::Fields::new(map, NAMES);
-                        while let Some(field) = fields.next()? {
-                            $(if field == Field::$must as usize { fields.present(&mut $must)?; })*
+                        let mut fields = crate::types::fields::Fields::new(map, NAMES, index);
+                        while let Some(field) = fields.next() {
+                            $(if field == Field::$must as usize { fields.present(&mut $must); })*
                             $(if field == Field::$may as usize { record!(@read fields $may $($null)?); })*
                         }
+                        fields.end()?;
                         Ok($name {
                             $($must: record!(@required $must $([$($must_attribute)*])*),)*
                             $($may,)*
@@ -222,12 +231,13 @@ macro_rules! record {
     (@name $field:ident [serde(rename = $name:literal)] $($more:tt)*) => { $name };
     (@name $field:ident [$($other:tt)*] $($more:tt)*) => { record!(@name $field $($more)*) };
     (@name $field:ident) => {{
-        const NAME: &crate::types::fields::CamelCase<{ stringify!($field).len() }> =
+        const CAMEL_CASE: &crate::types::fields::CamelCase<{ stringify!($field).len() }> =
             &crate::types::fields::CamelCase::of(stringify!($field));
-        NAME.as_str()
+        const NAME: &str = CAMEL_CASE.as_str();
+        NAME
     }};
-    (@read $fields:ident $field:ident) => { $fields.optional(&mut $field)? };
-    (@read $fields:ident $field:ident null) => { $fields.present(&mut $field)? };
+    (@read $fields:ident $field:ident) => { $fields.optional(&mut $field) };
+    (@read $fields:ident $field:ident null) => { $fields.present(&mut $field) };
     (@required $field:ident [serde(default)] $($more:tt)*) => { $field.unwrap_or_default() };
     (@required $field:ident [$($other:tt)*] $($more:tt)*) => { record!(@required $field $($more)*) };
     (@required $field:ident) => {

@@ -3,7 +3,7 @@
 //! Only references within the document are followed. A definition that refers to itself, directly or through others, stays. The
 //! size and the depth of the result are limited, because references may expand a schema exponentially.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 
 use mcpjoin_proto::scan::MAX_DEPTH;
 use schemars::Schema;
@@ -80,8 +80,8 @@ fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
 }
 
 /// Returns the references whose targets refer to themselves. `None` if there are too many references.
-fn recursive_targets(root: &Value) -> Option<BTreeSet<String>> {
-    let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+fn recursive_targets(root: &Value) -> Option<HashSet<String>> {
+    let mut graph: HashMap<String, HashSet<String>> = HashMap::new();
     let mut open: Vec<String> = references(root).into_iter().collect();
     while let Some(reference) = open.pop() {
         if graph.contains_key(&reference) {
@@ -97,8 +97,8 @@ fn recursive_targets(root: &Value) -> Option<BTreeSet<String>> {
     Some(graph.keys().filter(|reference| reaches_itself(&graph, reference)).cloned().collect())
 }
 
-fn reaches_itself(graph: &BTreeMap<String, BTreeSet<String>>, reference: &str) -> bool {
-    let mut seen = BTreeSet::new();
+fn reaches_itself(graph: &HashMap<String, HashSet<String>>, reference: &str) -> bool {
+    let mut seen = HashSet::new();
     let mut open = vec![reference];
     while let Some(next) = open.pop() {
         for inner in graph.get(next).into_iter().flatten() {
@@ -114,13 +114,13 @@ fn reaches_itself(graph: &BTreeMap<String, BTreeSet<String>>, reference: &str) -
 }
 
 /// Returns all references in a part of a schema. One that stands in data is harmless: it is not replaced.
-fn references(part: &Value) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
+fn references(part: &Value) -> HashSet<String> {
+    let mut found = HashSet::new();
     collect_references(part, &mut found);
     found
 }
 
-fn collect_references(part: &Value, found: &mut BTreeSet<String>) {
+fn collect_references(part: &Value, found: &mut HashSet<String>) {
     match part {
         Value::Object(members) => {
             for (name, member) in members {
@@ -142,7 +142,7 @@ fn collect_references(part: &Value, found: &mut BTreeSet<String>) {
 /// Replaces references in a schema and its subschemas.
 struct Inliner<'a> {
     root: &'a Value,
-    recursive: BTreeSet<String>,
+    recursive: HashSet<String>,
     ignores_siblings: bool,
     /// The bytes that copies may still take.
     bytes: usize,
