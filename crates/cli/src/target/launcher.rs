@@ -194,7 +194,9 @@ fn operands_at(verb: &str, words: &[OsString]) -> usize {
     let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-") && word.len() > 1;
     let found = match verb {
         "call" | "prompt" => match behind().find(|(_, word)| is_argument(word)) {
-            Some((argument, _)) => behind().rfind(|(place, word)| *place < argument && !is_option(word)),
+            Some((argument, word)) => behind()
+                .rfind(|(place, word)| *place < argument && !is_option(word))
+                .or(Some((argument, word))),
             None => behind().rfind(|(_, word)| !is_option(word)),
         },
         "complete" => behind().find(|(_, word)| word.to_str().is_some_and(is_reference)),
@@ -240,7 +242,14 @@ pub(crate) fn behind_dashes(
         "complete" => "prompt:NAME ARGUMENT=VALUE",
         _ => "TOOL",
     };
-    let operands = if operands.is_empty() { placeholder.into() } else { words_shown(&operands) };
+    let is_named = match verb {
+        "call" | "prompt" => operands.first().is_some_and(|word| !is_argument(word)),
+        _ => !operands.is_empty(),
+    };
+    if !is_named {
+        operands.splice(..0, placeholder.split(' ').map(OsString::from));
+    }
+    let operands = words_shown(&operands);
     let options = front.iter().map(|word| format!("{} ", words_shown(std::slice::from_ref(word))));
     let options: String = options.collect();
     let program = words_shown(command.get(..1).unwrap_or_default());
@@ -276,6 +285,8 @@ mod tests {
             ("call", "npx -y @a/b echo message=hi", "call echo message=hi -- npx -y @a/b"),
             ("call", "npx -y @a/b", "call TOOL -- npx -y @a/b"),
             ("call", "npx -y @a/b echo", "call echo -- npx -y @a/b"),
+            ("call", "npx -y @a/b message=hi", "call TOOL message=hi -- npx -y @a/b"),
+            ("call", "npx -y @a/b message=hi --json", "call --json TOOL message=hi -- npx -y @a/b"),
             ("call", "npx -y @a/b /tmp read path=x", "call read path=x -- npx -y @a/b /tmp"),
             ("call", "npx -p @a/b run echo m=1 --json", "call --json echo m=1 -- npx -p @a/b run"),
             ("call", "npx -y @a/b --port 1 echo m=1 -t 5", "call -t 5 echo m=1 -- npx -y @a/b --port 1"),
