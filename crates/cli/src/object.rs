@@ -17,6 +17,11 @@ impl Object {
         if raw.kind() == Kind::Object { raw.decode().ok().map(Self) } else { None }
     }
 
+    /// What a value is that [`of`](Self::of) refuses.
+    pub(crate) fn refused(raw: &Raw) -> &'static str {
+        if raw.kind() == Kind::Object { "an object with a member twice" } else { "not an object" }
+    }
+
     /// The value of a member.
     pub(crate) fn value(&self, name: &str) -> Option<&Raw> {
         self.0.get(name)

@@ -370,11 +370,19 @@ async fn print(ui: &Ui, what: &str, result: &Raw, shape: &Shape) -> Result<Exit,
     if let Some(failure) = spill.broken().filter(|_| exit == Exit::Done) {
         return Err(failure);
     }
-    if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
-        ui.remark(&format!("{what} returned an error"));
-        return Ok(Exit::ServerError);
+    let flag = members.value("isError").map_or("false", Raw::as_str);
+    if exit != Exit::Done || matches!(flag, "false" | "null") {
+        return Ok(exit);
     }
-    Ok(exit)
+    ui.remark(&match flag {
+        "true" => format!("{what} returned an error"),
+        // Silence would hide the failure of a tool whose server writes a word or a number here.
+        _ => format!(
+            "{what} returned isError {}, taken as true: it must be true or false",
+            visible::line(&visible::cut_chars(flag, 40))
+        ),
+    });
+    Ok(Exit::ServerError)
 }
 
 /// The contents for a person, or the structured content if there are none.

@@ -24,11 +24,11 @@ const MAX_LINE_CHARS: usize = 4096;
 
 /// The name of an item, and the first line of its description.
 pub(super) fn row(section: &Section, item: &Raw) -> (String, String) {
-    let Some(item) = Object::of(item) else {
-        return ("(not an object)".into(), String::new());
+    let Some(object) = Object::of(item) else {
+        return (format!("({})", Object::refused(item)), String::new());
     };
-    let description = description(section, &item);
-    (name(section, &item), description.map_or_else(String::new, |text| first_line(&text)))
+    let description = description(section, &object);
+    (name(section, &object), description.map_or_else(String::new, |text| first_line(&text)))
 }
 
 /// The first line of a text, truncated: a document has all of it.
@@ -73,7 +73,9 @@ pub(super) fn described(out: &mut String, section: &Section, item: &Raw) {
                 lines(&mut text, "      ", &argument.text("description").unwrap_or_default());
             }
         }
-        None => text.push_str("(not an object)\n"),
+        None => {
+            let _ = writeln!(text, "({})", Object::refused(item));
+        }
     }
     for (place, line) in text.lines().enumerate() {
         let indent = if place == 0 { "  " } else { "    " };
@@ -130,14 +132,14 @@ fn properties(out: &mut String, heading: &str, raw: &Raw, none: &str) {
 
 /// A tool as one line: its name with the types of its parameters.
 pub(super) fn signature(tool: &Raw) -> String {
-    let Some(tool) = Object::of(tool) else { return "(not an object)".into() };
-    let schema = tool.value("inputSchema").map(Schema::read);
+    let Some(object) = Object::of(tool) else { return format!("({})", Object::refused(tool)) };
+    let schema = object.value("inputSchema").map(Schema::read);
     let parameters = match schema {
         Some(Some(schema)) => schema.signature(),
         Some(None) => "…".into(),
         None => String::new(),
     };
-    format!("{NAME}{}{NAME:#}({parameters})", name(&TOOLS, &tool))
+    format!("{NAME}{}{NAME:#}({parameters})", name(&TOOLS, &object))
 }
 
 /// The width of the widest name that is aligned. `indent` and `width`: as for [`table`].

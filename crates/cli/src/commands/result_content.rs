@@ -44,10 +44,12 @@ pub(super) fn page(contents: &[Raw]) -> String {
 pub(super) fn page_of(contents: &[Raw], shown: impl Fn(&Object) -> String) -> String {
     let mut out = String::new();
     for content in contents {
-        let content = Object::of(content);
-        out.push_str(
-            &content.map_or_else(|| "[content that is not an object]".into(), |content| shown(&content)),
-        );
+        match Object::of(content) {
+            Some(content) => out.push_str(&shown(&content)),
+            None => {
+                let _ = write!(out, "[content that is {}]", Object::refused(content));
+            }
+        }
         if !out.ends_with('\n') {
             out.push('\n');
         }

@@ -346,6 +346,12 @@ fn f22_an_error_of_the_server_and_a_result_that_is_one_are_told_in_the_exit_code
     let ran = call_legacy(&[], failed).exits(5);
     assert_eq!(ran.stdout, "broken\n");
     assert_eq!(call_legacy(&["--json"], failed).exits(5).json()["isError"], true);
+
+    // Some servers write a word here. Without a message their failures would look like successes.
+    let words = failed.replace(":true}", r#":"yes"}"#);
+    let ran = call_legacy(&[], &words).exits(5).says(&[r#"isError "yes", taken as true"#]);
+    assert_eq!(ran.stdout, "broken\n");
+    call_legacy(&[], &failed.replace(":true}", ":null}")).exits(0);
 }
 
 #[test]

@@ -467,7 +467,7 @@ impl RawPages {
                 let result: Members<Raw> =
                     result.decode().map_err(|_| bad("it is not an object".to_owned()))?;
                 let items: Option<Vec<Raw>> = result.get(member).and_then(|items| items.decode().ok());
-                let items = items.ok_or_else(|| bad(format!("it has no array {member}")))?;
+                let items = items.ok_or_else(|| bad(format!("it has no array `{member}`")))?;
                 let items = items.into_iter().map(|raw| (key_of(&raw, key), raw));
                 page = items.filter(|(key, _)| reader.is_new(key)).collect();
                 Ok(text(result.get("nextCursor")))

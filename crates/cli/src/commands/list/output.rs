@@ -405,7 +405,8 @@ mod tests {
     fn names_and_first_lines_are_aligned() {
         let tools = items(
             r#"[{"name":"add","description":"Adds.\nAnd more."},{"name":"漢字","title":"Signs"},
-                {"name":"bare"},{"name":"\u001b[31mred","description":"x\u202ey"},7,{"description":"?"}]"#,
+                {"name":"bare"},{"name":"\u001b[31mred","description":"x\u202ey"},7,{"description":"?"},
+                {"name":"twice","name":"two"}]"#,
         );
         let resources = items(r#"[{"uri":"a://b","name":"first"}]"#);
         let expected = "\
@@ -416,6 +417,7 @@ Tools
   \\u{1b}[31mred     x\\u{202e}y
   (not an object)
   (without a name)  ?
+  (an object with a member twice)
 
 Resources
   a://b  first
