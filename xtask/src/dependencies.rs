@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use semver::{Version, VersionReq};
@@ -17,8 +18,9 @@ const SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const BINARY: &str = "mcpjoin-cli";
 const MOST_IN_TREE: usize = 336;
 
-/// Checks the workspace.
+/// Checks the workspace, and the lock files of all.
 pub(crate) fn run(root: &Path) -> Result<()> {
+    lock_files(root)?;
     let policy = std::fs::read_to_string(root.join("deny.toml")).context("cannot read deny.toml")?;
     let policy = Policy::parse(&policy).context("deny.toml")?;
     let metadata = steps::stdout(&mut steps::cargo(
@@ -39,6 +41,19 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         "    {} packages from crates.io; {tree} in the tree of {BINARY} (at most {MOST_IN_TREE})",
         packages.len()
     );
+    Ok(())
+}
+
+/// Fails if the lock file of a workspace lacks a package. The workspaces beside the main one are built by few steps, so that nobody
+/// would see it.
+fn lock_files(root: &Path) -> Result<()> {
+    let mut files = Command::new("git");
+    files.args(["ls-files", "Cargo.lock", "*/Cargo.lock"]).current_dir(root);
+    for file in steps::stdout(&mut files)?.lines() {
+        let folder = root.join(file.trim_end_matches("Cargo.lock"));
+        steps::succeed(&mut steps::cargo(&folder, &["update", "--workspace", "--locked", "--quiet"]))
+            .with_context(|| format!("{file} is out of date: commit it as a build there writes it"))?;
+    }
     Ok(())
 }
 

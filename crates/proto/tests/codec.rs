@@ -371,6 +371,30 @@ fn f119_a_stream_of_comments_is_alive_and_flat() {
 }
 
 #[test]
+fn f15_a_line_that_belongs_into_no_event_stream_is_known() {
+    // With and without a line end, and cut anywhere. The first such line counts.
+    for (body, line) in [
+        (r#"{"jsonrpc":"2.0"}"#, Some(r#"{"jsonrpc":"2.0"}"#)),
+        ("{\n  \"jsonrpc\": 1\n}", Some("{")),
+        ("\u{feff}<html>", Some("<html>")),
+        (": x\ndata\nevent: y\nid:1\nid:\0\nretry: 9\n\n", None),
+        ("", None),
+    ] {
+        for cut in 0..=body.len() {
+            let mut decoder = SseDecoder::new(100);
+            for piece in [&body.as_bytes()[..cut], &body.as_bytes()[cut..]] {
+                decoder.push(Bytes::copy_from_slice(piece));
+                while decoder.poll_event().is_some() {}
+            }
+            assert_eq!(decoder.unknown_line(), line.map(str::as_bytes), "{body:?} cut at {cut}");
+        }
+    }
+    let mut decoder = SseDecoder::new(100);
+    decoder.push(Bytes::from(format!("{}\n", "x".repeat(HEAD_BYTES + 1))));
+    assert_eq!((decoder.poll_event(), decoder.unknown_line().map(<[u8]>::len)), (None, Some(HEAD_BYTES)));
+}
+
+#[test]
 fn f120_all_line_ends_give_the_same_events() {
     let text = "id: 1\ndata: a\ndata: b\n\n: c\nevent: x\ndata: d\n\n";
     let expected = stream(text);

@@ -8,7 +8,7 @@ use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
     Call, CallError, Event, Inbound, Limits, Origin, Outbound, Reply, Role, Session, State, TransportCaps,
 };
-use mcpjoin_proto::{Message, Method, RequestId, Time, encode};
+use mcpjoin_proto::{ErrorObject, Message, Method, RequestId, Time, encode};
 
 /// The most events or messages of one step: more means an endless loop.
 const MOST: usize = 20_000;
@@ -78,7 +78,7 @@ impl Side {
         self.check();
     }
 
-    pub(crate) fn respond(&mut self, id: &RequestId, reply: Result<Reply, mcpjoin_proto::ErrorObject>) {
+    pub(crate) fn respond(&mut self, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         self.session.respond(id, reply);
         self.handling.retain(|handled| handled != id);
         self.check();
@@ -194,11 +194,15 @@ impl Side {
         }
     }
 
-    /// Advances the time until no timer is due; then only streams may still be open.
+    /// Advances the time until no timer is due; then only streams may still be open. The handlers end first: while the peer waits
+    /// for one of them, calls without a total limit have no timeout.
     pub(crate) fn until_the_end(&mut self, now: Time) -> Time {
         let mut now = now;
         for count in 0.. {
             assert!(count < MOST, "timers without an end");
+            while let Some(id) = self.handling.first().cloned() {
+                self.respond(&id, Err(ErrorObject::internal("late")));
+            }
             let Some(due) = self.session.poll_timeout() else { break };
             now = now.max(due);
             self.timeout(now);

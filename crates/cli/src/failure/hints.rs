@@ -10,6 +10,7 @@ pub(super) const SHOWS_STDERR: &str = "-v shows the server's standard error";
 pub(super) const MAYBE_DONE: &str = "the request may have been executed: check before you try again";
 pub(super) const TRY_AGAIN: &str = "try again; -v shows the server's standard error";
 pub(super) const TELL: &str = "this is a bug in the server: report it to its authors";
+pub(super) const SHARE_SESSIONS: &str = "several processes behind one address must share their sessions, or the balancer must send each client to one of them";
 pub(super) const RAISE_LIMIT: &str = "raise the limit with --max-message-size";
 pub(super) const CHECK_HOST: &str = "check the host name";
 pub(super) const NOT_STARTED: &str = "start the server, or check the host and the port";

@@ -7,7 +7,8 @@ use mcpjoin::proto::session::{
 use mcpjoin::proto::{DecodeErrorKind, ErrorObject, Method, code};
 use mcpjoin_orchestra::client::Unreached;
 
-use super::hints::{RAISE_LIMIT, SHOWS_STDERR, TELL, TRY_AGAIN, again};
+use super::hints::{RAISE_LIMIT, SHARE_SESSIONS, SHOWS_STDERR, TELL, TRY_AGAIN, again};
+use super::transport::is_message;
 use super::{Failure, Phase};
 use crate::exit::Exit;
 
@@ -82,7 +83,12 @@ impl Failure {
                 Self::broken(error, phase)
             }
             CallError::Lost(error) => {
-                let hint = if error.reason() == Some(Reason::NoReply) { TELL } else { again(phase) };
+                let hint = match error.reason() {
+                    Some(Reason::NoReply | Reason::NoEvents) => TELL,
+                    Some(Reason::SessionNotKept) => SHARE_SESSIONS,
+                    _ if is_message(error) => TELL,
+                    _ => again(phase),
+                };
                 Self::new("E_LOST", Exit::Connection, phase, format!("no response: {error}")).hint(hint)
             }
             // The limit is ours, and no fault of the server.

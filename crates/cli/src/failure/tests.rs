@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use mcpjoin::proto::session::{CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind};
+use mcpjoin::proto::session::{
+    CallError, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportEndKind, TransportError,
+    TransportErrorReason,
+};
 
 use super::{Failure, Phase};
 use crate::exit::Exit;
@@ -49,6 +52,15 @@ fn a_failure_is_one_object() {
     assert_eq!(error["stderr"][0], "one");
     assert_eq!(error["stdout"], "Hello\n");
     assert!(error.get("jsonrpc").is_none());
+}
+
+#[test]
+fn a_session_that_is_not_kept_is_a_matter_of_the_balancer() {
+    let unknown = TransportError::new("x", true).because(TransportErrorReason::SessionNotKept);
+    for phase in [Phase::Call, Phase::List] {
+        let failure = Failure::call(&CallError::Lost(unknown.clone()), phase);
+        assert!(failure.hint.contains("must share their sessions"), "{}", failure.hint);
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The transport has failed, or has ended: a child that exited, a connection, an exchange over HTTP.
 
 use mcpjoin::proto::session::{
-    ProcessExit, TransportEnd, TransportEndKind, TransportError, TransportErrorKind,
+    HttpBody, ProcessExit, TransportEnd, TransportEndKind, TransportError, TransportErrorKind,
     TransportErrorReason as Reason,
 };
 use mcpjoin_diagnostics::doctor::{KnownFault, listening_url};
 
-use super::hints::{CHECK_HOST, MAYBE_DONE, NOT_LISTENING, NOT_STARTED, SEE_STDERR, TRY_AGAIN, again};
+use super::hints::{CHECK_HOST, MAYBE_DONE, NOT_LISTENING, NOT_STARTED, SEE_STDERR, TELL, TRY_AGAIN, again};
 use super::{Failure, Phase};
 use crate::exit::Exit;
 
@@ -141,6 +141,13 @@ impl Failure {
                 "send a token with --header 'Authorization: Bearer ...' or --header @FILE; if you did, the \
                  server rejects it",
             ),
+            // The message is there, and a client may not read it.
+            TransportErrorKind::Foreign if is_message(error) => (
+                "E_NO_ENDPOINT",
+                Exit::Connection,
+                "the server sends a message with a content type that is neither application/json nor text/event-stream",
+                TELL,
+            ),
             TransportErrorKind::Foreign => (
                 "E_NO_ENDPOINT",
                 Exit::Connection,
@@ -166,6 +173,7 @@ impl Failure {
                         "try https:// instead of http://, and the path with and without a / at its end; \
                          then check the rules of the proxy"
                     }
+                    (_, Some(Reason::NoEvents)) => TELL,
                     (Some(429), _) => "wait, then try again",
                     (Some(502 | 504), _) => "check that the server behind the proxy runs, then try again",
                     (Some(500..=599), _) => "see the server's own log, or try again later",
@@ -183,4 +191,11 @@ impl Failure {
         (self.seen.reason, self.seen.http_status) = (error.reason(), error.http_status());
         self
     }
+}
+
+/// Whether the response is a success whose body begins like a message, so that only its content type is wrong.
+pub(super) fn is_message(error: &TransportError) -> bool {
+    error.http_status().is_some_and(|status| status / 100 == 2)
+        && matches!(error.http_body(), Some(HttpBody::Other(began))
+        if began.starts_with(b"{") && String::from_utf8_lossy(began).contains("\"jsonrpc\""))
 }

@@ -321,7 +321,7 @@ fn an_answer_of_the_proxys_own_is_told_from_one_of_the_server() {
 }
 
 /// A legacy server, also as a proxy to one, that answers a list of tools with this status and body.
-fn refusing_lists(status: &'static str, said: &'static str) -> String {
+fn refusing_lists(status: &'static str, kind: &'static str, said: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
@@ -330,7 +330,7 @@ fn refusing_lists(status: &'static str, said: &'static str) -> String {
             let asked: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
             let message = |outcome: &str| format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, asked["id"]);
             let (status, kind, body) = match asked["method"].as_str().unwrap_or_default() {
-                "tools/list" => (status, "text/plain", said.to_owned()),
+                "tools/list" => (status, kind, said.to_owned()),
                 "initialize" => (
                     "200 OK",
                     "application/json",
@@ -349,6 +349,19 @@ fn refusing_lists(status: &'static str, said: &'static str) -> String {
     address
 }
 
+/// A response that is there, and that no client may read: the server, and not the path, is wrong.
+#[test]
+fn a_message_with_the_content_type_of_something_else_is_a_bug_of_the_server() {
+    let message = r#"{"jsonrpc":"2.0","id":3,"result":{"tools":[]}}"#;
+    for (kind, says) in [
+        ("text/event-stream", "the body has no event; it begins `{\"jsonrpc\":\"2.0\""),
+        ("text/plain", "200 OK text/plain; it begins `{\"jsonrpc\":\"2.0\""),
+    ] {
+        let url = format!("http://{}/mcp", refusing_lists("200 OK", kind, message));
+        run(["list", &url]).exits(4).says(&[says, "this is a bug in the server"]);
+    }
+}
+
 /// The finding of a list is made precise by what is known of its request, whose name in the message has the proxy beside it.
 #[test]
 fn a_list_that_is_refused_is_explained_by_its_response_also_behind_a_proxy() {
@@ -357,7 +370,7 @@ fn a_list_that_is_refused_is_explained_by_its_response_also_behind_a_proxy() {
         ("403 Forbidden", "the host is not allowed", "host-refused"),
         ("403 Forbidden", "Just a moment", "robots-refused"),
     ] {
-        let address = refusing_lists(status, said);
+        let address = refusing_lists(status, "text/plain", said);
         let direct = command(["doctor", "--json", &format!("http://{address}/mcp")]);
         let mut proxied = command(["doctor", "--json", "http://server.invalid/mcp"]);
         for name in ["HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"] {

@@ -689,6 +689,10 @@ kinds! { Check:
         "the event stream ended before the response: the server crashed, its event has no empty line at \
          its end, or a proxy interrupts streams",
         "see the server's own log; on a proxy disable buffering and short timeouts (proxy_buffering off)";
+    NO_EVENTS: "no-events", Body,
+        "the body has the type of an event stream, but no event: clients find no message in it",
+        "send Content-Type: application/json with such a body, or write `data: ` before each message and an empty line \
+         behind it";
     EMPTY_BODY: "empty-body", Body, "the server accepts the request, but sends no response", ASK_AUTHORS;
     BODY_NO_MESSAGE: "no-message", Body,
         "the body is not JSON-RPC: another API is at this path, or the response was cut off",

@@ -250,7 +250,7 @@ fn each_response_of_another_server_is_diagnosed() {
 #[test]
 fn each_fault_in_a_conversation_is_diagnosed() {
     // All other requests are answered correctly.
-    let table: [(&str, Check, Phase, Answer); 15] = [
+    let table: [(&str, Check, Phase, Answer); 16] = [
         ("version", Check::Opening, Phase::Initialize, |asked| {
             match &*asked.about {
             "initialize" => asked.result(r#"{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":{"name":"x","version":"1"}}"#),
@@ -267,6 +267,10 @@ fn each_fault_in_a_conversation_is_diagnosed() {
         }),
         ("stream-ended", Check::Body, Phase::Initialize, |asked| match &*asked.about {
             "initialize" => response("200 OK", "Content-Type: text/event-stream\r\n", ": nothing\n\n"),
+            _ => good(asked),
+        }),
+        ("no-events", Check::Body, Phase::Initialize, |asked| match &*asked.about {
+            "initialize" => Some(good(asked)?.replace("application/json", "text/event-stream")),
             _ => good(asked),
         }),
         ("session-lost", Check::Session, Phase::List, |asked| match &*asked.about {

@@ -91,6 +91,8 @@ pub struct SseDecoder {
     data: Data,
     name: Option<Bytes>,
     id: Option<Bytes>,
+    /// The start of the first line without a field of the standard.
+    unknown: Option<Bytes>,
     ended: bool,
 }
 
@@ -184,6 +186,7 @@ impl SseDecoder {
             data: Data::Absent,
             name: None,
             id: None,
+            unknown: None,
             ended: false,
         }
     }
@@ -214,8 +217,19 @@ impl SseDecoder {
             Data::One(data) => data.len(),
             Data::Joined(data) => data.capacity(),
         };
-        let fields = self.name.as_ref().map_or(0, Bytes::len) + self.id.as_ref().map_or(0, Bytes::len);
+        let fields = [&self.name, &self.id, &self.unknown];
+        let fields: usize = fields.into_iter().flatten().map(Bytes::len).sum();
         self.input.len() + self.partial.capacity() + data + fields
+    }
+
+    /// The first line that has no field of the standard and is no comment, at most [`HEAD_BYTES`] of it, also before its end was
+    /// received. The standard ignores such lines; a body that has nothing else is no event stream.
+    #[must_use]
+    pub fn unknown_line(&self) -> Option<&[u8]> {
+        let unfinished = without_mark(&self.partial, self.first_line);
+        self.unknown
+            .as_deref()
+            .or_else(|| (!unfinished.is_empty() && is_unknown(unfinished)).then(|| start(unfinished)))
     }
 
     /// The next event. `None` when more bytes are needed or, after [`SseDecoder::finish`], at the end.
@@ -359,6 +373,9 @@ impl SseDecoder {
             b"event" => self.name = Some(copy_name(&value)),
             b"id" if !value.contains(&0) => self.id = Some(copy_name(&value)),
             b"retry" => return digits(&value).map(SseEvent::Retry),
+            _ if self.unknown.is_none() && is_unknown(&line) => {
+                self.unknown = Some(Bytes::copy_from_slice(start(&line)));
+            }
             _ => {}
         }
         None
@@ -393,6 +410,16 @@ impl SseDecoder {
         }
         Some(SseEvent::Unfinished(Event { name, data: data.unwrap_or_default(), id }))
     }
+}
+
+/// Whether a line has no field of the standard and is no comment.
+fn is_unknown(line: &[u8]) -> bool {
+    let field = line.split(|byte| *byte == b':').next().unwrap_or_default();
+    !["", "data", "event", "id", "retry"].iter().any(|known| field == known.as_bytes())
+}
+
+fn start(line: &[u8]) -> &[u8] {
+    &line[..line.len().min(HEAD_BYTES)]
 }
 
 /// The delay before a reconnect, limited to [`MIN_RETRY`] and [`MAX_RETRY`].

@@ -320,6 +320,10 @@ pub enum TransportErrorReason {
     SessionIdInvalid,
     /// The response to the request contains other messages, but not the reply.
     NoReply,
+    /// The body of an event stream has no event, but other text.
+    NoEvents,
+    /// The server does not know the session that it has just opened.
+    SessionNotKept,
 }
 
 impl TransportError {

@@ -131,6 +131,11 @@ impl NotOpened<'_> {
                 let said = refused.map(server_words).unwrap_or_default();
                 by_status(self.phase, exchange, &said, self.authorized)
             })
+            .or_else(|| {
+                let has_no_events =
+                    refused.and_then(TransportError::reason) == Some(TransportErrorReason::NoEvents);
+                has_no_events.then(|| NO_EVENTS.at(self.phase, exchange.to_string()))
+            })
             .or_else(|| self.unexpected_events(exchange))
             .or_else(|| unexpected_body(self.phase, exchange))
     }

@@ -78,6 +78,11 @@ impl<'a> EventStream<'a> {
         self.has_events
     }
 
+    /// A line of this body that does not belong into an event stream.
+    pub(super) fn unknown_line(&self) -> Option<&[u8]> {
+        self.decoder.unknown_line()
+    }
+
     /// Whether this body continues another one.
     pub(super) const fn is_resumed(&self) -> bool {
         self.resumed

@@ -299,7 +299,8 @@ impl Exchange {
             if self.post.is_resent {
                 // The next request may try another one.
                 let what = format!("the server does not know the session that it has just opened: {said}");
-                return self.fail(pending, self.error(what, true)).await;
+                let error = self.error(what, true).because(Reason::SessionNotKept);
+                return self.fail(pending, error).await;
             }
             if self.post.outbound.is_none() {
                 self.fail(pending, self.error(&said, true)).await;

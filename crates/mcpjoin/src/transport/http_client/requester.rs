@@ -187,7 +187,8 @@ impl Requester {
                     if visited.len() > MAX_REDIRECTS {
                         return Err(redirected(match visited.contains(&url) {
                             true => not_followed(format!(
-                                "more than {MAX_REDIRECTS} redirects, which form a loop"
+                                "more than {MAX_REDIRECTS} redirects, which form a loop; the last leads to {}",
+                                shown(&url)
                             ))
                             .because(Reason::RedirectLoop),
                             false => not_followed(format!("more than {MAX_REDIRECTS} redirects")),

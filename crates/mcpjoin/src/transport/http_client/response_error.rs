@@ -95,7 +95,7 @@ pub(super) async fn read_page(response: Response) -> Page {
 }
 
 /// The part of a body that is shown.
-fn excerpt(body: &[u8]) -> &[u8] {
+pub(super) fn excerpt(body: &[u8]) -> &[u8] {
     let body = body.trim_ascii();
     &body[..body.len().min(MAX_EXCERPT_BYTES)]
 }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Method as HttpMethod, StatusCode};
 use mcpjoin_proto::RequestId;
@@ -14,7 +15,7 @@ use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::http::response_head::forgets_session;
-use mcpjoin_proto::session::{TransportError, TransportErrorReason};
+use mcpjoin_proto::session::{HttpBody, TransportError, TransportErrorReason};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::body::{answers, compressed};
@@ -22,7 +23,7 @@ use super::event_stream::{EventStream, StreamItem};
 use super::exchange::{Exchange, Role, response_id, wrong_id};
 use super::exchange_event::ExchangeEvent;
 use super::requester::{HttpRequest, Requester, media_type};
-use super::response_error;
+use super::response_error::{self, readable};
 use super::retry::retry_after_of;
 use super::session::LegacySession;
 use crate::http::Response;
@@ -169,6 +170,13 @@ impl Exchange {
             )));
         }
         let Some(last) = events.last() else {
+            if let (false, Some(line)) = (events.has_events(), events.unknown_line()) {
+                let line = response_error::excerpt(line);
+                let what = format!("{why}: the body has no event; it begins `{}`", readable(line));
+                let cause = self.error(what, false).because(TransportErrorReason::NoEvents);
+                let body = HttpBody::Other(Bytes::copy_from_slice(line));
+                return Err(NotResumed { cause: cause.with_http_body(body), lost_session: None });
+            }
             let reason = if events.has_events() { "its events have no ids" } else { "no event was received" };
             return Err(lost(format!("{why}, and it cannot be resumed: {reason}")));
         };
