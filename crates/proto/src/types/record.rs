@@ -179,6 +179,7 @@ macro_rules! record {
             )?)*
         }
 
+        #[automatically_derived]
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 #[allow(non_camel_case_types, reason = "the names of the fields")]
