@@ -88,6 +88,7 @@ impl fmt::Display for ErrorObject {
 }
 
 impl core::error::Error for ErrorObject {}
+
 /// Reads any value, so that `null` differs from an absent member.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
     Raw::deserialize(deserializer).map(Some)

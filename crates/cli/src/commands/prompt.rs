@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
@@ -143,7 +144,7 @@ fn page(messages: &[Raw]) -> String {
             out.push('\n');
         }
         let Some(message) = Object::of(message) else {
-            out.push_str("[message that is not an object]\n");
+            let _ = writeln!(out, "[message that is {}]", Object::refused(message));
             continue;
         };
         let role = message.text("role").unwrap_or_else(|| "(no role)".into());
