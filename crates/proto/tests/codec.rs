@@ -387,6 +387,12 @@ fn f15_a_line_that_belongs_into_no_event_stream_is_known() {
                 while decoder.poll_event().is_some() {}
             }
             assert_eq!(decoder.unknown_line(), line.map(str::as_bytes), "{body:?} cut at {cut}");
+            if line.is_none() {
+                let mut decoder = SseDecoder::new(100);
+                decoder.push(Bytes::copy_from_slice(&body.as_bytes()[..cut]));
+                while decoder.poll_event().is_some() {}
+                assert_eq!(decoder.unknown_line(), None, "{body:?} up to {cut}");
+            }
         }
     }
     let mut decoder = SseDecoder::new(100);

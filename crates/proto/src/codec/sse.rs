@@ -227,9 +227,10 @@ impl SseDecoder {
     #[must_use]
     pub fn unknown_line(&self) -> Option<&[u8]> {
         let unfinished = without_mark(&self.partial, self.first_line);
+        let may_be_known = FIELDS.iter().any(|field| field.starts_with(unfinished));
         self.unknown
             .as_deref()
-            .or_else(|| (!unfinished.is_empty() && is_unknown(unfinished)).then(|| start(unfinished)))
+            .or_else(|| (!may_be_known && is_unknown(unfinished)).then(|| start(unfinished)))
     }
 
     /// The next event. `None` when more bytes are needed or, after [`SseDecoder::finish`], at the end.
@@ -412,10 +413,13 @@ impl SseDecoder {
     }
 }
 
+/// The fields of the standard.
+const FIELDS: [&[u8]; 4] = [b"data", b"event", b"id", b"retry"];
+
 /// Whether a line has no field of the standard and is no comment.
 fn is_unknown(line: &[u8]) -> bool {
     let field = line.split(|byte| *byte == b':').next().unwrap_or_default();
-    !["", "data", "event", "id", "retry"].iter().any(|known| field == known.as_bytes())
+    !field.is_empty() && !FIELDS.contains(&field)
 }
 
 fn start(line: &[u8]) -> &[u8] {
