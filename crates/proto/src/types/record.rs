@@ -191,11 +191,13 @@ macro_rules! record {
                 const _: () = assert!(NAMES.len() <= crate::types::fields::MAX_FIELDS);
 
                 fn index(name: &str) -> Option<usize> {
-                    match () {
-                        $(() if name == record!(@name $must $([$($must_attribute)*])*) => Some(Field::$must as usize),)*
-                        $(() if name == record!(@name $may $([$($may_attribute)*])*) => Some(Field::$may as usize),)*
-                        () => None,
-                    }
+                    $(if name == record!(@name $must $([$($must_attribute)*])*) {
+                        return Some(Field::$must as usize);
+                    })*
+                    $(if name == record!(@name $may $([$($may_attribute)*])*) {
+                        return Some(Field::$may as usize);
+                    })*
+                    None
                 }
 
                 struct Visitor;
