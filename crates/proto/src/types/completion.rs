@@ -10,8 +10,7 @@ record! {
     /// Parameters of `completion/complete`.
     CompleteParams [request] {
         /// The prompt or resource template of the argument.
-        #[serde(rename = "ref")]
-        reference: Reference as impl Into<Reference>,
+        reference "ref": Reference as impl Into<Reference>,
         /// The argument.
         argument: CompleteArgument,
         ---
@@ -32,8 +31,7 @@ union! {
 
 record! {
     /// A reference to a prompt.
-    #[serde(tag = "type", rename = "ref/prompt")]
-    PromptReference {
+    PromptReference "type": "ref/prompt" {
         /// The name, for programs.
         name: String as impl Into<String>,
         ---
@@ -44,8 +42,7 @@ record! {
 
 record! {
     /// A reference to a resource or a resource template.
-    #[serde(tag = "type", rename = "ref/resource")]
-    ResourceTemplateReference {
+    ResourceTemplateReference "type": "ref/resource" {
         /// The URI or URI template.
         uri: String as impl Into<String>,
         ---

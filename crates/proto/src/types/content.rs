@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, de};
 
 use super::lifecycle::Icon;
-use super::record;
 use crate::{Kind, Raw};
 
 open! {
@@ -31,8 +30,7 @@ record! {
         /// The intended recipients.
         audience: Vec<Role> => with_audience,
         /// The importance, from 0 (optional) to 1 (required).
-        #[serde(serialize_with = "record::write_optional_number")]
-        priority: f64 => with_priority,
+        priority: f64 | number => with_priority,
         /// The last modification, in ISO 8601; since 2025-06-18.
         last_modified: String => with_last_modified,
     }
@@ -78,8 +76,7 @@ pub(super) fn join_lines<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 
 record! {
     /// Text for a model.
-    #[serde(tag = "type", rename = "text")]
-    TextContent [annotated item] {
+    TextContent "type": "text" [annotated item] {
         /// The text.
         text: String as impl Into<String>,
         ---
@@ -88,8 +85,7 @@ record! {
 
 record! {
     /// An image for a model.
-    #[serde(tag = "type", rename = "image")]
-    ImageContent [annotated item] {
+    ImageContent "type": "image" [annotated item] {
         /// The image in base64.
         data: String as impl Into<String>,
         /// The media type.
@@ -100,8 +96,7 @@ record! {
 
 record! {
     /// Audio for a model.
-    #[serde(tag = "type", rename = "audio")]
-    AudioContent [annotated item] {
+    AudioContent "type": "audio" [annotated item] {
         /// The audio in base64.
         data: String as impl Into<String>,
         /// The media type.
@@ -112,8 +107,7 @@ record! {
 
 record! {
     /// A link to a resource that `resources/read` reads. The list of resources may omit it.
-    #[serde(tag = "type", rename = "resource_link")]
-    ResourceLink [meta] {
+    ResourceLink "type": "resource_link" [meta] {
         /// The URI.
         uri: String as impl Into<String>,
         /// The name, for programs.
@@ -136,8 +130,7 @@ record! {
 
 record! {
     /// A resource with its contents.
-    #[serde(tag = "type", rename = "resource")]
-    EmbeddedResource [annotated item] {
+    EmbeddedResource "type": "resource" [annotated item] {
         /// The contents.
         resource: ResourceContents as impl Into<ResourceContents>,
         ---

@@ -94,8 +94,7 @@ record! {
 
 record! {
     /// Asks the user to open a web page, so that the client does not see what the user enters there.
-    #[serde(tag = "mode", rename = "url")]
-    ElicitUrlParams [request] {
+    ElicitUrlParams "mode": "url" [request] {
         /// The purpose of the page, for the user.
         message: String as impl Into<String>,
         /// The URL of the page.

@@ -1,11 +1,12 @@
-//! Reads the members of a JSON object into the fields of a record.
+//! Reads the members of a JSON object into the fields of a record, and writes them.
 //!
-//! Used by the macro `record`, which writes a short loop for each type. The derive of serde would do the same, but repeats for
-//! each field of each type what is here once: this crate has 8 % less code without the derive, and compiles in 14 % less time.
+//! Used by the macro `record`, which makes a short loop and a list of calls for each type. The derive of serde would do the
+//! same, but repeats for each field of each type what is here once.
 
 use core::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// The maximum number of fields of a record: one bit for each.
 pub(crate) const MAX_FIELDS: usize = u64::BITS as usize;
@@ -103,6 +104,67 @@ impl Visitor<'_> for Index {
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
         Ok(self.0(name))
     }
+}
+
+/// An object that the fields are written to.
+pub(crate) struct Writing<S: SerializeStruct> {
+    object: S,
+    /// The first error, which ends the writing. Kept here, so that the code of each field has no branch for it.
+    error: Option<S::Error>,
+}
+
+impl<S: SerializeStruct> Writing<S> {
+    pub(crate) const fn new(object: S) -> Self {
+        Self { object, error: None }
+    }
+
+    /// Writes a field.
+    pub(crate) fn required<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) {
+        if self.error.is_none() {
+            self.error = self.object.serialize_field(name, value).err();
+        }
+    }
+
+    /// Writes a field if it is there.
+    pub(crate) fn optional<T: Serialize>(&mut self, name: &'static str, value: &Option<T>) {
+        match value {
+            Some(value) => self.required(name, value),
+            None if self.error.is_none() => self.error = self.object.skip_field(name).err(),
+            None => {}
+        }
+    }
+
+    /// The end of the object, or the error that has ended the writing.
+    pub(crate) fn end(self) -> Result<S::Ok, S::Error> {
+        match self.error {
+            None => self.object.end(),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+/// A number that is written as an integer if it is whole: `50`, not `50.0`. They are the same JSON number, and every reader
+/// accepts `50`.
+pub(crate) struct Number(pub(crate) f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match whole(self.0) {
+            Some(whole) => serializer.serialize_i64(whole),
+            None => serializer.serialize_f64(self.0),
+        }
+    }
+}
+
+/// Above 2^53 an `f64` does not represent every integer ([RFC 8259, section
+/// 6](https://www.rfc-editor.org/rfc/rfc8259#section-6)).
+const MAX_EXACT_INTEGER: i64 = 1 << 53;
+
+/// The integer that equals the number, if there is one.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "compared after the fact")]
+fn whole(value: f64) -> Option<i64> {
+    let whole = value as i64;
+    (whole.abs() <= MAX_EXACT_INTEGER && whole as f64 == value).then_some(whole)
 }
 
 /// The name of a field in camelCase, made while compiling.

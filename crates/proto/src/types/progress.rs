@@ -5,7 +5,6 @@
 
 use alloc::string::String;
 
-use super::record;
 use crate::ProgressToken;
 
 record! {
@@ -14,12 +13,10 @@ record! {
         /// The token of the request.
         progress_token: ProgressToken,
         /// The progress so far. Each value is larger than the last, even without a known total.
-        #[serde(serialize_with = "record::write_number")]
-        progress: f64,
+        progress: f64 | number,
         ---
         /// The total, in the same unit.
-        #[serde(serialize_with = "record::write_optional_number")]
-        total: f64 => with_total,
+        total: f64 | number => with_total,
         /// The current activity, for a person; since 2025-03-26.
         message: String => with_message,
     }

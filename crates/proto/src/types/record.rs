@@ -1,45 +1,12 @@
 //! Macros for the kinds of protocol types: an object with fixed members, a word of an open list, and a union with a
 //! tag. Used by the other files of this module. Each macro defines how its kind is read and written.
 
-use serde::Serializer;
-
-/// Above 2^53 an `f64` does not represent every integer ([RFC 8259, section
-/// 6](https://www.rfc-editor.org/rfc/rfc8259#section-6)).
-const MAX_EXACT_INTEGER: i64 = 1 << 53;
-
-/// The integer that equals the number, if there is one.
-#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "compared after the fact")]
-fn whole(value: f64) -> Option<i64> {
-    let whole = value as i64;
-    (whole.abs() <= MAX_EXACT_INTEGER && whole as f64 == value).then_some(whole)
-}
-
-/// Writes a whole number as an integer: `50`, not `50.0`. They are the same JSON number, and every reader accepts `50`.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-pub(crate) fn write_number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    match whole(*value) {
-        Some(whole) => serializer.serialize_i64(whole),
-        None => serializer.serialize_f64(*value),
-    }
-}
-
-/// The same for an optional member.
-#[allow(clippy::ref_option, reason = "the signature that serde calls")]
-pub(crate) fn write_optional_number<S: Serializer>(
-    value: &Option<f64>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(value) => write_number(value, serializer),
-        None => serializer.serialize_none(),
-    }
-}
-
 /// Declares an object: the required members, `---`, and the optional members.
 ///
-/// Member names are camelCase in JSON, or as `#[serde(rename)]` says. An optional member is omitted when it is `None`, and
-/// `null` is read as absent; with `| null` behind its type it is a value. A required member with `#[serde(default)]` may be
-/// absent when it is read. The derive of serde writes; [`fields`](super::fields) reads.
+/// Member names are camelCase in JSON, or as the text behind the field says. A tag behind the name of the type is the first
+/// member, which is written and not read. An optional member is omitted when it is `None`, and `null` is read as absent.
+/// Rules behind the type of a member: `| null`: `null` is a value; `| default`: a required member may be absent when it is
+/// read; `| number`: as [`Number`](super::fields::Number). [`fields`](super::fields) reads and writes.
 ///
 /// `new` takes the required members in their order (`as` gives the type of the argument where it differs from the type
 /// of the member); `=>` names a chained setter.
@@ -47,15 +14,23 @@ pub(crate) fn write_optional_number<S: Serializer>(
 /// Groups in square brackets behind the name add members that many objects share. `field` adds them before the other
 /// optional members, every other group adds them at the end, in the order of the groups.
 macro_rules! record {
-    ($(#[$attribute:meta])* $name:ident [$($group:ident)+] {
-        $($(#[$($must_attribute:tt)*])* $must:ident: $must_type:ty $(as $argument:ty)?,)*
+    ($(#[$attribute:meta])* $name:ident $($tag:literal: $kind:literal)? [$($group:ident)+] {
+        $(
+            $(#[$must_doc:meta])*
+            $must:ident $($must_name:literal)?: $must_type:ty $(| $must_rule:ident)? $(as $argument:ty)?,
+        )*
         ---
         $($may:tt)*
     }) => {
         record! {
             @add [$($group)+]
-            { $(#[$attribute])* $name }
-            { $($(#[$($must_attribute)*])* $must: $must_type $(as $argument)?,)* }
+            { $(#[$attribute])* $name $($tag: $kind)? }
+            {
+                $(
+                    $(#[$must_doc])*
+                    $must $($must_name)?: $must_type $(| $must_rule)? $(as $argument)?,
+                )*
+            }
             { $($may)* }
         }
     };
@@ -102,15 +77,13 @@ macro_rules! record {
     (@add [request $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
         record! { @add [$($more)*] $head $must { $($may)*
             /// Metadata of the request.
-            #[serde(rename = "_meta")]
-            meta: $crate::types::Meta => with_meta,
+            meta "_meta": $crate::types::Meta => with_meta,
         } }
     };
     (@add [notification $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
         record! { @add [$($more)*] $head $must { $($may)*
             /// Metadata of the notification.
-            #[serde(rename = "_meta")]
-            meta: $crate::types::Meta => with_meta,
+            meta "_meta": $crate::types::Meta => with_meta,
         } }
     };
     (@add [result $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
@@ -118,43 +91,41 @@ macro_rules! record {
             /// Set by the session; leave it `None` when you build a result.
             result_type: alloc::string::String,
             /// Metadata of the result.
-            #[serde(rename = "_meta")]
-            meta: $crate::types::Meta => with_meta,
+            meta "_meta": $crate::types::Meta => with_meta,
         } }
     };
     (@add [item $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
         record! { @add [$($more)*] $head $must { $($may)*
             /// Metadata; since 2025-06-18.
-            #[serde(rename = "_meta")]
-            meta: $crate::types::Meta => with_meta,
+            meta "_meta": $crate::types::Meta => with_meta,
         } }
     };
     (@add [meta $($more:ident)*] $head:tt $must:tt { $($may:tt)* }) => {
         record! { @add [$($more)*] $head $must { $($may)*
             /// Metadata.
-            #[serde(rename = "_meta")]
-            meta: $crate::types::Meta => with_meta,
+            meta "_meta": $crate::types::Meta => with_meta,
         } }
     };
     (
         $(#[$attribute:meta])*
-        $name:ident {
-            $($(#[$($must_attribute:tt)*])* $must:ident: $must_type:ty $(as $argument:ty)?,)*
+        $name:ident $($tag:literal: $kind:literal)? {
+            $(
+                $(#[$must_doc:meta])*
+                $must:ident $($must_name:literal)?: $must_type:ty $(| $must_rule:ident)? $(as $argument:ty)?,
+            )*
             ---
-            $($(#[$($may_attribute:tt)*])* $may:ident: $may_type:ty $(| $null:ident)? $(=> $setter:ident)?,)*
+            $(
+                $(#[$may_doc:meta])*
+                $may:ident $($may_name:literal)?: $may_type:ty $(| $may_rule:ident)? $(=> $setter:ident)?,
+            )*
         }
     ) => {
-        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+        #[derive(Clone, Debug, PartialEq)]
         $(#[$attribute])*
-        #[serde(rename_all = "camelCase")]
         #[non_exhaustive]
         pub struct $name {
-            $($(#[$($must_attribute)*])* pub $must: $must_type,)*
-            $(
-                $(#[$($may_attribute)*])*
-                #[serde(skip_serializing_if = "Option::is_none")]
-                pub $may: Option<$may_type>,
-            )*
+            $($(#[$must_doc])* pub $must: $must_type,)*
+            $($(#[$may_doc])* pub $may: Option<$may_type>,)*
         }
 
         impl $name {
@@ -180,21 +151,40 @@ macro_rules! record {
         }
 
         #[automatically_derived]
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                const REQUIRED: &[&str] = &[$($tag,)? $(record!(@name $must $($must_name)?)),*];
+                let length = REQUIRED.len() $(+ usize::from(self.$may.is_some()))*;
+                let object = serializer.serialize_struct(stringify!($name), length)?;
+                #[allow(unused_mut, reason = "a type may have no members")]
+                let mut members = crate::types::fields::Writing::new(object);
+                $(members.required($tag, $kind);)?
+                $(record!(
+                    @write members.required, record!(@name $must $($must_name)?), self.$must $(, $must_rule)?
+                );)*
+                $(record!(
+                    @write members.optional, record!(@name $may $($may_name)?), self.$may $(, $may_rule)?
+                );)*
+                members.end()
+            }
+        }
+
+        #[automatically_derived]
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 #[allow(non_camel_case_types, reason = "the names of the fields")]
                 enum Field { $($must,)* $($may,)* }
                 const NAMES: &[&str] = &[
-                    $(record!(@name $must $([$($must_attribute)*])*),)*
-                    $(record!(@name $may $([$($may_attribute)*])*),)*
+                    $(record!(@name $must $($must_name)?),)*
+                    $(record!(@name $may $($may_name)?),)*
                 ];
                 const _: () = assert!(NAMES.len() <= crate::types::fields::MAX_FIELDS);
 
                 fn index(name: &str) -> Option<usize> {
-                    $(if name == record!(@name $must $([$($must_attribute)*])*) {
+                    $(if name == record!(@name $must $($must_name)?) {
                         return Some(Field::$must as usize);
                     })*
-                    $(if name == record!(@name $may $([$($may_attribute)*])*) {
+                    $(if name == record!(@name $may $($may_name)?) {
                         return Some(Field::$may as usize);
                     })*
                     None
@@ -215,11 +205,11 @@ macro_rules! record {
                         let mut fields = crate::types::fields::Fields::new(map, NAMES, index);
                         while let Some(field) = fields.next() {
                             $(if field == Field::$must as usize { fields.present(&mut $must); })*
-                            $(if field == Field::$may as usize { record!(@read fields $may $($null)?); })*
+                            $(if field == Field::$may as usize { record!(@read fields $may $($may_rule)?); })*
                         }
                         fields.end()?;
                         Ok($name {
-                            $($must: record!(@required $must $([$($must_attribute)*])*),)*
+                            $($must: record!(@required $must $($must_rule)?),)*
                             $($may,)*
                         })
                     }
@@ -231,20 +221,27 @@ macro_rules! record {
     };
     (@argument $type:ty) => { $type };
     (@argument $type:ty, $argument:ty) => { $argument };
-    (@name $field:ident [serde(rename = $name:literal)] $($more:tt)*) => { $name };
-    (@name $field:ident [$($other:tt)*] $($more:tt)*) => { record!(@name $field $($more)*) };
+    (@name $field:ident $name:literal) => { $name };
     (@name $field:ident) => {{
         const CAMEL_CASE: &crate::types::fields::CamelCase<{ stringify!($field).len() }> =
             &crate::types::fields::CamelCase::of(stringify!($field));
         const NAME: &str = CAMEL_CASE.as_str();
         NAME
     }};
-    (@read $fields:ident $field:ident) => { $fields.optional(&mut $field) };
     (@read $fields:ident $field:ident null) => { $fields.present(&mut $field) };
-    (@required $field:ident [serde(default)] $($more:tt)*) => { $field.unwrap_or_default() };
-    (@required $field:ident [$($other:tt)*] $($more:tt)*) => { record!(@required $field $($more)*) };
-    (@required $field:ident) => {
+    (@read $fields:ident $field:ident $($number:ident)?) => { $fields.optional(&mut $field) };
+    (@required $field:ident default) => { $field.unwrap_or_default() };
+    (@required $field:ident $($number:ident)?) => {
         crate::types::fields::required($field, NAMES[Field::$field as usize])?
+    };
+    (@write $members:ident.required, $name:expr, $self:ident.$field:ident, number) => {
+        $members.required($name, &crate::types::fields::Number($self.$field))
+    };
+    (@write $members:ident.optional, $name:expr, $self:ident.$field:ident, number) => {
+        $members.optional($name, &$self.$field.map(crate::types::fields::Number))
+    };
+    (@write $members:ident.$method:ident, $name:expr, $self:ident.$field:ident $(, $rule:ident)?) => {
+        $members.$method($name, &$self.$field)
     };
 }
 
@@ -318,8 +315,7 @@ macro_rules! variants {
     };
 }
 
-/// Declares a union of records with the tag `type`. The records write the tag themselves (`#[serde(tag = ..., rename =
-/// ...)]`); the union reads it, and a record alone ignores it. An unknown kind is kept unchanged.
+/// Declares a union of records with the tag `type`. The records write the tag themselves; the union reads it, and a record alone ignores it. An unknown kind is kept unchanged.
 macro_rules! union {
     (
         $(#[$attribute:meta])*

@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::content::{AudioContent, Content, ImageContent, Role, TextContent, join_lines};
 use super::meta::Meta;
-use super::record;
 use super::task::TaskMetadata;
 use super::tool::Tool;
 use crate::{Kind, Raw};
@@ -29,8 +28,7 @@ record! {
         /// The servers whose context the client should add.
         include_context: IncludeContext => with_include_context,
         /// The sampling temperature.
-        #[serde(serialize_with = "record::write_optional_number")]
-        temperature: f64 => with_temperature,
+        temperature: f64 | number => with_temperature,
         /// Sequences that end the response.
         stop_sequences: Vec<String> => with_stop_sequences,
         /// Metadata for the model provider, in a format of its own.
@@ -69,8 +67,7 @@ record! {
         content: SamplingContents as impl Into<SamplingContents>,
         ---
         /// Metadata; since 2025-11-25.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
+        meta "_meta": Meta => with_meta,
     }
 }
 
@@ -179,8 +176,7 @@ impl From<String> for SamplingContent {
 
 record! {
     /// A tool call of the model.
-    #[serde(tag = "type", rename = "tool_use")]
-    ToolUseContent [meta] {
+    ToolUseContent "type": "tool_use" [meta] {
         /// The id of this call, which its result refers to.
         id: String as impl Into<String>,
         /// The tool.
@@ -193,8 +189,7 @@ record! {
 
 record! {
     /// The result of a tool call of the model.
-    #[serde(tag = "type", rename = "tool_result")]
-    ToolResultContent [meta] {
+    ToolResultContent "type": "tool_result" [meta] {
         /// The id of the call.
         tool_use_id: String as impl Into<String>,
         /// The content of the result.
@@ -215,14 +210,11 @@ record! {
         /// Model hints in order of preference.
         hints: Vec<ModelHint> => with_hints,
         /// The priority of low cost.
-        #[serde(serialize_with = "record::write_optional_number")]
-        cost_priority: f64 => with_cost_priority,
+        cost_priority: f64 | number => with_cost_priority,
         /// The priority of speed.
-        #[serde(serialize_with = "record::write_optional_number")]
-        speed_priority: f64 => with_speed_priority,
+        speed_priority: f64 | number => with_speed_priority,
         /// The priority of capability.
-        #[serde(serialize_with = "record::write_optional_number")]
-        intelligence_priority: f64 => with_intelligence_priority,
+        intelligence_priority: f64 | number => with_intelligence_priority,
     }
 }
 

@@ -9,19 +9,16 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, de};
 
 use super::members::Members;
-use super::record;
 use crate::{Kind, Raw};
 
 record! {
     /// The schema of a form.
-    #[serde(tag = "type", rename = "object")]
-    ElicitationSchema {
+    ElicitationSchema "type": "object" {
         /// The fields in display order.
         properties: Members<PrimitiveSchema>,
         ---
         /// The JSON Schema dialect; since 2025-11-25.
-        #[serde(rename = "$schema")]
-        schema: String => with_schema,
+        schema "$schema": String => with_schema,
         /// The required fields.
         required: Vec<String> => with_required,
     }
@@ -100,8 +97,7 @@ impl<'de> Deserialize<'de> for PrimitiveSchema {
 record! {
     /// A text field.
     #[derive(Default)]
-    #[serde(tag = "type", rename = "string")]
-    StringSchema [field] {
+    StringSchema "type": "string" [field] {
         ---
         /// The minimum length, in characters.
         min_length: i64 => with_min_length,
@@ -132,18 +128,14 @@ record! {
     /// A number field.
     NumberSchema [field] {
         /// The kind of number.
-        #[serde(rename = "type")]
-        kind: NumberType,
+        kind "type": NumberType,
         ---
         /// The minimum.
-        #[serde(serialize_with = "record::write_optional_number")]
-        minimum: f64 => with_minimum,
+        minimum: f64 | number => with_minimum,
         /// The maximum.
-        #[serde(serialize_with = "record::write_optional_number")]
-        maximum: f64 => with_maximum,
+        maximum: f64 | number => with_maximum,
         /// The initial value; since 2025-11-25.
-        #[serde(serialize_with = "record::write_optional_number")]
-        default: f64 => with_default,
+        default: f64 | number => with_default,
     }
 }
 
@@ -160,8 +152,7 @@ open! {
 record! {
     /// A boolean field.
     #[derive(Default)]
-    #[serde(tag = "type", rename = "boolean")]
-    BooleanSchema [field] {
+    BooleanSchema "type": "boolean" [field] {
         ---
         /// The initial value.
         default: bool => with_default,
@@ -170,11 +161,9 @@ record! {
 
 record! {
     /// A choice of one value.
-    #[serde(tag = "type", rename = "string")]
-    UntitledSingleSelectEnumSchema [field] {
+    UntitledSingleSelectEnumSchema "type": "string" [field] {
         /// The values.
-        #[serde(rename = "enum")]
-        values: Vec<String>,
+        values "enum": Vec<String>,
         ---
         /// The initial value.
         default: String => with_default,
@@ -183,8 +172,7 @@ record! {
 
 record! {
     /// A choice of one value with display names.
-    #[serde(tag = "type", rename = "string")]
-    TitledSingleSelectEnumSchema [field] {
+    TitledSingleSelectEnumSchema "type": "string" [field] {
         /// The values with their display names.
         one_of: Vec<EnumOption>,
         ---
@@ -197,8 +185,7 @@ record! {
     /// A value with its display name.
     EnumOption {
         /// The value.
-        #[serde(rename = "const")]
-        value: String as impl Into<String>,
+        value "const": String as impl Into<String>,
         /// The display name.
         title: String as impl Into<String>,
         ---
@@ -207,11 +194,9 @@ record! {
 
 record! {
     /// A choice of one value, with the display names in a second list.
-    #[serde(tag = "type", rename = "string")]
-    LegacyTitledEnumSchema {
+    LegacyTitledEnumSchema "type": "string" {
         /// The values.
-        #[serde(rename = "enum")]
-        values: Vec<String>,
+        values "enum": Vec<String>,
         ---
         /// The display names in the order of the values.
         enum_names: Vec<String> => with_enum_names,
@@ -226,8 +211,7 @@ record! {
 
 record! {
     /// A choice of several values.
-    #[serde(tag = "type", rename = "array")]
-    UntitledMultiSelectEnumSchema [field] {
+    UntitledMultiSelectEnumSchema "type": "array" [field] {
         /// The values.
         items: UntitledItems,
         ---
@@ -242,19 +226,16 @@ record! {
 
 record! {
     /// The values of a choice.
-    #[serde(tag = "type", rename = "string")]
-    UntitledItems {
+    UntitledItems "type": "string" {
         /// The values.
-        #[serde(rename = "enum")]
-        values: Vec<String>,
+        values "enum": Vec<String>,
         ---
     }
 }
 
 record! {
     /// A choice of several values with display names.
-    #[serde(tag = "type", rename = "array")]
-    TitledMultiSelectEnumSchema [field] {
+    TitledMultiSelectEnumSchema "type": "array" [field] {
         /// The values with their display names.
         items: TitledItems,
         ---

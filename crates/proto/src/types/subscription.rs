@@ -84,8 +84,7 @@ record! {
         notifications: SubscriptionFilter,
         ---
         /// Metadata of the notification: the id of the subscription.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
+        meta "_meta": Meta => with_meta,
     }
 }
 
@@ -97,7 +96,6 @@ record! {
         /// Set by the session's envelope; `None` when written by hand.
         result_type: String,
         /// Metadata of the result: the id of the subscription.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
+        meta "_meta": Meta => with_meta,
     }
 }

@@ -51,8 +51,7 @@ record! {
         /// The time of the last change, in ISO 8601.
         last_updated_at: String as impl Into<String>,
         /// How long the task is kept, in milliseconds from its creation; `None` (`null` in JSON): without limit.
-        #[serde(default)]
-        ttl: Option<i64>,
+        ttl: Option<i64> | default,
         ---
         /// The status, for a person.
         status_message: String => with_status_message,
@@ -61,8 +60,7 @@ record! {
         /// Set by the session; leave it `None` when you build a result.
         result_type: String,
         /// Metadata of the result or the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
+        meta "_meta": Meta => with_meta,
     }
 }
 
@@ -144,8 +142,7 @@ record! {
         /// The time of the last change, in ISO 8601.
         last_updated_at: String as impl Into<String>,
         /// How long the task is kept, in milliseconds from its creation; `None` (`null` in JSON): without limit.
-        #[serde(default)]
-        ttl_ms: Option<i64>,
+        ttl_ms: Option<i64> | default,
         ---
         /// The status, for a person.
         status_message: String => with_status_message,
@@ -160,8 +157,7 @@ record! {
         /// Set by the session, or to `task` by a handler that responds with a task.
         result_type: String => with_result_type,
         /// Metadata of the result or the notification.
-        #[serde(rename = "_meta")]
-        meta: Meta => with_meta,
+        meta "_meta": Meta => with_meta,
     }
 }
 

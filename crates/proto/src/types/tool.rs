@@ -101,8 +101,7 @@ record! {
     /// Result of `tools/call`.
     CallToolResult [result] {
         /// The content, for a model. Read as empty when it is absent: some servers omit it beside a structured result.
-        #[serde(default)]
-        content: Vec<Content>,
+        content: Vec<Content> | default,
         ---
         /// The structured result, for programs, as the tool's output schema describes it; since 2025-06-18. An object
         /// until 2025-11-25, any value since then. `null` is `Some`, an absent member is `None`.
