@@ -304,7 +304,7 @@ impl ModernClient {
         let named = named.filter_map(|(part, text)| Some((&*part.target.name, text.as_deref()?)));
         let mut capabilities = self.joined.capabilities();
         if has_tasks.contains(&true) {
-            capabilities = capabilities.with_extensions([(EXTENSION.to_owned(), Raw::empty_object())]);
+            capabilities = capabilities.with_extensions([(EXTENSION, Raw::empty_object())]);
         }
         let result = DiscoverResult::new(Version::ALL.to_vec(), capabilities)
             .with_instructions(join_instructions(named));

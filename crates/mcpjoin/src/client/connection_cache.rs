@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcpjoin_proto::session::Peer;
-use mcpjoin_proto::types::{ClientCapabilities, Meta, meta};
+use mcpjoin_proto::types::{ClientCapabilities, Meta, ProtocolType, meta};
 use mcpjoin_proto::{Method, Raw};
 use tokio::time::Instant;
 
@@ -169,7 +169,7 @@ fn key_params(params: Option<&Raw>) -> Option<(Arc<str>, Option<Arc<str>>)> {
         text.push_str(cursor.as_str());
     }
     if let Some(meta) = params.member("_meta") {
-        let meta: Meta = meta.decode().ok()?;
+        let meta = Meta::read(&meta).ok()?;
         for (key, value) in meta.iter().filter(|(key, _)| !IGNORED_META.contains(key)) {
             let _ = write!(text, "\n{key}\n{}", value.as_str());
         }
@@ -187,8 +187,8 @@ fn identity(peer: &Peer, capabilities: &ClientCapabilities, place: Option<&str>)
         text.push_str(part.as_ref().map_or("", Raw::as_str));
     };
     part(Some(Raw::string(peer.profile.version.as_str())));
-    part(peer.info.as_ref().and_then(|info| Raw::from_value(&**info).ok()));
-    part(peer.server_capabilities().and_then(|known| Raw::from_value(known).ok()));
-    part(Raw::from_value(capabilities).ok());
+    part(peer.info.as_ref().and_then(|info| info.to_raw().ok()));
+    part(peer.server_capabilities().and_then(|known| known.to_raw().ok()));
+    part(capabilities.to_raw().ok());
     text
 }

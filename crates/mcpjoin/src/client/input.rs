@@ -4,7 +4,6 @@
 //! server sends requests of its own, which arrive at [`ClientHandler`]. A modern server asks for input in place of a
 //! result, which `round_trip` handles. <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +16,7 @@ use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult,
     ElicitationCapability, InputRequest, InputRequests, InputResponse, InputResponses, ListRootsResult,
-    Members, Meta, Root, RootsCapability, SamplingCapability, meta::key, task,
+    Members, Meta, ProtocolType, Root, RootsCapability, SamplingCapability, meta::key, task,
 };
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
 use parking_lot::Mutex;
@@ -91,7 +90,7 @@ pub(super) struct InputHandlers {
     /// Accepts tasks: declared as an extension. At 2025-11-25 a client only declares tasks of its own.
     pub(super) takes_tasks: bool,
     /// Further declared extensions, by name, with their settings.
-    pub(super) extensions: BTreeMap<String, Raw>,
+    pub(super) extensions: Members<Raw>,
 }
 
 /// Why a request for input has no response.
@@ -248,9 +247,9 @@ impl Handler for ClientHandler {
 fn related(answer: Raw, task: Option<Raw>) -> Result<Raw, ErrorObject> {
     let Some(task) = task else { return Ok(answer) };
     let unwritable = |error: &dyn fmt::Display| ErrorObject::internal(error.to_string());
-    let mut members: Members<Raw> = answer.decode().map_err(|error| unwritable(&error))?;
-    let meta = members.get("_meta").and_then(|meta| meta.decode::<Meta>().ok()).unwrap_or_default();
-    let meta = Raw::from_value(&meta.with(key::RELATED_TASK, task)).map_err(|error| unwritable(&error))?;
+    let mut members = Members::read(&answer).map_err(|error| unwritable(&error))?;
+    let meta = members.get("_meta").and_then(|meta| Meta::read(meta).ok()).unwrap_or_default();
+    let meta = meta.with(key::RELATED_TASK, task).to_raw().map_err(|error| unwritable(&error))?;
     members.insert("_meta", meta);
-    Raw::from_value(&members).map_err(|error| unwritable(&error))
+    members.to_raw().map_err(|error| unwritable(&error))
 }

@@ -245,7 +245,7 @@ impl Client {
     /// [`ClientError::BadParams`] if `arguments` is not an object or cannot be encoded. Nothing is sent then.
     pub fn call_tool(&self, name: impl Into<String>, arguments: impl Serialize) -> ToolCall {
         let mut params = CallToolParams::new(name);
-        match object(&Method::CallTool, encode(&Method::CallTool, &arguments)) {
+        match object(&Method::CallTool, encode_arguments(&Method::CallTool, &arguments)) {
             Ok(arguments) => {
                 params.arguments = arguments;
                 self.call_tool_with(params)
@@ -299,7 +299,7 @@ impl Client {
     pub fn get_prompt(&self, name: impl Into<String>, arguments: impl Serialize) -> PromptCall {
         let method = Method::GetPrompt;
         let mut params = GetPromptParams::new(name);
-        let arguments = object(&method, encode(&method, &arguments)).and_then(|arguments| {
+        let arguments = object(&method, encode_arguments(&method, &arguments)).and_then(|arguments| {
             let strings = arguments.map(|arguments| arguments.decode()).transpose();
             strings.map_err(|error| ClientError::BadParams { method, what: error.to_string() })
         });
@@ -424,8 +424,9 @@ impl Client {
         match self.inner.connection.call(call).await? {
             Reply::Complete(result) | Reply::Task(result) => Ok(result),
             Reply::Verbatim(result) => Ok(result.into_raw()),
-            Reply::NeedInput(input) => Raw::from_value(&*input)
-                .map_err(|error| ClientError::BadResult { method, what: error.to_string() }),
+            Reply::NeedInput(input) => {
+                input.to_raw().map_err(|error| ClientError::BadResult { method, what: error.to_string() })
+            }
         }
     }
 
@@ -445,7 +446,7 @@ impl Client {
         call
     }
 
-    async fn request<P: Serialize + Sync, R: ProtocolType>(
+    async fn request<P: ProtocolType + Sync, R: ProtocolType>(
         &self,
         method: Method,
         params: &P,
@@ -517,8 +518,15 @@ impl fmt::Debug for Client {
     }
 }
 
-fn encode<P: Serialize + ?Sized>(method: &Method, params: &P) -> Result<Raw, ClientError> {
-    Raw::from_value(params)
+fn encode<P: ProtocolType>(method: &Method, params: &P) -> Result<Raw, ClientError> {
+    params
+        .to_raw()
+        .map_err(|error| ClientError::BadParams { method: method.clone(), what: error.to_string() })
+}
+
+/// Encodes arguments of the caller's own type.
+fn encode_arguments<T: Serialize>(method: &Method, arguments: &T) -> Result<Raw, ClientError> {
+    Raw::from_value(arguments)
         .map_err(|error| ClientError::BadParams { method: method.clone(), what: error.to_string() })
 }
 

@@ -465,8 +465,8 @@ impl RawPages {
             reader.poll_read(cx, &mut |reader, result| {
                 let bad = |what| ClientError::BadResult { method: reader.method.clone(), what };
                 let result: Members<Raw> =
-                    result.decode().map_err(|_| bad("it is not an object".to_owned()))?;
-                let items: Option<Vec<Raw>> = result.get(member).and_then(|items| items.decode().ok());
+                    Members::read(result).map_err(|_| bad("it is not an object".to_owned()))?;
+                let items: Option<Vec<Raw>> = result.get(member).and_then(|items| Vec::read(items).ok());
                 let items = items.ok_or_else(|| bad(format!("it has no array `{member}`")))?;
                 let items = items.into_iter().map(|raw| (key_of(&raw, key), raw));
                 page = items.filter(|(key, _)| reader.is_new(key)).collect();
@@ -483,7 +483,7 @@ impl RawPages {
 
 /// The name or the address of an item. Where it has none, its whole text.
 fn key_of(item: &Raw, key: &str) -> String {
-    let key = item.decode().ok().and_then(|members: Members<Raw>| text(members.get(key)));
+    let key = Members::read(item).ok().and_then(|members: Members<Raw>| text(members.get(key)));
     key.unwrap_or_else(|| item.as_str().to_owned())
 }
 

@@ -19,7 +19,6 @@ use mcpjoin_proto::types::{
     ReadResourceParams, ReadResourceResult, TaskMetadata, TaskSupport,
 };
 use mcpjoin_proto::{Method, Raw, RequestId};
-use serde::Serialize;
 use tokio::time::Sleep;
 
 use super::cache::ttl;
@@ -109,7 +108,7 @@ mod sealed {
 }
 
 /// The parameters of a request that a [`RoundTrip`] sends. Sealed.
-pub trait RoundTripParams: sealed::Sealed + Serialize + Unpin + Send {
+pub trait RoundTripParams: sealed::Sealed + ProtocolType + Unpin + Send {
     /// The result of the request.
     type Result: ProtocolType + Unpin + Send;
 

@@ -1,6 +1,5 @@
 //! Describes a server.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -8,8 +7,9 @@ use std::sync::atomic::AtomicU64;
 
 use mcpjoin_proto::session::{Limits, Reply, ServerRole};
 use mcpjoin_proto::types::{
-    CompleteParams, Implementation, Members, PromptsCapability, Reference, Resource, ResourcesCapability,
-    ServerCapabilities, TaskRequestsCapability, TasksCapability, Tool, ToolsCapability, task,
+    CompleteParams, Implementation, Members, PromptsCapability, ProtocolType, Reference, Resource,
+    ResourcesCapability, ServerCapabilities, TaskRequestsCapability, TasksCapability, Tool, ToolsCapability,
+    task,
 };
 use mcpjoin_proto::{ErrorObject, Raw, Request, Version};
 use parking_lot::{Mutex, RwLock};
@@ -23,7 +23,7 @@ use super::mount::Mounts;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
-use super::schema_profile::{ProfileChoice, SchemaProfile};
+use super::schema_profile::{ChosenProfile, ProfileChoice, SchemaProfile};
 use super::task::{ReadContent, Replica, SharedTasks, TaskStore, Tasks};
 use super::tools::{ToolEntry, VisibleTools};
 use super::{
@@ -640,7 +640,7 @@ impl ServerBuilder {
         mut self,
         choose: impl Fn(Option<&Implementation>) -> SchemaProfile + Send + Sync + 'static,
     ) -> Self {
-        self.0.profile_choice = Some(Box::new(choose));
+        self.0.profile_choice = Some(Box::new(move |client| ChosenProfile::new(choose(client))));
         self
     }
 
@@ -932,9 +932,8 @@ impl ServerBuilder {
         }
         if self.0.tasks {
             // The session declares the one that the revision has.
-            let mut extensions = BTreeMap::new();
-            extensions.insert(task::EXTENSION.to_owned(), Raw::empty_object());
-            let calls = Raw::from_value(&Members::new().with("call", Raw::empty_object()));
+            let extensions = [(task::EXTENSION, Raw::empty_object())];
+            let calls = Members::new().with("call", Raw::empty_object()).to_raw();
             let calls = calls.unwrap_or_else(|_| Raw::empty_object());
             let core = TasksCapability::default()
                 .with_list(Raw::empty_object())

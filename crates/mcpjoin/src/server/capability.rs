@@ -3,10 +3,8 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#capability-negotiation>. The session
 //! checks every request for input again. This check is earlier, and its errors are written for handlers.
 
-use std::collections::BTreeMap;
-
 use mcpjoin_proto::types::{
-    ClientCapabilities, ElicitationCapability, InputRequest, ServerCapabilities, task,
+    ClientCapabilities, ElicitationCapability, InputRequest, ProtocolType, ServerCapabilities, task,
 };
 use mcpjoin_proto::{ErrorObject, Raw, code};
 use serde::Serialize;
@@ -57,7 +55,7 @@ fn object(capabilities: &ClientCapabilities) -> Value {
     {
         elicitation.form = Some(Raw::empty_object());
     }
-    Raw::from_value(&capabilities).ok().and_then(|raw| raw.decode().ok()).unwrap_or_default()
+    capabilities.to_raw().ok().and_then(|raw| raw.decode().ok()).unwrap_or_default()
 }
 
 /// Adds the capabilities of a mounted server to those of the server that it is mounted on.
@@ -80,8 +78,10 @@ pub(super) fn unite(to: &mut ServerCapabilities, mounted: &ServerCapabilities) {
     to.tasks = to.tasks.take().or_else(|| mounted.tasks.clone());
     if let Some(mounted) = &mounted.extensions {
         let declared = to.extensions.get_or_insert_default();
-        for (name, settings) in mounted {
-            declared.entry(name.clone()).or_insert_with(|| settings.clone());
+        for (name, settings) in mounted.iter() {
+            if !declared.contains_key(name) {
+                declared.insert(name, settings.clone());
+            }
         }
     }
 }
@@ -92,9 +92,7 @@ fn either(one: Option<bool>, other: Option<bool>) -> Option<bool> {
 
 /// Returns the capabilities of a client that accepts tasks.
 pub(super) fn of_tasks() -> ClientCapabilities {
-    let mut extensions = BTreeMap::new();
-    extensions.insert(task::EXTENSION.to_owned(), Raw::empty_object());
-    ClientCapabilities::default().with_extensions(extensions)
+    ClientCapabilities::default().with_extensions([(task::EXTENSION, Raw::empty_object())])
 }
 
 /// Returns the error of the modern era for a missing capability.

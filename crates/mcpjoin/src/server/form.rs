@@ -4,7 +4,9 @@
 //! `schemars` derives only the part remains that a form has.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema>
 
-use mcpjoin_proto::types::{ElicitAction, ElicitFormParams, ElicitationSchema, PrimitiveSchema};
+use mcpjoin_proto::types::{
+    ElicitAction, ElicitFormParams, ElicitationSchema, PrimitiveSchema, ProtocolType,
+};
 use mcpjoin_proto::{ErrorObject, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -86,7 +88,7 @@ fn form<T: JsonSchema>() -> Result<ElicitationSchema, String> {
         schema.insert("properties".into(), Map::new().into());
     }
     let form = Raw::from_value(schema.as_value()).map_err(|error| error.to_string())?;
-    form.decode().map_err(|error| format!("`{name}` is not a form: {error}"))
+    ElicitationSchema::read(&form).map_err(|error| format!("`{name}` is not a form: {error}"))
 }
 
 /// Removes `null`, which a form says with `required`, writes the choices of an enum as one list, and removes formats that a

@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 
-use super::{Context, HandlerError, capability, encode, task};
+use super::{Context, HandlerError, capability, encode_value, task};
 use crate::connection::rounds::{FIRST_PAUSE, MAX_PAUSE, MAX_ROUNDS};
 use crate::seal::{self, Keys, OpenError, Purpose};
 
@@ -239,7 +239,7 @@ impl Context {
     /// [`InputError`] if the value cannot be encoded as JSON, or if the system provides no random numbers. Pass it on
     /// with `?`.
     pub fn seal_request_state<T: Serialize>(&self, state: &T) -> Result<String, InputError> {
-        encode(state)
+        encode_value(state)
             .and_then(|state| {
                 let now = seal::unix_time();
                 self.0.server.keys.seal(Purpose::ByHand, &self.digest(), state.as_str(), now)
@@ -477,7 +477,7 @@ impl InputState {
     }
 
     fn seal(&self, keys: &Keys) -> Result<String, ErrorObject> {
-        let answers = encode(&self.answers)?;
+        let answers = encode_value(&self.answers)?;
         keys.seal(Purpose::Answers, &self.request, answers.as_str(), seal::unix_time())
     }
 }
@@ -488,8 +488,7 @@ fn responses(params: Option<&Payload>) -> Result<Option<InputResponses>, ErrorOb
     let Some(responses) = responses.filter(|responses| responses.kind() != Kind::Null) else {
         return Ok(None);
     };
-    responses
-        .decode()
+    InputResponses::read(&responses)
         .map(Some)
         .map_err(|error| ErrorObject::invalid_params(format!("`inputResponses`: {error}")))
 }
@@ -547,7 +546,7 @@ fn value(digest: &mut Sha256, raw: &Raw) {
     match raw.kind() {
         Kind::Object => {
             let mut members: Vec<(String, Raw)> =
-                raw.decode::<Members<Raw>>().unwrap_or_default().into_iter().collect();
+                Members::read(raw).unwrap_or_default().into_iter().collect();
             members.sort_by(|(left, _), (right, _)| left.cmp(right));
             digest.update(b"{");
             for (name, member) in &members {
@@ -558,7 +557,7 @@ fn value(digest: &mut Sha256, raw: &Raw) {
         }
         Kind::Array => {
             digest.update(b"[");
-            for item in raw.decode::<Vec<Raw>>().unwrap_or_default() {
+            for item in Vec::<Raw>::read(raw).unwrap_or_default() {
                 value(digest, &item);
             }
             digest.update(b"]");

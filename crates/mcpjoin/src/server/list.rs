@@ -4,28 +4,28 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor names the last
 //! entry of its page, so pages stay correct when entries are added and removed between them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mcpjoin_proto::sorted_map::SortedMap;
 use mcpjoin_proto::types::PageParams;
 use mcpjoin_proto::{ErrorObject, Payload, Raw, Request};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::{decode_params, encode};
+use super::{decode_params, encode_value};
 
 /// A list of named entries.
 pub(super) struct List<E> {
     /// The entries with their numbers, which only increase.
     entries: Vec<(u64, Arc<E>)>,
     /// The number of each entry.
-    by_name: BTreeMap<Box<str>, u64>,
+    by_name: SortedMap<Box<str>, u64>,
     last: u64,
 }
 
 impl<E> Default for List<E> {
     fn default() -> Self {
-        Self { entries: Vec::new(), by_name: BTreeMap::new(), last: 0 }
+        Self { entries: Vec::new(), by_name: SortedMap::new(), last: 0 }
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) fn page(
     items: Vec<Raw>,
     next_cursor: Option<String>,
 ) -> Result<Raw, ErrorObject> {
-    encode(&Page { member, items, next_cursor })
+    encode_value(&Page { member, items, next_cursor })
 }
 
 fn read_cursor(member: &str, cursor: &str, last: u64) -> Result<u64, ErrorObject> {

@@ -151,7 +151,7 @@ use self::list::List;
 use self::mount::Mounts;
 use self::prompts::PromptEntry;
 use self::resources::{ResourceEntry, TemplateEntry};
-use self::schema_profile::ProfileChoice;
+use self::schema_profile::{ChosenProfile, ProfileChoice};
 use self::service::Service;
 use self::subscription::Outbox;
 use self::task::{Replica, SharedTasks, Tasks};
@@ -471,8 +471,8 @@ impl Shared {
     }
 
     /// Returns the profile of the schemas that a client is shown.
-    fn schemas_for(&self, client: Option<&Arc<ClientInfo>>) -> SchemaProfile {
-        let Some(choose) = &self.profile_choice else { return SchemaProfile::new() };
+    fn schemas_for(&self, client: Option<&Arc<ClientInfo>>) -> Option<ChosenProfile> {
+        let choose = self.profile_choice.as_ref()?;
         choose(client.and_then(|client| client.info.as_deref()))
     }
 
@@ -493,13 +493,19 @@ fn decode_params<T: ProtocolType>(params: Option<&Payload>) -> Result<T, ErrorOb
     T::read(params.raw()).map_err(|error| ErrorObject::invalid_params(error.to_string()))
 }
 
-/// Encodes a value that is part of a response.
-fn encode<T: Serialize>(value: &T) -> Result<Raw, ErrorObject> {
+/// Encodes a type of the protocol that is part of a response.
+fn encode<T: ProtocolType>(value: &T) -> Result<Raw, ErrorObject> {
+    value.to_raw().map_err(|error| ErrorObject::internal(error.to_string()))
+}
+
+/// The same for any other type.
+fn encode_value<T: Serialize>(value: &T) -> Result<Raw, ErrorObject> {
     Raw::from_value(value).map_err(|error| ErrorObject::internal(error.to_string()))
 }
 
 /// Encodes the description of an entry as the lists contain it.
-fn description_json<T: Serialize>(name: &str, description: &T) -> Result<Raw, BuildError> {
-    Raw::from_value(description)
+fn description_json<T: ProtocolType>(name: &str, description: &T) -> Result<Raw, BuildError> {
+    description
+        .to_raw()
         .map_err(|error| BuildError::NotWritable { name: name.to_owned(), problem: error.to_string() })
 }

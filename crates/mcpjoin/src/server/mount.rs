@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::types::{CompleteParams, Reference};
+use mcpjoin_proto::types::{CompleteParams, ProtocolType, Reference};
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Profile, Raw, Request};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -329,7 +329,7 @@ impl ListRequest {
         let Reply::Complete(result) = response.await? else {
             return Err(ErrorObject::internal("the list of a mounted server is not a complete result"));
         };
-        let items = result.member(self.listed.member).and_then(|items| items.decode().ok());
+        let items = result.member(self.listed.member).and_then(|items| Vec::read(&items).ok());
         let items =
             items.ok_or_else(|| ErrorObject::internal("the list of a mounted server has no items"))?;
         let next = result.member("nextCursor").filter(|next| next.kind() == JsonKind::String);

@@ -9,7 +9,7 @@ use mcpjoin_proto::Raw;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
     BlobResourceContents, CallToolResult, Completion, Content, GetPromptResult, InputRequired, PromptMessage,
-    ReadResourceResult, ResourceContents, Role, TextResourceContents,
+    ProtocolType, ReadResourceResult, ResourceContents, Role, TextResourceContents,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -238,8 +238,8 @@ pub trait CompletionOutput: Send {
     fn into_completion(self) -> Result<Completion, HandlerError>;
 }
 
-fn complete<T: Serialize>(result: &T) -> Result<Reply, HandlerError> {
-    Ok(Reply::Complete(Raw::from_value(result)?))
+fn complete<T: ProtocolType>(result: &T) -> Result<Reply, HandlerError> {
+    Ok(Reply::Complete(result.to_raw()?))
 }
 
 macro_rules! prompt_output {

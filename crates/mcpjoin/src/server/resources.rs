@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::types::{Members, Resource, ResourceTemplate};
+use mcpjoin_proto::types::{Members, ProtocolType, Resource, ResourceTemplate};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw, code};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -286,7 +286,7 @@ impl Reader {
 /// Returns the error for a resource that does not exist, with the code of the legacy era. The session replaces the code
 /// in the modern era.
 pub(super) fn not_found(uri: &str) -> ErrorObject {
-    let data = Raw::from_value(&Members::new().with("uri", Raw::string(uri)));
+    let data = Members::new().with("uri", Raw::string(uri)).to_raw();
     let error = ErrorObject::new(code::RESOURCE_NOT_FOUND, "resource not found");
     match data {
         Ok(data) => error.with_data(data),

@@ -21,8 +21,37 @@ use schemars::Schema;
 use schemars::transform::{Transform, transform_subschemas};
 use serde_json::{Map, Value};
 
-/// Chooses the profile of a client, by its own statement of its name and version.
-pub(super) type ProfileChoice = dyn Fn(Option<&Implementation>) -> SchemaProfile + Send + Sync;
+/// Chooses the profile of a client, by its own statement of its name and version. `None` changes nothing.
+pub(super) type ProfileChoice = dyn Fn(Option<&Implementation>) -> Option<ChosenProfile> + Send + Sync;
+
+/// A profile that changes something, and the function that does so. It is called through a pointer, so that a program whose
+/// servers choose no profiles is linked without it.
+#[derive(Clone, Copy)]
+pub(super) struct ChosenProfile {
+    profile: SchemaProfile,
+    apply: fn(SchemaProfile, &Raw, bool) -> Raw,
+}
+
+impl ChosenProfile {
+    pub(super) fn new(profile: SchemaProfile) -> Option<Self> {
+        (profile != SchemaProfile::new()).then_some(Self { profile, apply: SchemaProfile::apply })
+    }
+
+    /// Its number, below [`MAX_PROFILES`].
+    pub(super) fn number(self) -> usize {
+        self.profile.0.into()
+    }
+
+    /// Returns the schema of arguments for a client of this profile.
+    pub(super) fn input(self, schema: &Raw) -> Raw {
+        (self.apply)(self.profile, schema, false)
+    }
+
+    /// Returns the schema of a result for a client of this profile.
+    pub(super) fn output(self, schema: &Raw) -> Raw {
+        (self.apply)(self.profile, schema, true)
+    }
+}
 
 /// The number of profiles: the lists of a tool are cached for each that is used.
 pub(super) const MAX_PROFILES: usize = 16;
@@ -110,22 +139,7 @@ impl SchemaProfile {
         self.0 & part != 0
     }
 
-    /// Its number, below [`MAX_PROFILES`].
-    pub(super) fn number(self) -> usize {
-        self.0.into()
-    }
-
-    /// Returns the schema of arguments for a client of this profile.
-    pub(super) fn input(self, schema: &Raw) -> Raw {
-        self.apply(schema, false)
-    }
-
-    /// Returns the schema of a result for a client of this profile.
-    pub(super) fn output(self, schema: &Raw) -> Raw {
-        self.apply(schema, true)
-    }
-
-    /// A schema that cannot be read or written, because a number has no value, stays as it is.
+    /// Returns the schema of a result, or of arguments, for a client of this profile. A schema that cannot be read or written, because a number has no value, stays as it is.
     fn apply(self, schema: &Raw, is_output: bool) -> Raw {
         let Ok(mut value) = schema.decode::<Value>() else { return schema.clone() };
         if self.has(INLINE_REFERENCES)

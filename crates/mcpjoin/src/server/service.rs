@@ -15,7 +15,7 @@ use super::blocking::in_own_task;
 use super::layer::Next;
 use super::list::page_of;
 use super::resources::{self, Reader};
-use super::schema_profile::SchemaProfile;
+use super::schema_profile::ChosenProfile;
 use super::tools::{self, ToolEntry, VisibleTools};
 use super::{Context, Shared, decode_params, task};
 use crate::connection;
@@ -221,7 +221,7 @@ impl Service {
         &self,
         profile: &Profile,
         request: &Request,
-        schemas: SchemaProfile,
+        schemas: Option<ChosenProfile>,
     ) -> Result<Reply, ErrorObject> {
         let offer = self.server.offer.read();
         let show = |tool: &ToolEntry| tool.show(profile, schemas);

@@ -8,7 +8,7 @@ use std::mem;
 use std::task::{Context, Waker};
 
 use mcpjoin_proto::sorted_map::{SortedMap, SortedSet};
-use mcpjoin_proto::types::ResourceUpdatedParams;
+use mcpjoin_proto::types::{ProtocolType, ResourceUpdatedParams};
 use mcpjoin_proto::{Method, Notification, Payload, Raw};
 use parking_lot::Mutex;
 
@@ -158,7 +158,7 @@ impl Outbox {
             return Some((Notification { method: list.method(), params: None }, None));
         }
         let (method, params, principal) = if let Some((uri, ())) = changes.resources.pop_first() {
-            (Method::ResourceUpdated, Payload::from_value(&ResourceUpdatedParams::new(uri)).ok()?, None)
+            (Method::ResourceUpdated, Payload::from_raw(ResourceUpdatedParams::new(uri).to_raw().ok()?), None)
         } else if let Some((_, progress)) = changes.progress.pop_first() {
             // Progress is sent before the final state, as it is not allowed after that.
             (Method::Progress, Payload::from_raw(progress), None)

@@ -13,7 +13,8 @@ use std::sync::{Arc, OnceLock};
 use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
-    CallToolResult, Content, InputRequired, TaskSupport, Tool, ToolAnnotations, ToolExecution, meta::key,
+    CallToolResult, Content, InputRequired, ProtocolType, TaskSupport, Tool, ToolAnnotations, ToolExecution,
+    meta::key,
 };
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
@@ -21,7 +22,7 @@ use serde::de::DeserializeOwned;
 
 use super::input::emulate_rounds;
 use super::output::write_offloaded;
-use super::schema_profile::{MAX_PROFILES, SchemaProfile};
+use super::schema_profile::{ChosenProfile, MAX_PROFILES};
 #[cfg(feature = "json-schema")]
 use super::validation::{Refused, Validator};
 use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, encode, schema};
@@ -312,18 +313,19 @@ impl ToolEntry {
     }
 
     /// Encodes the list entries. Done on demand, so that a server with many tools starts fast.
-    fn write_listings(&self, schemas: SchemaProfile) -> Listings {
+    fn write_listings(&self, schemas: Option<ChosenProfile>) -> Listings {
         let mut tool = self.tool.clone();
         tool.input_schema = self.input_schema();
-        let is_changed = schemas != SchemaProfile::new();
-        if is_changed {
+        if let Some(schemas) = schemas {
             tool.input_schema = schemas.input(&tool.input_schema);
         }
         let mut with = |output: Option<Raw>, execution: Option<ToolExecution>| {
-            tool.output_schema =
-                output.map(|output| if is_changed { schemas.output(&output) } else { output });
+            tool.output_schema = match schemas {
+                Some(schemas) => output.map(|output| schemas.output(&output)),
+                None => output,
+            };
             tool.execution = execution;
-            Raw::from_value(&tool).expect("a tool is texts, JSON and booleans, which all have a text")
+            tool.to_raw().expect("a tool is texts, JSON and booleans, which all have a text")
         };
         let own = self.tool.execution.clone();
         let none = with(None, own.clone());
@@ -351,13 +353,14 @@ impl ToolEntry {
     }
 
     /// Returns its list entry for a revision, with schemas of this profile.
-    pub(super) fn show(&self, profile: &Profile, schemas: SchemaProfile) -> Raw {
-        let listings = if schemas == SchemaProfile::new() {
-            &self.listings
-        } else {
-            let all =
-                self.simpler_listings.get_or_init(|| Box::new([const { OnceLock::new() }; MAX_PROFILES]));
-            &all[schemas.number()]
+    pub(super) fn show(&self, profile: &Profile, schemas: Option<ChosenProfile>) -> Raw {
+        let listings = match schemas {
+            None => &self.listings,
+            Some(schemas) => {
+                let all =
+                    self.simpler_listings.get_or_init(|| Box::new([const { OnceLock::new() }; MAX_PROFILES]));
+                &all[schemas.number()]
+            }
         };
         let listings = listings.get_or_init(|| self.write_listings(schemas));
         match profile {

@@ -1,12 +1,14 @@
 //! A map with ascending integer keys, for short-lived entries: pending calls.
 //!
 //! Used by `calls`, and by the connection for its data of each call. A lookup is an index into a ring of places. Places
-//! are reused, so an entry allocates nothing. Long-lived entries move to a tree, so that the size of the ring stays
+//! are reused, so an entry allocates nothing. Long-lived entries move to a sorted map, so that the size of the ring stays
 //! proportional to the number of entries.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+
+use crate::sorted_map::SortedMap;
 
 /// The maximum number of finished places in the ring, beside one per entry.
 const MAX_SPARE_PLACES: usize = 64;
@@ -24,7 +26,7 @@ struct Inner<T> {
     first: i64,
     ring: VecDeque<Option<usize>>,
     /// Entries older than the ring.
-    older: BTreeMap<i64, usize>,
+    older: SortedMap<i64, usize>,
     values: Vec<Option<T>>,
     free: Vec<usize>,
 }
@@ -88,20 +90,29 @@ impl<T> RingMap<T> {
 
     /// Removes all values, in the order of their keys.
     pub fn take_all(&mut self) -> impl Iterator<Item = (i64, T)> + use<T> {
-        let Inner { first, ring, older, mut values, .. } =
+        let Inner { first, ring, mut older, mut values, .. } =
             self.inner.take().map_or_else(Inner::default, |inner| *inner);
         let recent = ring.into_iter().enumerate().filter_map(move |(index, place)| {
             let key = first.checked_add(i64::try_from(index).ok()?)?;
             Some((key, place?))
         });
-        let places: BTreeMap<i64, usize> = older.into_iter().chain(recent).collect();
-        places.into_iter().filter_map(move |(key, place)| Some((key, values.get_mut(place)?.take()?)))
+        for (key, place) in recent {
+            older.insert(key, place);
+        }
+        core::iter::from_fn(move || older.pop_first())
+            .filter_map(move |(key, place)| Some((key, values.get_mut(place)?.take()?)))
     }
 }
 
 impl<T> Default for Inner<T> {
     fn default() -> Self {
-        Self { first: 0, ring: VecDeque::new(), older: BTreeMap::new(), values: Vec::new(), free: Vec::new() }
+        Self {
+            first: 0,
+            ring: VecDeque::new(),
+            older: SortedMap::new(),
+            values: Vec::new(),
+            free: Vec::new(),
+        }
     }
 }
 

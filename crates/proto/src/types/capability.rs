@@ -5,13 +5,12 @@
 //! capabilities that it does not know.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::string::String;
 use core::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::fields::Fields;
 use super::members::Members;
 use crate::{Method, Raw};
 
@@ -58,6 +57,14 @@ macro_rules! capability {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[allow(non_camel_case_types, reason = "the names of the fields")]
+                enum Field { $($field,)* }
+                const NAMES: &[&str] = &[$($word),*];
+
+                fn index(name: &str) -> Option<usize> {
+                    NAMES.iter().position(|known| *known == name)
+                }
+
                 struct Object;
 
                 impl<'de> Visitor<'de> for Object {
@@ -67,19 +74,13 @@ macro_rules! capability {
                         f.write_str("an object of capabilities")
                     }
 
-                    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<$name, A::Error> {
+                    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<$name, A::Error> {
                         let mut read = $name::default();
-                        while let Some(name) = object.next_key::<String>()? {
-                            match name.as_str() {
-                                $(
-                                    $word if read.$field.is_some() => {
-                                        return Err(de::Error::duplicate_field($word));
-                                    }
-                                    $word => read.$field = object.next_value()?,
-                                )*
-                                _ => read.other.push(name, object.next_value()?),
-                            }
+                        let mut fields = Fields::new(object, NAMES, index);
+                        while let Some(field) = fields.next_or_other(&mut read.other) {
+                            $(if field == Field::$field as usize { fields.optional(&mut read.$field); })*
                         }
+                        fields.end()?;
                         read.other.refuse_duplicates()?;
                         Ok(read)
                     }
@@ -95,7 +96,7 @@ capability! {
     /// The capabilities of a client.
     ClientCapabilities {
         /// Experimental capabilities by name.
-        "experimental" experimental: BTreeMap<String, Raw> => with_experimental,
+        "experimental" experimental: Members<Raw> => with_experimental,
         /// Roots. Deprecated in 2026-07-28.
         "roots" roots: RootsCapability => with_roots,
         /// Sampling. Deprecated in 2026-07-28.
@@ -105,7 +106,7 @@ capability! {
         /// Tasks for requests; 2025-11-25 alone.
         "tasks" tasks: Box<TasksCapability> => with_tasks,
         /// The supported extensions by name, with their settings; since 2026-07-28.
-        "extensions" extensions: BTreeMap<String, Raw> => with_extensions,
+        "extensions" extensions: Members<Raw> => with_extensions,
     }
 }
 
@@ -113,7 +114,7 @@ capability! {
     /// The capabilities of a server.
     ServerCapabilities {
         /// Experimental capabilities by name.
-        "experimental" experimental: BTreeMap<String, Raw> => with_experimental,
+        "experimental" experimental: Members<Raw> => with_experimental,
         /// Log messages. Deprecated in 2026-07-28.
         "logging" logging: Raw => with_logging,
         /// Argument completion; since 2025-03-26.
@@ -127,7 +128,7 @@ capability! {
         /// Tasks for requests; 2025-11-25 alone.
         "tasks" tasks: Box<TasksCapability> => with_tasks,
         /// The supported extensions by name, with their settings; since 2026-07-28.
-        "extensions" extensions: BTreeMap<String, Raw> => with_extensions,
+        "extensions" extensions: Members<Raw> => with_extensions,
     }
 }
 

@@ -3,10 +3,14 @@
 //! Used by the macro `record`, which makes a short loop and a list of calls for each type. The derive of serde would do the
 //! same, but repeats for each field of each type what is here once.
 
+use alloc::string::String;
 use core::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use super::members::Members;
+use crate::Raw;
 
 /// The maximum number of fields of a record: one bit for each.
 pub(crate) const MAX_FIELDS: usize = u64::BITS as usize;
@@ -41,17 +45,47 @@ impl<'de, A: MapAccess<'de>> Fields<'de, A> {
                 Ok(None) => break,
                 Ok(Some(None)) => self.error = self.map.next_value::<IgnoredAny>().err(),
                 Ok(Some(Some(field))) => {
-                    let bit = 1 << field;
-                    if self.seen & bit == 0 {
-                        self.seen |= bit;
+                    if self.is_first(field) {
                         return Some(field);
                     }
-                    self.error = self.names.get(field).map(|name| de::Error::duplicate_field(name));
                 }
                 Err(error) => self.error = Some(error),
             }
         }
         None
+    }
+
+    /// The index of the next known field; adds the others to `other`. `None` at the end, and after an error.
+    pub(crate) fn next_or_other(&mut self, other: &mut Members<Raw>) -> Option<usize> {
+        while self.error.is_none() {
+            match self.map.next_key_seed(IndexOrName(self.index)) {
+                Ok(None) => break,
+                Ok(Some(Err(name))) => match self.map.next_value() {
+                    Ok(value) => other.push(name, value),
+                    Err(error) => self.error = Some(error),
+                },
+                Ok(Some(Ok(field))) => {
+                    if self.is_first(field) {
+                        return Some(field);
+                    }
+                }
+                Err(error) => self.error = Some(error),
+            }
+        }
+        None
+    }
+
+    /// Whether a field is read for the first time; if not, that is an error.
+    #[inline]
+    fn is_first(&mut self, field: usize) -> bool {
+        let bit = 1 << field;
+        let is_first = self.seen & bit == 0;
+        if is_first {
+            self.seen |= bit;
+        } else {
+            self.error = self.names.get(field).map(|name| de::Error::duplicate_field(name));
+        }
+        is_first
     }
 
     /// Reads a field that is not `null`, unless its type has a value for it.
@@ -103,6 +137,29 @@ impl Visitor<'_> for Index {
     #[inline]
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
         Ok(self.0(name))
+    }
+}
+
+/// Reads a name as the index of a field or, if there is none, as a text.
+struct IndexOrName(fn(&str) -> Option<usize>);
+
+impl<'de> DeserializeSeed<'de> for IndexOrName {
+    type Value = Result<usize, String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for IndexOrName {
+    type Value = Result<usize, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a member")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0(name).ok_or_else(|| name.into()))
     }
 }
 

@@ -15,11 +15,10 @@ use std::time::Duration;
 
 use mcpjoin_proto::session::{CallError, Reply};
 use mcpjoin_proto::types::{
-    CallToolParams, CreateTaskResult, EmptyResult, ExtensionTask, InputResponses, SubscriptionFilter, Task,
-    TaskMetadata, TaskParams, TaskStatus, TaskSupport, UpdateTaskParams,
+    CallToolParams, CreateTaskResult, EmptyResult, ExtensionTask, InputResponses, ProtocolType,
+    SubscriptionFilter, Task, TaskMetadata, TaskParams, TaskStatus, TaskSupport, UpdateTaskParams,
 };
 use mcpjoin_proto::{Method, Payload, Raw};
-use serde::Serialize;
 
 use super::super::{Client, ClientError, complete, decode, encode};
 use super::registry::TaskUpdates;
@@ -225,7 +224,7 @@ fn to_extension(task: Task) -> ExtensionTask {
     neutral
 }
 
-async fn send<P: Serialize + Sync>(
+async fn send<P: ProtocolType + Sync>(
     client: &Client,
     method: Method,
     params: &P,

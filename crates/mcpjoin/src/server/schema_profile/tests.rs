@@ -10,11 +10,11 @@ fn raw(value: &Value) -> Raw {
 }
 
 fn input(profile: SchemaProfile, schema: &Value) -> Value {
-    profile.input(&raw(schema)).decode().expect("JSON")
+    profile.apply(&raw(schema), false).decode().expect("JSON")
 }
 
 fn output(profile: SchemaProfile, schema: &Value) -> Value {
-    profile.output(&raw(schema)).decode().expect("JSON")
+    profile.apply(&raw(schema), true).decode().expect("JSON")
 }
 
 fn inlined(schema: &Value) -> Value {
@@ -23,7 +23,10 @@ fn inlined(schema: &Value) -> Value {
 
 #[test]
 fn each_profile_has_a_number_and_the_default_changes_nothing() {
-    assert_eq!(SchemaProfile::simplest().number(), MAX_PROFILES - 1);
+    assert_eq!(
+        ChosenProfile::new(SchemaProfile::simplest()).map(ChosenProfile::number),
+        Some(MAX_PROFILES - 1)
+    );
     assert_eq!(SchemaProfile::new(), SchemaProfile::default());
     let schema =
         json!({ "type": ["string", "null"], "format": "date", "$ref": "#/$defs/a", "$defs": { "a": true } });

@@ -86,7 +86,7 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
         }
         let (tasks, last) = server.tasks.of(&scope);
         let page = page_of(&tasks, last, cx.params(), "tasks", server.page_size, |task| {
-            Raw::from_value(&shown(task, &task.state())).unwrap_or_else(|_| Raw::empty_object())
+            shown(task, &task.state()).to_raw().unwrap_or_else(|_| Raw::empty_object())
         });
         return page.map(Reply::Complete);
     }
@@ -188,16 +188,16 @@ fn outcome(task: &Task, end: &Outcome) -> Result<Reply, ErrorObject> {
 /// is returned unchanged.
 pub(in super::super) fn related(object: Raw, task: &str) -> Raw {
     let with = || {
-        let mut members: Members<Raw> = object.decode().ok()?;
-        let meta: Option<Meta> = members.get("_meta").and_then(|meta| meta.decode().ok());
-        members.insert("_meta", Raw::from_value(&meta_of(meta, task)?).ok()?);
-        Raw::from_value(&members).ok()
+        let mut members = Members::read(&object).ok()?;
+        let meta = members.get("_meta").and_then(|meta| Meta::read(meta).ok());
+        members.insert("_meta", meta_of(meta, task)?.to_raw().ok()?);
+        members.to_raw().ok()
     };
     with().unwrap_or(object)
 }
 
 fn meta_of(meta: Option<Meta>, task: &str) -> Option<Meta> {
-    let related = Raw::from_value(&RelatedTask::new(task)).ok()?;
+    let related = RelatedTask::new(task).to_raw().ok()?;
     Some(meta.unwrap_or_default().with(key::RELATED_TASK, related))
 }
 
@@ -233,7 +233,7 @@ pub(super) fn end_of(result: Raw) -> Outcome {
     if result.member("isError").is_none_or(|is_error| is_error.as_str() != "true") {
         return Outcome::Completed(result);
     }
-    let content = result.member("content").and_then(|content| content.decode::<Vec<Raw>>().ok());
+    let content: Option<Vec<Raw>> = result.member("content").and_then(|content| Vec::read(&content).ok());
     let said = content.unwrap_or_default().iter().find_map(|content| {
         let text = content.member("text")?.to_string_value()?.into_owned();
         Some(text.chars().take(MAX_STATUS_MESSAGE_CHARS).collect())
@@ -276,7 +276,7 @@ impl Task {
         params.total = total;
         params.message = message.map(ToOwned::to_owned);
         params.meta = meta_of(None, &self.id);
-        if let Ok(params) = Raw::from_value(&params) {
+        if let Ok(params) = params.to_raw() {
             cx.0.server.with_connection(session, |outbox| outbox.task_progress(&self.id, params, MAX_TASKS));
         }
     }
@@ -295,8 +295,8 @@ impl Task {
         let mut params = LogMessageParams::new(level, data);
         params.logger = logger.map(ToOwned::to_owned);
         params.meta = meta_of(None, &self.id);
-        let params =
-            Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
+        let params = params.to_raw().map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
+        let params = Payload::from_raw(params);
         cx.connection().notify(Notification { method: Method::LogMessage, params: Some(params) })
     }
 }

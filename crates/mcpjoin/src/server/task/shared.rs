@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::super::{InputError, Shared, encode};
+use super::super::{InputError, Shared, encode, encode_value};
 use super::store::{Outcome, State, Task, beginning};
 use super::task_store::{FoundTask, TaskRecord, TaskStore, TaskStoreError};
 use super::{MAX_TTL, Owner, Protocol, TaskScope, core};
@@ -135,7 +135,7 @@ impl SharedTasks {
             created: task.created,
             is_over: state.end.is_some(),
             listed: encode(&core::listed(task, state))?,
-            content: Some(encode(&content)?),
+            content: Some(encode_value(&content)?),
         })
     }
 
@@ -288,7 +288,7 @@ impl SharedTasks {
     ) -> Result<(), TaskStoreError> {
         let Some(process) = &task.process else { return Ok(()) };
         let message = Message { task: task.id.clone(), answers };
-        self.store.send(process, &encode(&message).map_err(unwritable)?).await
+        self.store.send(process, &encode_value(&message).map_err(unwritable)?).await
     }
 
     /// Whether a task runs in this process.

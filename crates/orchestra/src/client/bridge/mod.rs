@@ -169,7 +169,7 @@ impl Bridge {
         // Two strings can always be serialized.
         let session = Raw::from_value(&session).unwrap_or_else(|_| Raw::empty_object());
         let capabilities = ServerCapabilities::default()
-            .with_experimental(BTreeMap::from([(NAME.to_owned(), session)]))
+            .with_experimental([(NAME, session)])
             .with_tools(tools)
             .with_prompts(PromptsCapability::default())
             .with_resources(ResourcesCapability::default())
