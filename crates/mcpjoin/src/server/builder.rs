@@ -24,7 +24,7 @@ use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
 use super::schema_profile::{ChosenProfile, ProfileChoice, SchemaProfile};
-use super::task::{ReadContent, Replica, SharedTasks, TaskStore, Tasks};
+use super::task::{METHODS, ReadContent, Replica, SharedTasks, TaskMethods, TaskStore, Tasks};
 use super::tools::{ToolEntry, VisibleTools};
 use super::{
     CompletionOutput, Context, Handlers, Lifetime, Next, Offer, PromptDescription, PromptOutput, ReadRequest,
@@ -157,7 +157,7 @@ struct Description {
     logging: bool,
     subscriptions: bool,
     dynamic: [bool; 3],
-    tasks: bool,
+    tasks: Option<&'static TaskMethods>,
     state_key: Option<StateKey>,
     accepted_keys: Vec<StateKey>,
     replica: Option<Replica>,
@@ -190,7 +190,7 @@ impl ServerBuilder {
             logging: false,
             subscriptions: false,
             dynamic: [false; 3],
-            tasks: false,
+            tasks: None,
             state_key: None,
             accepted_keys: Vec::new(),
             replica: None,
@@ -289,7 +289,7 @@ impl ServerBuilder {
     /// requests about it must reach the same replica, or replicas pass them on ([`ServerBuilder::replica`]), or share what
     /// they know of tasks in a store ([`ServerBuilder::task_store`]).
     pub fn tasks(mut self) -> Self {
-        self.0.tasks = true;
+        self.0.tasks = Some(&METHODS);
         self
     }
 
@@ -673,7 +673,7 @@ impl ServerBuilder {
 
     fn with_tool(mut self, made: Result<ToolEntry, BuildError>) -> Self {
         if let Some(entry) = self.take(made) {
-            self.0.tasks |= entry.mode.tasks.any();
+            self.0.tasks = self.0.tasks.or(entry.mode.tasks.methods);
             let name = entry.name().to_owned();
             let is_new = self.0.offer.tools.insert(&name, entry);
             self.fresh(is_new, "tools", &name);
@@ -852,6 +852,8 @@ impl ServerBuilder {
             [] => None,
             mounted => Some(Arc::new(Mounts::new(&described.offer, mounted)?)),
         };
+        let of_mounted = || described.mounts.iter().find_map(|(_, server)| server.0.task_methods);
+        let task_methods = described.tasks.or_else(of_mounted);
         let mut role = ServerRole::new(described.info, capabilities);
         role.instructions = described.instructions;
         if mounts.is_some() {
@@ -883,6 +885,7 @@ impl ServerBuilder {
             #[cfg(feature = "json-schema")]
             validates_arguments: described.validates_arguments,
             completions: described.completions,
+            task_methods,
             tasks: Tasks::default(),
             replica: described.replica,
             shared_tasks,
@@ -930,7 +933,7 @@ impl ServerBuilder {
         if self.0.logging {
             capabilities = capabilities.with_logging(Raw::empty_object());
         }
-        if self.0.tasks {
+        if self.0.tasks.is_some() {
             // The session declares the one that the revision has.
             let extensions = [(task::EXTENSION, Raw::empty_object())];
             let calls = Members::new().with("call", Raw::empty_object()).to_raw();

@@ -112,7 +112,7 @@ impl ServerHandle {
     }
 
     fn put_tool(&self, entry: ToolEntry) -> Result<(), ChangeError> {
-        if entry.mode.tasks.any() && !self.0.offers_tasks() {
+        if entry.mode.tasks.methods.is_some() && !self.0.offers_tasks() {
             return Err(ChangeError::Fixed("extensions (tasks)"));
         }
         let name = entry.name().to_owned();

@@ -154,7 +154,7 @@ use self::resources::{ResourceEntry, TemplateEntry};
 use self::schema_profile::{ChosenProfile, ProfileChoice};
 use self::service::Service;
 use self::subscription::Outbox;
-use self::task::{Replica, SharedTasks, Tasks};
+use self::task::{Replica, SharedTasks, TaskMethods, Tasks};
 use self::tools::{ToolEntry, VisibleTools};
 use crate::connection::{Connection, Driver, Layers, Setup};
 use crate::handler::ErasedHandler;
@@ -209,6 +209,8 @@ struct Shared {
     #[cfg(feature = "json-schema")]
     validates_arguments: bool,
     completions: Completions,
+    /// Set if the server, or one that is mounted on it, declares tasks.
+    task_methods: Option<&'static TaskMethods>,
     tasks: Tasks,
     /// The name of this replica, and the way to the others.
     replica: Option<Replica>,

@@ -17,7 +17,7 @@ use super::list::page_of;
 use super::resources::{self, Reader};
 use super::schema_profile::ChosenProfile;
 use super::tools::{self, ToolEntry, VisibleTools};
-use super::{Context, Shared, decode_params, task};
+use super::{Context, Shared, decode_params};
 use crate::connection;
 use crate::handler::{ErasedHandler, ResponseFuture};
 
@@ -199,7 +199,13 @@ impl Service {
             | Method::UpdateTask
             | Method::CancelTask
             | Method::GetTaskResult
-            | Method::ListTasks => task::answer(server, context(request)).await,
+            | Method::ListTasks => {
+                let cx = context(request);
+                match server.task_methods {
+                    Some(methods) => (methods.answer)(server.clone(), cx).await,
+                    None => Err(ErrorObject::method_not_found(cx.0.method.as_str())),
+                }
+            }
             _ => Err(ErrorObject::method_not_found(request.method.as_str())),
         }
     }
@@ -213,7 +219,10 @@ impl Service {
             entry.ok_or_else(|| unknown("tool", &name))?
         };
         let own_task = self.own_tasks && !entry.mode.inline;
-        let response = task::call(&self.server, entry, cx)?;
+        let response = match self.server.task_methods {
+            Some(methods) => (methods.call)(&self.server, entry, cx)?,
+            None => entry.call(cx),
+        };
         Ok(if own_task { in_own_task(Method::CallTool, response) } else { response })
     }
 

@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 use super::input::emulate_rounds;
 use super::output::write_offloaded;
 use super::schema_profile::{ChosenProfile, MAX_PROFILES};
+use super::task::{self, TaskMethods};
 #[cfg(feature = "json-schema")]
 use super::validation::{Refused, Validator};
 use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, encode, schema};
@@ -64,6 +65,8 @@ pub(super) struct ToolMode {
 /// How a tool uses tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TaskMode {
+    /// Set if it does: the server must declare tasks for this tool.
+    pub(super) methods: Option<&'static TaskMethods>,
     /// Each call is a task from its start.
     pub(super) whole: bool,
     /// Clients without tasks are refused.
@@ -71,11 +74,6 @@ pub(super) struct TaskMode {
 }
 
 impl TaskMode {
-    /// Whether the server must declare tasks for this tool.
-    pub(super) const fn any(self) -> bool {
-        self.whole || self.required
-    }
-
     /// Returns the declared support where a client asks for a task with its call. A tool that requires tasks and starts
     /// them itself is a task from its start there.
     pub(super) const fn support(self) -> Option<TaskSupport> {
@@ -167,6 +165,7 @@ impl<A> TypedTool<A> {
     /// A tool that first has to ask its client for input starts its task itself: [`Context::start_task`].
     #[must_use]
     pub const fn as_task(mut self) -> Self {
+        self.mode.tasks.methods = Some(&task::METHODS);
         self.mode.tasks.whole = true;
         self
     }
@@ -178,6 +177,7 @@ impl<A> TypedTool<A> {
     /// have no tasks, wait.
     #[must_use]
     pub const fn requires_tasks(mut self) -> Self {
+        self.mode.tasks.methods = Some(&task::METHODS);
         self.mode.tasks.required = true;
         self
     }

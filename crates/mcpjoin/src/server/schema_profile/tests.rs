@@ -3,7 +3,7 @@
 use mcpjoin_proto::Raw;
 use serde_json::{Value, json};
 
-use super::{MAX_PROFILES, SchemaProfile};
+use super::{ChosenProfile, MAX_PROFILES, SchemaProfile};
 
 fn raw(value: &Value) -> Raw {
     Raw::from_value(value).expect("JSON")

@@ -39,7 +39,7 @@ pub(super) fn call(
     entry: &Arc<ToolEntry>,
     cx: &Context,
 ) -> Result<Option<ResponseFuture>, ErrorObject> {
-    if !entry.mode.tasks.any() {
+    if !entry.mode.tasks.methods.is_some() {
         return Ok(None);
     }
     let declared = cx.client().is_some_and(|client| is_declared(client));

@@ -20,6 +20,7 @@ mod store;
 mod task_store;
 mod time;
 
+use std::fmt;
 use std::future::{Future, ready};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
@@ -139,12 +140,25 @@ impl Protocol {
     }
 }
 
-/// Answers the call of a tool: with its result, or with a task.
-pub(super) fn call(
-    server: &Arc<Shared>,
-    entry: Arc<ToolEntry>,
-    cx: Context,
-) -> Result<ResponseFuture, ErrorObject> {
+/// The two functions that use tasks. They are called through pointers, which are set where tasks are declared, so that a
+/// program whose servers have no tasks is linked without their code.
+pub(super) struct TaskMethods {
+    /// Answers the call of a tool: with its result, or with a task.
+    pub(super) call: fn(&Arc<Shared>, Arc<ToolEntry>, Context) -> Result<ResponseFuture, ErrorObject>,
+    /// Answers a request about tasks.
+    pub(super) answer: fn(Arc<Shared>, Context) -> ResponseFuture,
+}
+
+pub(super) static METHODS: TaskMethods =
+    TaskMethods { call, answer: |server, cx| Box::pin(answer(server, cx)) };
+
+impl fmt::Debug for TaskMethods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TaskMethods")
+    }
+}
+
+fn call(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: Context) -> Result<ResponseFuture, ErrorObject> {
     let started = match Protocol::of(server, &cx) {
         Some(Protocol::Core) => core::call(server, &entry, &cx)?,
         Some(Protocol::Extension) => extension::call(server, &entry, &cx)?,
@@ -153,11 +167,10 @@ pub(super) fn call(
     Ok(started.unwrap_or_else(|| entry.call(cx)))
 }
 
-/// Answers a request about tasks.
-pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
-    match Protocol::of(server, &cx) {
-        Some(Protocol::Core) => core::answer(server, cx).await,
-        Some(Protocol::Extension) => extension::answer(server, &cx).await,
+async fn answer(server: Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
+    match Protocol::of(&server, &cx) {
+        Some(Protocol::Core) => core::answer(&server, cx).await,
+        Some(Protocol::Extension) => extension::answer(&server, &cx).await,
         None => Err(ErrorObject::method_not_found(cx.0.method.as_str())),
     }
 }
