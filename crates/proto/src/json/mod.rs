@@ -160,8 +160,13 @@ impl ser::Error for WriteError {
 /// Serializes a value as one line.
 pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Raw, WriteError> {
     let mut out = Vec::with_capacity(128);
-    value.serialize(&mut write::Writer::new(&mut out))?;
-    Ok(Raw::trusted(out.into()))
+    let written = value.serialize(&mut write::Writer::new(&mut out));
+    finished(out, written)
+}
+
+/// Not generic, so that it is compiled once.
+fn finished(out: Vec<u8>, written: Result<(), WriteError>) -> Result<Raw, WriteError> {
+    written.map(|()| Raw::trusted(out.into()))
 }
 
 /// Deserializes a text.

@@ -115,10 +115,15 @@ impl<'de> Reader<'de> {
     }
 
     fn visit_object<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
-        let mut members = Members::enter(self)?;
-        let value = visitor.visit_map(&mut members)?;
-        members.leave()?;
-        Ok(value)
+        let mut members = Members::new(self);
+        if !members.enter()? {
+            return Err(members.reader.wrong_kind(&visitor));
+        }
+        let value = visitor.visit_map(&mut members);
+        if value.is_ok() {
+            members.leave()?;
+        }
+        value
     }
 
     /// A number for a visitor of any number.
@@ -379,21 +384,20 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         self.deserialize_seq(visitor)
     }
 
+    #[inline]
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
-        match self.peek() {
-            Some(b'{') => self.visit_object(visitor),
-            _ => Err(self.wrong_kind(&visitor)),
-        }
+        self.visit_object(visitor)
     }
 
     /// An object. Other readers also accept an array of the fields in order, which the protocol does not have.
+    #[inline]
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Read<V::Value> {
-        self.deserialize_map(visitor)
+        self.visit_object(visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -478,15 +482,22 @@ struct Members<'a, 'de> {
 }
 
 impl<'a, 'de> Members<'a, 'de> {
-    /// Enters the object at this position.
-    fn enter(reader: &'a mut Reader<'de>) -> Read<Self> {
-        reader.enter()?;
-        let tags = core::mem::take(&mut reader.tagged).then_some(0);
-        Ok(Self { reader, key: (0, 0), first: true, ended: false, tags })
+    const fn new(reader: &'a mut Reader<'de>) -> Self {
+        Self { reader, key: (0, 0), first: true, ended: false, tags: None }
+    }
+
+    /// Enters the object at this position; returns false if there is another kind of value. Not generic, as `leave`.
+    fn enter(&mut self) -> Read<bool> {
+        if self.reader.peek() != Some(b'{') {
+            return Ok(false);
+        }
+        self.reader.enter()?;
+        self.tags = core::mem::take(&mut self.reader.tagged).then_some(0);
+        Ok(true)
     }
 
     /// Leaves the object behind the members that the visitor has not asked for.
-    fn leave(mut self) -> Read<()> {
+    fn leave(&mut self) -> Read<()> {
         self.skip_rest();
         if self.tags > Some(1) {
             return Err(ReadError::new(alloc::format!("the member `{TAG}` is repeated")));

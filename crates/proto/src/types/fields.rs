@@ -92,7 +92,7 @@ impl<'de, A: MapAccess<'de>> Fields<'de, A> {
     pub(crate) fn present<T: Deserialize<'de>>(&mut self, field: &mut Option<T>) {
         match self.map.next_value() {
             Ok(value) => *field = Some(value),
-            Err(error) => self.error = Some(error),
+            Err(error) => self.fail(error),
         }
     }
 
@@ -100,8 +100,13 @@ impl<'de, A: MapAccess<'de>> Fields<'de, A> {
     pub(crate) fn optional<T: Deserialize<'de>>(&mut self, field: &mut Option<T>) {
         match self.map.next_value() {
             Ok(value) => *field = value,
-            Err(error) => self.error = Some(error),
+            Err(error) => self.fail(error),
         }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: A::Error) {
+        self.error = Some(error);
     }
 
     /// The error that has ended the reading, if there was one.
@@ -177,17 +182,29 @@ impl<S: SerializeStruct> Writing<S> {
 
     /// Writes a field.
     pub(crate) fn required<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) {
-        if self.error.is_none() {
-            self.error = self.object.serialize_field(name, value).err();
+        if self.error.is_none()
+            && let Err(error) = self.object.serialize_field(name, value)
+        {
+            self.fail(error);
         }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: S::Error) {
+        self.error = Some(error);
     }
 
     /// Writes a field if it is there.
     pub(crate) fn optional<T: Serialize>(&mut self, name: &'static str, value: &Option<T>) {
         match value {
             Some(value) => self.required(name, value),
-            None if self.error.is_none() => self.error = self.object.skip_field(name).err(),
-            None => {}
+            None => self.skip(name),
+        }
+    }
+
+    fn skip(&mut self, name: &'static str) {
+        if self.error.is_none() {
+            self.error = self.object.skip_field(name).err();
         }
     }
 
