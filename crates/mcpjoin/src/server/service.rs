@@ -220,7 +220,7 @@ impl Service {
         };
         let own_task = self.own_tasks && !entry.mode.inline;
         let response = match self.server.task_methods {
-            Some(methods) => (methods.call)(&self.server, entry, cx)?,
+            Some(methods) => (methods.call)(&self.server, entry, cx),
             None => entry.call(cx),
         };
         Ok(if own_task { in_own_task(Method::CallTool, response) } else { response })

@@ -39,7 +39,7 @@ pub(super) fn call(
     entry: &Arc<ToolEntry>,
     cx: &Context,
 ) -> Result<Option<ResponseFuture>, ErrorObject> {
-    if !entry.mode.tasks.methods.is_some() {
+    if entry.mode.tasks.methods.is_none() {
         return Ok(None);
     }
     let declared = cx.client().is_some_and(|client| is_declared(client));

@@ -144,7 +144,7 @@ impl Protocol {
 /// program whose servers have no tasks is linked without their code.
 pub(super) struct TaskMethods {
     /// Answers the call of a tool: with its result, or with a task.
-    pub(super) call: fn(&Arc<Shared>, Arc<ToolEntry>, Context) -> Result<ResponseFuture, ErrorObject>,
+    pub(super) call: fn(&Arc<Shared>, Arc<ToolEntry>, Context) -> ResponseFuture,
     /// Answers a request about tasks.
     pub(super) answer: fn(Arc<Shared>, Context) -> ResponseFuture,
 }
@@ -158,13 +158,17 @@ impl fmt::Debug for TaskMethods {
     }
 }
 
-fn call(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: Context) -> Result<ResponseFuture, ErrorObject> {
+fn call(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: Context) -> ResponseFuture {
     let started = match Protocol::of(server, &cx) {
-        Some(Protocol::Core) => core::call(server, &entry, &cx)?,
-        Some(Protocol::Extension) => extension::call(server, &entry, &cx)?,
-        None => None,
+        Some(Protocol::Core) => core::call(server, &entry, &cx),
+        Some(Protocol::Extension) => extension::call(server, &entry, &cx),
+        None => Ok(None),
     };
-    Ok(started.unwrap_or_else(|| entry.call(cx)))
+    match started {
+        Ok(Some(started)) => started,
+        Ok(None) => entry.call(cx),
+        Err(error) => Box::pin(ready(Err(error))),
+    }
 }
 
 async fn answer(server: Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
