@@ -173,6 +173,10 @@ impl Parameter {
         if is_path_to(&parameter.ty, "Context") {
             return Ok(Self::Context);
         }
+        if is_path_to(&parameter.ty, "NoArguments") {
+            let message = "a handler without arguments has no parameter for them: remove it";
+            return Err(Error::new_spanned(parameter, message));
+        }
         let ident = match &*parameter.pat {
             Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => name.ident.clone(),
             other => {

@@ -5,6 +5,7 @@ use mcpjoin_macros::handlers;
 struct Store;
 struct Context;
 struct Note;
+struct NoArguments;
 
 #[handlers]
 impl Store {
@@ -13,6 +14,9 @@ impl Store {
 
     #[tool]
     fn pattern(&self, (a, b): (i64, i64)) {}
+
+    #[tool]
+    fn none(&self, _arguments: NoArguments) {}
 
     #[tool]
     fn mixed(&self, #[arguments] note: Note, id: u64) {}
