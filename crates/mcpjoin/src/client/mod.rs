@@ -400,8 +400,8 @@ impl Client {
     ///
     /// # Errors
     /// Fails if roots were not declared ([`ClientBuilder::roots`]), or if the notification cannot be sent.
-    pub fn set_roots(&self, roots: Vec<Root>) -> Result<(), ClientError> {
-        if !self.inner.answers.replace_roots(roots) {
+    pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) -> Result<(), ClientError> {
+        if !self.inner.answers.replace_roots(roots.into_iter().collect()) {
             let refused = CallRefused::Undeclared { method: Method::ListRoots, capability: "roots" };
             return Err(CallError::Refused(refused).into());
         }

@@ -247,7 +247,7 @@ async fn a_legacy_server_that_asks_in_an_undeclared_way_is_told_so() {
 #[tokio::test(start_paused = true)]
 async fn new_roots_are_told_to_a_legacy_server_and_answered_in_both_eras() {
     let (client, mut server) = legacy(answering()).await;
-    client.set_roots(vec![Root::new("file:///other")]).expect("roots are declared");
+    client.set_roots([Root::new("file:///other")]).expect("roots are declared");
     assert_eq!(server.notification().await.method, Method::RootsListChanged);
     let answer = server.ask(1, "roots/list", json!({})).await;
     assert_eq!(value(answer.outcome.ok().as_ref()), json!({"roots": [{"uri": "file:///other"}]}));
