@@ -30,7 +30,8 @@ const MAX_BACKLOG_BYTES: usize = 256 * 1024;
 /// The state of all exchanges of a session.
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) unread: VecDeque<Inbound>,
+    /// Received messages that the connection has not read, with their sizes.
+    pub(super) unread: VecDeque<(Inbound, usize)>,
     pub(super) unread_bytes: usize,
     pub(super) driver: Option<Waker>,
     pub(super) closed: bool,
@@ -201,7 +202,13 @@ impl State {
             self.unread.reserve_exact(1);
         }
         self.unread_bytes += size;
-        self.unread.push_back(inbound);
+        self.unread.push_back((inbound, size));
+    }
+
+    pub(super) fn take_out(&mut self) -> Option<Inbound> {
+        let (inbound, size) = self.unread.pop_front()?;
+        self.unread_bytes -= size;
+        Some(inbound)
     }
 
     pub(super) fn attach_reader(&mut self, stream: u64) -> Reader {

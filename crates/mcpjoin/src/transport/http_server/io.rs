@@ -260,10 +260,7 @@ impl Transport for HttpIo {
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
         let mut state = self.0.lock();
-        if let Some(inbound) = state.unread.pop_front() {
-            if state.unread.is_empty() {
-                state.unread_bytes = 0;
-            }
+        if let Some(inbound) = state.take_out() {
             return Poll::Ready(inbound);
         }
         if state.closed {

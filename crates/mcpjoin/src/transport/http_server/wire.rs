@@ -624,6 +624,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_read_makes_room_although_other_messages_wait() {
+        for size in [1, 10_000] {
+            let (wire, mut io, count) = full(Routing::Session, size);
+            for id in count..3 * count {
+                assert!(io.poll_inbound(&mut Context::from_waker(Waker::noop())).is_ready());
+                let begun = wire.begin(&[id.into()], inbound(request(id, Method::Ping)), size);
+                assert!(begun.is_ok(), "{begun:?} for {id} of {size} bytes");
+            }
+        }
+    }
+
+    #[test]
     fn what_settles_a_request_is_taken_in_where_requests_are_refused() {
         for size in [1, 10_000] {
             let (wire, mut io, count) = full(Routing::Session, size);
