@@ -47,7 +47,7 @@ mod time_limits;
 mod unread_body;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -147,8 +147,9 @@ pub(super) struct Shared {
     stalls: Arc<WarningRate<()>>,
 }
 
-/// Idle connections by revision and principal: the server behind a connection may hold state of one principal.
-type LegacyPool = HashMap<stateless::Kind, Vec<Arc<Entry>>>;
+/// Idle connections, each for one revision and principal, because the server behind it may hold state of one principal. The one
+/// that was used last is at the end.
+type LegacyPool = VecDeque<(stateless::Kind, Arc<Entry>)>;
 
 /// The largest number of idle connections in a pool.
 const MAX_POOLED: usize = 256;

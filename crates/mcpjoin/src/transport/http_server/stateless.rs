@@ -25,7 +25,7 @@ use super::{MAX_POOLED, Received, Shared, gone, reply};
 const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// Requests of one kind may use one connection one after the other.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Kind {
     version: Version,
     principal: Option<Box<str>>,
@@ -127,12 +127,8 @@ async fn take(
 /// An idle connection for requests of that revision and principal.
 fn pooled(shared: &Shared, of: &Kind) -> Option<Arc<Entry>> {
     let mut pool = shared.legacy_pool.lock();
-    let waiting = pool.get_mut(of)?;
-    let entry = waiting.pop();
-    if waiting.is_empty() {
-        pool.remove(of);
-    }
-    entry
+    let newest = pool.iter().rposition(|(known, _)| known == of)?;
+    pool.remove(newest).map(|(_, entry)| entry)
 }
 
 /// Initializes a connection on behalf of the client.
@@ -155,14 +151,18 @@ async fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &
     entry.served().version().map(|_| ())
 }
 
-/// Returns a connection to the pool once its exchange is complete.
+/// Returns a connection to the pool once its exchange is complete. If there are too many, the one that was not used for the
+/// longest time ends: its client may never come back.
 pub(super) fn give_back(shared: &Shared, entry: &Arc<Entry>, of: &Kind) {
     let mut pool = shared.legacy_pool.lock();
-    let room = pool.values().map(Vec::len).sum::<usize>() < MAX_POOLED;
-    if room && !shared.ending.load(std::sync::atomic::Ordering::Acquire) {
-        pool.entry(of.clone()).or_default().push(entry.clone());
-        return;
+    if shared.ending.load(std::sync::atomic::Ordering::Acquire) {
+        drop(pool);
+        return entry.stop();
     }
+    pool.push_back((of.clone(), entry.clone()));
+    let oldest = if pool.len() > MAX_POOLED { pool.pop_front() } else { None };
     drop(pool);
-    entry.stop();
+    if let Some((_, oldest)) = oldest {
+        oldest.stop();
+    }
 }
