@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use mcpjoin::client::Limits;
 use mcpjoin::proto::types::LoggingLevel;
 use mcpjoin::proto::{Method, Notification, Raw};
 use serde_json::json;
@@ -78,6 +80,31 @@ fn r60_s3_f112_a_forgotten_session_is_opened_again_once_and_what_was_refused_is_
         it.forget();
         assert_eq!(call(&client, "third").await.unwrap(), "third");
         assert_eq!(it.server.count("initialize"), 3);
+    });
+}
+
+#[test]
+fn f112_a_setting_that_is_not_made_again_in_time_costs_no_session() {
+    run(async {
+        let session = Arc::new(AtomicUsize::new(0));
+        let current = session.clone();
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let number = current.load(Ordering::SeqCst);
+            async move {
+                if number > 0 && seen.about() == "logging/setLevel" {
+                    talk.gone().await;
+                    return None;
+                }
+                legacy(V2025_11, &format!("session-{number}"), seen, talk).await
+            }
+        })
+        .await;
+        let limits = Limits::default().with_initialize(Duration::from_millis(500));
+        let client = builder().limits(limits).connect(server.link().build().unwrap()).await.unwrap();
+        client.set_level(LoggingLevel::Warning).await.unwrap();
+        session.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+        assert_eq!(server.count("initialize"), 2);
     });
 }
 
@@ -396,7 +423,7 @@ fn closing_does_not_wait_for_a_server_that_does_not_answer() {
         let client = server.connect().await.unwrap();
         let began = std::time::Instant::now();
         client.close().await;
-        assert!(began.elapsed() < std::time::Duration::from_secs(10));
+        assert!(began.elapsed() < Duration::from_secs(10));
         assert_eq!(server.count("DELETE"), 1);
     });
 }
@@ -443,7 +470,7 @@ fn a_client_that_is_dropped_ends_its_session_and_the_handle_says_when() {
         // No link was made yet.
         handle.ended().await;
         let client = builder().connect(connect.build().unwrap()).await.unwrap();
-        assert!(tokio::time::timeout(std::time::Duration::ZERO, handle.ended()).await.is_err());
+        assert!(tokio::time::timeout(Duration::ZERO, handle.ended()).await.is_err());
         drop(client);
         handle.ended().await;
         assert_eq!(server.count("DELETE"), 1);

@@ -155,7 +155,13 @@ impl Reopening {
     pub(super) async fn run(self, reports: Sender<ExchangeEvent>) {
         let limit = self.requester.limits.initialize;
         let report = match timeout(limit, self.open()).await {
-            Ok(Ok(session)) => ExchangeEvent::SessionReopened(session),
+            Ok(Ok(session)) => {
+                // The session is open: what the server does not answer is given up, and not the session.
+                if timeout(limit, self.restore(&session)).await.is_err() {
+                    tracing::warn!(target: "mcpjoin", "the server did not take all settings of the session again in time");
+                }
+                ExchangeEvent::SessionReopened(session)
+            }
             Ok(Err((cause, fatal))) => ExchangeEvent::SessionNotReopened { cause, fatal },
             Err(_) => {
                 let what =
@@ -217,9 +223,7 @@ impl Reopening {
             let what = format!("and now uses {}, not {}", session.agreed, self.old.agreed);
             return Err(failed(what, true));
         }
-        let session = LegacySession { generation: self.old.generation + 1, ..session };
-        self.restore(&session).await;
-        Ok(session)
+        Ok(LegacySession { generation: self.old.generation + 1, ..session })
     }
 
     /// Sends `initialized` and makes the settings again. The session is usable also if some of that fails.
