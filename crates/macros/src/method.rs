@@ -187,7 +187,10 @@ impl Parameter {
         };
         match &*parameter.ty {
             Type::Reference(reference) => {
-                let message = "an argument is owned: write `String` in place of `&str`";
+                let message = match is_path_to(&reference.elem, "Context") {
+                    true => "a handler owns its `Context`: write `Context` in place of `&Context`",
+                    false => "an argument is owned: write `String` in place of `&str`",
+                };
                 Err(Error::new_spanned(reference, message))
             }
             Type::ImplTrait(implied) => {

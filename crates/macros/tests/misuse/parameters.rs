@@ -13,6 +13,9 @@ impl Store {
     fn borrowed(&self, text: &str) {}
 
     #[tool]
+    fn borrowed_context(&self, cx: &Context) {}
+
+    #[tool]
     fn pattern(&self, (a, b): (i64, i64)) {}
 
     #[tool]

@@ -83,6 +83,10 @@ where
 
 /// A type whose methods are handlers. Implemented by the attribute macro `handlers` (feature `macros`), and added to a
 /// server by [`ServerBuilder::handlers`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no handlers",
+    note = "put `#[handlers]` (`mcpjoin::server::handlers`) on the `impl` whose methods are marked with `#[tool]`, `#[prompt]` or `#[resource]`"
+)]
 pub trait Handlers: Send + Sync + 'static {
     /// Adds what the methods serve.
     #[doc(hidden)]
