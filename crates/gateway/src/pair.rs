@@ -327,9 +327,13 @@ impl Pair {
         }
     }
 
-    /// Restores the log level and the subscriptions after a restart of the server, and notifies the client that lists
-    /// may have changed.
+    /// Notifies the client after a restart of the server that lists may have changed, and restores the log level and the
+    /// subscriptions, which a server may take long to answer.
     async fn restore(&self, server: &Client) {
+        let peer = server.peer();
+        for method in peer.server_capabilities().into_iter().flat_map(changes_of) {
+            self.notify(Notification { method, params: None });
+        }
         let (level, subscriptions) = {
             let state = self.state.lock();
             (state.level.clone(), state.subscriptions.all())
@@ -342,10 +346,6 @@ impl Pair {
             if let Err(error) = server.connection().call(call).await {
                 tracing::debug!(target: "mcpjoin", %error, "a setting was not restored after a restart");
             }
-        }
-        let peer = server.peer();
-        for method in peer.server_capabilities().into_iter().flat_map(changes_of) {
-            self.notify(Notification { method, params: None });
         }
     }
 }

@@ -300,12 +300,12 @@ impl LegacyClient {
             if let Some(connection) = connection {
                 session.connect(connection);
             }
-            let level = self.level.lock().clone();
-            if let Some(level) = level {
-                session.set_level(level).await;
-            }
             self.changed(index);
             let restored = async {
+                let level = self.level.lock().clone();
+                if let Some(level) = level {
+                    session.set_level(level).await;
+                }
                 part.subscribe_again(&session).await;
                 pending::<()>().await;
             };

@@ -230,6 +230,39 @@ fn a_target_that_floods_keeps_no_call_of_the_other_from_its_answer_and_is_named(
 }
 
 #[test]
+fn a_client_is_told_of_a_late_target_that_does_not_answer_for_its_level() {
+    run(async {
+        let late = |mut server: Scripted| async move {
+            let Some(opening) = server.receive().await else { return };
+            passes(Duration::from_secs(6)).await;
+            let opened = json!({
+                "protocolVersion": "2025-06-18", "capabilities": { "tools": {}, "logging": {} },
+                "serverInfo": { "name": "late", "version": "1" },
+            });
+            server.answer(&opening, opened).await;
+            while let Some(message) = server.receive().await {
+                if message["method"] == "tools/list" {
+                    server.answer(&message, json!({ "tools": [tool_named("late")] })).await;
+                }
+            }
+        };
+        let (gateway, _b) = beside(scripted(Era::Legacy, late));
+        let (changes, mut changed) = unbounded_channel();
+        let client = builder(Era::Legacy).on_tools_changed(move |client| {
+            let changes = changes.clone();
+            async move {
+                let _ = changes.send(tools(&client).await.len());
+            }
+        });
+        let client = connect(&gateway, client).await;
+        client.set_level(LoggingLevel::Debug).await.unwrap();
+        assert_eq!(timeout(Duration::from_secs(10), changed.recv()).await, Ok(Some(8)));
+        client.close().await;
+        gateway.close().await;
+    });
+}
+
+#[test]
 fn changes_of_lists_without_end_reach_a_client_five_times_a_second_at_most() {
     for (era, of) in ERAS {
         let warnings = warned(async {
