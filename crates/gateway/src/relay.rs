@@ -114,9 +114,10 @@ pub(super) fn named(target: Option<&str>, params: Payload) -> Payload {
     }
 }
 
-/// Whether a result of a modern server may ask something.
+/// Whether a result of a modern server may ask something. An escape could hide the word.
 pub(super) fn may_ask(result: &Payload) -> bool {
-    memchr::memmem::find(result.raw().as_bytes(), b"\"inputRequests\"").is_some()
+    let text = result.raw().as_bytes();
+    [&b"\"inputRequests\""[..], b"\\u"].iter().any(|sign| memchr::memmem::find(text, sign).is_some())
 }
 
 /// The progress with the token of the original request; `None` if that request has none.

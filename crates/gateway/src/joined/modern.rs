@@ -427,8 +427,9 @@ fn named_questions(name: &str, result: Payload) -> Payload {
     let named: Members<Raw> = questions
         .into_iter()
         .map(|(key, question)| {
-            let is_elicitation =
-                question.member("method").is_some_and(|method| method.as_str() == "\"elicitation/create\"");
+            let method = question.member("method");
+            let method = method.as_ref().and_then(Raw::to_string_value);
+            let is_elicitation = method.is_some_and(|method| Method::parse(&method) == Method::Elicit);
             let params = question.member("params").filter(|_| is_elicitation);
             let named = params.map(|params| relay::named(Some(name), Payload::from_raw(params)).into_raw());
             let question = match named {
@@ -477,5 +478,35 @@ impl Handler for FromClient {
         for part in &self.0.parts {
             part.requests.notification(notification.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_names_its_target_however_the_target_has_written_it() {
+        let question = r#"{"method":"elicitation/create","params":{"message":"m","mode":"form"}}"#;
+        let named = r#""message":"[a] m""#;
+        for written in [
+            question.to_owned(),
+            // As `json_encode` of PHP writes it.
+            question.replace('/', "\\/"),
+            question.replace("method", "m\\u0065thod").replace("create", "cre\\u0061te"),
+        ] {
+            for member in ["inputRequests", "inputRequest\\u0073"] {
+                let result = format!(r#"{{"resultType":"input_required","{member}":{{"q":{written}}}}}"#);
+                let result = Payload::from_raw(Raw::parse(result).expect("JSON"));
+                let Reply::Verbatim(shown) = with_name("a", Reply::Verbatim(result)) else {
+                    panic!("a result")
+                };
+                assert!(shown.raw().as_str().contains(named), "{}", shown.raw());
+            }
+        }
+        let other = question.replace("elicitation/create", "sampling/createMessage");
+        let result = format!(r#"{{"inputRequests":{{"q":{other}}}}}"#);
+        let result = Payload::from_raw(Raw::parse(result).expect("JSON"));
+        assert_eq!(with_name("a", Reply::Verbatim(result.clone())), Reply::Verbatim(result));
     }
 }
