@@ -27,6 +27,7 @@ use super::pool::{InUse, Pool};
 use super::pools::{ConnectionPools, Pools};
 use super::relay::{StreamSink, call, forward_to, to_request};
 use super::request_state;
+use super::settings::Settings;
 use super::tools::HeaderMarks;
 use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::Context;
@@ -215,7 +216,8 @@ impl TargetRequests {
         sink: Option<StreamSink>,
     ) -> Result<Reply, ErrorObject> {
         let (request, permit) = self.policy.admit(request, cx)?;
-        let (timeout, errors) = (self.pools.launcher.settings.timeout, &self.errors);
+        let settings = &self.pools.launcher.settings;
+        let (timeout, errors) = (settings.timeout, &self.errors);
         let method = request.method.clone();
         let (pool, server, _in_use) = self.server(&request, cx).await?;
         let claim = || self.pools.claim(&pool, cx, errors);
@@ -223,7 +225,7 @@ impl TargetRequests {
         let answering = pin!(async {
             match (server.profile().initialize, &method) {
                 (false, Method::Listen) => {
-                    let sink = sink.unwrap_or_else(|| to_request(cx));
+                    let sink = permitted(sink.unwrap_or_else(|| to_request(cx)), settings);
                     listen(&server, request, cx, &sink, timeout, errors).await
                 }
                 (false, _) => self.relay(&pool, &server, request, cx).await,
@@ -297,6 +299,15 @@ impl Handler for Relayed {
     async fn notification(&self, notification: Notification, _: Context) {
         self.target.notification(notification);
     }
+}
+
+/// Drops the notifications of a stream in which the server asks what it may not ask. The response to `tasks/get` says so.
+fn permitted(sink: StreamSink, settings: &Settings) -> StreamSink {
+    let questions = ClientPolicy::questions(settings);
+    Arc::new(move |notification| match questions.permits(&notification) {
+        true => sink(notification),
+        false => tracing::debug!(target: "mcpjoin", "a task asks what its server may not ask"),
+    })
 }
 
 /// Relays `subscriptions/listen` to a modern server. The subscription id in its notifications becomes the client's.

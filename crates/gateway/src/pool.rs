@@ -318,6 +318,9 @@ impl Relay {
     /// Delivers a notification that a modern server sends outside of its streams and requests. If clients share the
     /// server, only a log message is delivered, to the only request in flight.
     fn notify(&self, notification: Notification) {
+        if !self.questions.permits(&notification) {
+            return;
+        }
         let client = self.client.lock().clone();
         let is_log = notification.method == Method::LogMessage;
         let sent = match (client, self.translation.unstreamed_recipient(&notification)) {

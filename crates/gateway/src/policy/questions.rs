@@ -1,14 +1,15 @@
 //! What a target may ask clients: whether it may sample from their models and learn their roots.
 //!
 //! A target that may not ask does not learn that the client could answer, and its question is refused if it asks anyway.
-//! Used by `legacy` and `modern` for what clients declare, and by `pair`, `pool` and `legacy_to_modern` for each question.
+//! Used by `legacy` and `modern` for what clients declare, and by `pair`, `pool`, `modern` and `legacy_to_modern` for each question.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
+use mcpjoin_proto::{ErrorObject, Kind, Method, Notification, Payload, Raw};
 
 use super::SharedPolicy;
 use super::rules::TargetRules;
@@ -99,6 +100,13 @@ impl Questions {
         if self.allowed().refuses(question) { Err(refused(question)) } else { Ok(()) }
     }
 
+    /// Whether a notification of a modern server asks nothing that it may not ask: a task may ask in one.
+    pub(crate) fn permits(&self, notification: &Notification) -> bool {
+        let params = notification.params.as_ref().filter(|_| notification.method == Method::Tasks);
+        let asked = params.and_then(|params| params.raw().member("inputRequests"));
+        asked.is_none_or(|asked| check_requests(self.allowed(), &asked).is_ok())
+    }
+
     /// Whether the answer of the client may come to another process.
     pub(crate) fn is_answered_anywhere(&self) -> bool {
         self.portable.as_ref().is_some_and(|portable| portable.is_stored())
@@ -160,8 +168,11 @@ pub(super) fn check_result(allowed: Allowed, reply: &Reply) -> Result<(), ErrorO
         }
         _ => None,
     };
-    let asked: std::collections::BTreeMap<String, Raw> =
-        asked.and_then(|asked| asked.decode().ok()).unwrap_or_default();
+    asked.map_or(Ok(()), |asked| check_requests(allowed, &asked))
+}
+
+fn check_requests(allowed: Allowed, asked: &Raw) -> Result<(), ErrorObject> {
+    let asked: BTreeMap<String, Raw> = asked.decode().unwrap_or_default();
     for question in asked.values() {
         let method = question.member("method");
         if let Some(method) = method.as_ref().and_then(Raw::to_string_value)

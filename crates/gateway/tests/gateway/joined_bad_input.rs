@@ -14,7 +14,7 @@ use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use mcpjoin::Link;
 use mcpjoin::proto::session::EraChoice;
-use mcpjoin::proto::types::{LoggingLevel, SubscriptionFilter};
+use mcpjoin::proto::types::{CreateMessageResult, LoggingLevel, SubscriptionFilter};
 use mcpjoin::proto::{Era, Version};
 use mcpjoin::transport::{
     Accept, Admitted, HttpBody, HttpOptions, HttpService, ListenAddress, Listener, MemoryEvents,
@@ -257,6 +257,79 @@ fn a_client_is_told_of_a_late_target_that_does_not_answer_for_its_level() {
         let client = connect(&gateway, client).await;
         client.set_level(LoggingLevel::Debug).await.unwrap();
         assert_eq!(timeout(Duration::from_secs(10), changed.recv()).await, Ok(Some(8)));
+        client.close().await;
+        gateway.close().await;
+    });
+}
+
+#[test]
+fn a_task_that_asks_in_a_notification_what_its_server_may_not_ask_is_not_heard() {
+    let task = |status: &str, more: Value| {
+        let mut task = json!({
+            "taskId": "t", "status": status, "ttlMs": 3_600_000, "pollIntervalMs": 5_000,
+            "createdAt": "2026-11-22T08:00:00Z", "lastUpdatedAt": "2026-11-22T08:00:00Z",
+        });
+        task.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        task
+    };
+    let question = json!({ "inputRequests": { "q": {
+        "method": "sampling/createMessage", "params": { "messages": [], "maxTokens": 1 },
+    } } });
+    let asks = move |mut server: Scripted| {
+        let (created, asking) = (task("working", json!({})), task("input_required", question.clone()));
+        async move {
+            let mut meta = Value::Null;
+            while let Some(message) = server.receive().await {
+                let result = match message["method"].as_str().unwrap_or_default() {
+                    "server/discover" => json!({
+                        "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
+                        "capabilities": {
+                            "tools": {}, "extensions": { "io.modelcontextprotocol/tasks": {} },
+                        },
+                        "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "asks", "version": "1" } },
+                    }),
+                    "tools/list" => json!({ "tools": [tool_named("t")] }),
+                    "tools/call" => {
+                        let mut result = created.clone();
+                        result["resultType"] = json!("task");
+                        server.say(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await;
+                        continue;
+                    }
+                    "subscriptions/listen" => {
+                        meta = json!({ "io.modelcontextprotocol/subscriptionId": message["id"] });
+                        let notifications = &message["params"]["notifications"];
+                        let params = json!({ "notifications": notifications, "_meta": meta });
+                        server.notify("notifications/subscriptions/acknowledged", params).await;
+                        continue;
+                    }
+                    // The first one comes when the stream is open.
+                    "tasks/get" if !meta.is_null() => {
+                        server.answer(&message, created.clone()).await;
+                        let mut asking = asking.clone();
+                        asking["_meta"] = std::mem::take(&mut meta);
+                        server.notify("notifications/tasks", asking).await;
+                        continue;
+                    }
+                    "tasks/get" => asking.clone(),
+                    _ if message["id"].is_null() => continue,
+                    other => panic!("{other}"),
+                };
+                server.answer(&message, result).await;
+            }
+        }
+    };
+    run(async {
+        let (gateway, _b) = beside(scripted(Era::Modern, asks));
+        let sampled = Arc::new(AtomicUsize::new(0));
+        let counted = sampled.clone();
+        let client = builder(Era::Modern).tasks(true).sampling(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async { Ok(CreateMessageResult::text("no", "m")) }
+        });
+        let client = connect(&gateway, client).await;
+        let error = client.call_tool("bad__t", ()).await.unwrap_err().to_string();
+        assert!(error.contains("does not allow the server to send sampling/createMessage"), "{error}");
+        assert_eq!(sampled.load(Ordering::Relaxed), 0, "the client has answered it");
         client.close().await;
         gateway.close().await;
     });
