@@ -16,7 +16,7 @@ use mcpjoin::server::catalogue::{Claim, Collision, Kind, Position};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::types::{CompleteParams, PageParams, ProtocolType, Reference};
-use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Raw, Request};
+use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Raw, Request, code};
 use tokio::time::timeout;
 
 use super::names::{Learned, MAX_PAGES, Names};
@@ -24,6 +24,7 @@ use super::tasks::ClientTasks;
 use crate::call_record::recorded;
 use crate::capacity::Caller;
 use crate::errors;
+use crate::relay;
 use crate::settings::Settings;
 use crate::target_health::TargetHealth;
 use crate::warnings::Problem;
@@ -157,8 +158,12 @@ impl<P: Part> Router<P> {
         let part = self.parts.get(target).ok_or_else(|| ErrorObject::internal("there is no such target"))?;
         let (method, asked) = (request.method.clone(), params.clone());
         let reply = part.request(Request { params, ..request }, cx).await;
-        // The server of a task may have ended since, or may no longer keep the task.
-        let reply = reply.map_err(|error| if is_about_task { named(part.name(), error) } else { error })?;
+        let reply = reply.map_err(|error| match error.code {
+            code::URL_ELICITATION_REQUIRED => with_named_pages(part.name(), error),
+            // The server of a task may have ended since, or may no longer keep the task.
+            _ if is_about_task => named(part.name(), error),
+            _ => error,
+        })?;
         match &reply {
             Reply::Verbatim(result) => self.names.learn_links(target, result),
             Reply::Complete(result) => self.names.learn_links(target, &Payload::from_raw(result.clone())),
@@ -203,9 +208,7 @@ impl<P: Part> Router<P> {
         }
         let unread = self.read_lists(&kinds, request, cx).await;
         self.names.owner(uri).ok_or_else(|| {
-            let code = cx
-                .profile()
-                .map_or(mcpjoin_proto::code::INVALID_PARAMS, |profile| profile.resource_not_found);
+            let code = cx.profile().map_or(code::INVALID_PARAMS, |profile| profile.resource_not_found);
             let data = Payload::from_raw(Raw::empty_object()).with_member("uri", &Raw::string(uri));
             let unknown = ErrorObject { code, data: Some(data.into_raw()), ..unknown("resource", uri) };
             self.missing_uri(unread, unknown)
@@ -537,6 +540,20 @@ fn named(target: &str, error: ErrorObject) -> ErrorObject {
         return error;
     }
     ErrorObject { message: format!("{target}: {}", error.message), ..error }
+}
+
+/// Returns an error of 2025-11-25 whose pages name the target, as its elicitations do.
+fn with_named_pages(target: &str, error: ErrorObject) -> ErrorObject {
+    let pages = error.data.as_ref().and_then(|data| data.member("elicitations")?.decode::<Vec<Raw>>().ok());
+    let Some((pages, data)) = pages.zip(error.data.clone()) else { return error };
+    let named = pages.into_iter().map(|page| relay::named(Some(target), Payload::from_raw(page)).into_raw());
+    match Raw::from_value(&named.collect::<Vec<_>>()) {
+        Ok(pages) => {
+            let data = Payload::from_raw(data).with_member("elicitations", &pages);
+            ErrorObject { data: Some(data.into_raw()), ..error }
+        }
+        Err(_) => error,
+    }
 }
 
 /// Returns the error for an unknown name. The client has chosen the name, so it is escaped and truncated.

@@ -13,7 +13,7 @@ use mcpjoin::proto::types::{
     PromptReference, Resource, ResourceTemplate, ResourceTemplateReference, Role, Root, SamplingMessage,
     SubscriptionFilter, TextContent,
 };
-use mcpjoin::proto::{Era, Raw, Version, code};
+use mcpjoin::proto::{Era, ErrorObject, Raw, Version, code};
 use mcpjoin::server::catalogue::ORIGINAL_NAME;
 use mcpjoin::server::{
     Context, HandlerError, NoArguments, PromptArguments, ReadRequest, ServerBuilder, ServerHandle, tool,
@@ -411,6 +411,37 @@ fn an_elicitation_names_its_target_and_the_model_and_the_roots_are_refused_unles
                 assert_eq!(outcome(&client, "b__roots").await, roots, "{era:?} {version}");
                 client.close().await;
             }
+        }
+    });
+}
+
+#[test]
+fn a_page_that_a_target_wants_the_user_to_visit_names_it() {
+    run(async {
+        for era in [Era::Legacy, Era::Modern] {
+            let pays = |_: NoArguments, _| async {
+                let pages = r#"{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://b.example/","message":"Pay?"}]}"#;
+                let error = ErrorObject::new(code::URL_ELICITATION_REQUIRED, "pay first");
+                Err::<String, _>(HandlerError::protocol(error.with_data(Raw::parse(pages).unwrap())))
+            };
+            let target = Target::new(one_of_everything("b", &Version::V2025_11_25).tool(tool("pays"), pays));
+            let gateway = Gateway::joined("both", "1").target("b", target.gateway()).build();
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let messages = asked.clone();
+            let client = builder(era).elicitation_url(true).elicitation(move |question| {
+                if let ElicitParams::Url(page) = question {
+                    messages.lock().unwrap().push(page.message);
+                }
+                async { Ok(ElicitResult::new(ElicitAction::Decline)) }
+            });
+            let client = connect(&gateway, client).await;
+            let error = client.call_tool("b__pays", ()).await.unwrap_err();
+            if let Some(data) = error.remote().filter(|_| era == Era::Legacy).and_then(|it| it.data.clone()) {
+                let pages: Value = data.decode().unwrap();
+                asked.lock().unwrap().push(pages["elicitations"][0]["message"].as_str().unwrap().to_owned());
+            }
+            assert_eq!(*asked.lock().unwrap(), ["[b] Pay?"], "{era:?}: {error}");
+            client.close().await;
         }
     });
 }
