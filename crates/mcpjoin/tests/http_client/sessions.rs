@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::client::Limits;
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::LoggingLevel;
-use mcpjoin::proto::{Method, Notification, Raw};
+use mcpjoin::proto::{Era, Method, Notification, Raw};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
@@ -261,6 +262,34 @@ fn a_session_that_is_made_while_the_link_closes_is_ended() {
         });
         assert!(calling.await.unwrap().is_err());
         assert_eq!(ended(&server), ["s1"]);
+    });
+}
+
+#[test]
+fn a_session_that_is_made_while_its_client_is_dropped_is_ended() {
+    run(async {
+        let go = Arc::new(Notify::new());
+        let given = go.clone();
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let go = given.clone();
+            async move {
+                if seen.about() == "initialize" {
+                    go.notified().await;
+                }
+                legacy(V2025_11, "s", seen, talk).await
+            }
+        })
+        .await;
+        let client = builder().era(EraChoice::Only(Era::Legacy));
+        let mut connecting = Box::pin(client.connect(server.link().build().unwrap()));
+        tokio::select! {
+            client = &mut connecting => panic!("{client:?}"),
+            () = server.wait("initialize", 1) => {}
+        }
+        drop(connecting);
+        go.notify_one();
+        server.wait("DELETE", 1).await;
+        assert_eq!(ended(&server), ["s"]);
     });
 }
 

@@ -18,8 +18,9 @@ pub(super) const MAX_REQUESTS_IN_FLIGHT: usize = 256;
 
 /// What a future in flight is for.
 pub(super) enum Task {
-    /// The exchange of a request. `counted`: against [`MAX_REQUESTS_IN_FLIGHT`].
-    Request { id: RequestId, counted: bool },
+    /// The exchange of a request. `counted`: against [`MAX_REQUESTS_IN_FLIGHT`]. `opens`: it opens a session, and closing waits
+    /// for it, so that it can end that session.
+    Request { id: RequestId, counted: bool, opens: bool },
     /// A message without a response.
     OneWay,
     /// `initialized`: the gate opens when it is finished.
@@ -60,7 +61,7 @@ impl InFlight {
         self.next += 1;
         let (abort, registration) = AbortHandle::new_pair();
         let future = Abortable::new(future, registration);
-        if let Task::Request { id, counted } = &task {
+        if let Task::Request { id, counted, .. } = &task {
             self.by_id.insert(id.clone(), task_id);
             self.requests += usize::from(*counted);
         }
@@ -77,7 +78,7 @@ impl InFlight {
         loop {
             let Poll::Ready(Some(task_id)) = self.futures.poll_next_unpin(cx) else { return Poll::Pending };
             let Some(entry) = self.entries.remove(&task_id) else { continue };
-            if let Task::Request { id, counted } = &entry.task {
+            if let Task::Request { id, counted, .. } = &entry.task {
                 self.requests -= usize::from(*counted);
                 if self.by_id.get(id) == Some(&task_id) {
                     self.by_id.remove(id);
@@ -110,10 +111,10 @@ impl InFlight {
         }
     }
 
-    /// Aborts requests and streams. Messages without a response, and a session that is being opened again, go on.
+    /// Aborts requests and streams. Messages without a response, and a session that is being opened, go on.
     pub(super) fn abort_requests_and_streams(&self) {
         for entry in self.entries.values() {
-            if matches!(entry.task, Task::Request { .. } | Task::Background) {
+            if matches!(entry.task, Task::Request { opens: false, .. } | Task::Background) {
                 entry.abort.abort();
             }
         }

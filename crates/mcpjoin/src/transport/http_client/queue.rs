@@ -66,7 +66,11 @@ impl QueuedMessage {
                         _ => Role::Request,
                     },
                     about: request.method.as_str().into(),
-                    task: Task::Request { id: id.clone(), counted: self.is_counted() },
+                    task: Task::Request {
+                        id: id.clone(),
+                        counted: self.is_counted(),
+                        opens: request.method == Method::Initialize,
+                    },
                     pending: Some(id),
                 }
             }

@@ -55,7 +55,8 @@ async fn one_request_more_than_may_be_under_way_waits_until_another_has_ended() 
     let mut link = link();
     for id in 0..MAX_REQUESTS_IN_FLIGHT as i64 {
         assert!(link.in_flight.has_capacity(), "{id}");
-        link.in_flight.start(Task::Request { id: id.into(), counted: true }, std::future::pending());
+        link.in_flight
+            .start(Task::Request { id: id.into(), counted: true, opens: false }, std::future::pending());
     }
     link.push(request(1000, Method::ListTools, 8));
     // A request for a notification stream is not queued, and a notification neither.
