@@ -19,6 +19,8 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use url::Url;
 
 use super::connector::{Connector, ResolveHook};
@@ -156,11 +158,14 @@ fn is_not_processed(error: &legacy::Error) -> bool {
     error.is_remote() && (refused || shut_down)
 }
 
+/// When the body of a request was taken for sending; `None` before.
+pub type Taken = watch::Sender<Option<Instant>>;
+
 /// The body of a request.
 #[allow(missing_debug_implementations, reason = "only the crates of this repository see it")]
 pub enum Body {
-    /// All of it is there.
-    Whole(Full<Bytes>),
+    /// All of it is there. It reports when it is taken for sending.
+    Whole(Full<Bytes>, Option<Taken>),
     /// It is made while it is sent.
     #[cfg_attr(not(unix), allow(dead_code, reason = "`validate` alone sends such bodies"))]
     Streamed(UnsyncBoxBody<Bytes, Infallible>),
@@ -181,15 +186,20 @@ impl Body {
 
     fn copy(&self) -> Option<Self> {
         match self {
-            Self::Whole(body) => Some(Self::Whole(body.clone())),
+            Self::Whole(body, taken) => Some(Self::Whole(body.clone(), taken.clone())),
             Self::Streamed(_) => None,
         }
+    }
+
+    /// A body that reports when it is taken.
+    pub(crate) fn reporting(body: Bytes, taken: Option<Taken>) -> Self {
+        Self::Whole(Full::new(body), taken)
     }
 }
 
 impl From<Bytes> for Body {
     fn from(body: Bytes) -> Self {
-        Self::Whole(Full::new(body))
+        Self::Whole(Full::new(body), None)
     }
 }
 
@@ -208,21 +218,26 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(cx),
+            Self::Whole(body, taken) => {
+                if let Some(taken) = taken.take() {
+                    taken.send_replace(Some(Instant::now()));
+                }
+                Pin::new(body).poll_frame(cx)
+            }
             Self::Streamed(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(body) => body.is_end_stream(),
+            Self::Whole(body, _) => body.is_end_stream(),
             Self::Streamed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(body) => body.size_hint(),
+            Self::Whole(body, _) => body.size_hint(),
             Self::Streamed(body) => body.size_hint(),
         }
     }

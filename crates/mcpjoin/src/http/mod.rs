@@ -19,7 +19,7 @@ mod proxy;
 mod tests;
 mod tls;
 
-pub use client::Body;
+pub use client::{Body, Taken};
 pub use client::{Client, ClientOptions, Response};
 pub use connector::{ResolveHook, Resolving};
 pub use error::Error;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcpjoin::client::Limits;
 use mcpjoin::proto::session::EraChoice;
@@ -450,7 +450,7 @@ fn closing_does_not_wait_for_a_server_that_does_not_answer() {
         })
         .await;
         let client = server.connect().await.unwrap();
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         client.close().await;
         assert!(began.elapsed() < Duration::from_secs(10));
         assert_eq!(server.count("DELETE"), 1);
@@ -561,6 +561,25 @@ fn s20_a_legacy_call_is_cancelled_by_a_notification_and_then_left() {
         let cancelled = seen.iter().find(|seen| seen.about() == "notifications/cancelled").unwrap();
         assert_eq!(cancelled.json()["params"]["requestId"], asked.id());
         assert_eq!(cancelled.header("mcp-session-id"), Some("s"));
+    });
+}
+
+#[test]
+fn a_cancellation_leaves_its_request_time_to_arrive() {
+    run(async {
+        let (server, left) = stuck(V2025_11).await;
+        let client = server.connect().await.unwrap();
+        let started = Instant::now();
+        let calling = tokio::spawn({
+            let client = client.clone();
+            async move { call(&client, "stuck").await }
+        });
+        server.wait("tools/call", 1).await;
+        calling.abort();
+        server.wait("notifications/cancelled", 1).await;
+        assert!(started.elapsed() >= Duration::from_millis(50), "{:?}", started.elapsed());
+        left.notified().await;
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
     });
 }
 

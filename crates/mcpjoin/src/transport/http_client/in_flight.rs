@@ -11,6 +11,8 @@ use futures_util::StreamExt as _;
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 use mcpjoin_proto::RequestId;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Requests in flight at once. Each has a connection of its own on HTTP/1.1. Streams that a client listens on are not
 /// counted, and are never queued.
@@ -40,6 +42,8 @@ pub(super) struct TaskId(u64);
 struct Entry {
     abort: AbortHandle,
     task: Task,
+    /// When the body of the request was taken for sending.
+    taken: Option<watch::Receiver<Option<Instant>>>,
 }
 
 type Boxed = Pin<Box<dyn Future<Output = TaskId> + Send>>;
@@ -65,7 +69,7 @@ impl InFlight {
             self.by_id.insert(id.clone(), task_id);
             self.requests += usize::from(*counted);
         }
-        self.entries.insert(task_id, Entry { abort, task });
+        self.entries.insert(task_id, Entry { abort, task, taken: None });
         self.futures.push(Box::pin(async move {
             let _ = future.await;
             task_id
@@ -102,6 +106,19 @@ impl InFlight {
         if let Some(entry) = self.entries.get(&id) {
             entry.abort.abort();
         }
+    }
+
+    /// Sets what says when the body of a request is taken for sending.
+    pub(super) fn reports(&mut self, id: TaskId, taken: watch::Receiver<Option<Instant>>) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.taken = Some(taken);
+        }
+    }
+
+    /// When the body of a request in flight was taken for sending: `Some(None)` if it was not yet. `None` if that is not known.
+    pub(super) fn taken(&self, id: &RequestId) -> Option<Option<Instant>> {
+        let taken = self.entries.get(self.by_id.get(id)?)?.taken.as_ref()?;
+        Some(*taken.borrow())
     }
 
     /// Aborts the exchange of a request.

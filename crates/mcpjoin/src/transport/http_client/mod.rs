@@ -56,7 +56,8 @@ use mcpjoin_proto::session::{
 };
 use mcpjoin_proto::{Message, Method, RequestId};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::{Sleep, sleep};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use url::Url;
 
 pub use builder::{Checked, HttpOpen};
@@ -86,6 +87,9 @@ use super::{Transport, UpstreamSession};
 const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 /// Received messages that the connection has not taken yet. Above it the exchanges wait.
 const MAX_UNREAD_MESSAGES: usize = 8;
+/// How long after a request its cancellation is sent at the earliest. It has another connection, and a server ignores a cancellation
+/// that arrives before its request.
+const CANCELLATION_DELAY: Duration = Duration::from_millis(50);
 /// How long closing may take in all. The last messages have half of it, so that the session is ended also if they hang.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -319,6 +323,8 @@ impl HttpLink {
             }
         };
         http_request.body = Some(body(&outbound));
+        // A modern request is cancelled by its abort.
+        http_request.taken = (pending.is_some() && session.is_some()).then(|| watch::Sender::new(None));
         if matches!(task, Task::Initialized) {
             self.gate = SendGate::Initialized;
         }
@@ -339,8 +345,26 @@ impl HttpLink {
             outbound,
             is_resent,
         };
+        let taken = post.http_request.taken.as_ref().map(watch::Sender::subscribe);
         let exchange = Exchange::new(Arc::clone(&self.requester), post, self.events.clone());
-        self.in_flight.start(task, exchange.run());
+        if let Task::Cancel(id) = &task
+            && let Some(taken) = self.in_flight.taken(id)
+        {
+            if taken.is_none() {
+                // It need not be sent. It may be all the same, if that begins at this moment.
+                self.in_flight.abort_request(id);
+            }
+            let at = taken.unwrap_or_else(Instant::now) + CANCELLATION_DELAY;
+            self.in_flight.start(task, async move {
+                sleep_until(at).await;
+                exchange.run().await;
+            });
+            return;
+        }
+        let started = self.in_flight.start(task, exchange.run());
+        if let Some(taken) = taken {
+            self.in_flight.reports(started, taken);
+        }
     }
 
     // ---- incoming ----

@@ -20,7 +20,7 @@ use super::credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, ErasedCredentials,
     MAX_AUTHORIZATION_RETRIES,
 };
-use crate::http::{Client, Proxy, Response, describe, is_refused, shown};
+use crate::http::{Body, Client, Proxy, Response, Taken, describe, is_refused, shown};
 use crate::transport::{CredentialKey, PeerIdentity};
 
 /// How many redirects of one request are followed.
@@ -79,6 +79,8 @@ pub(super) struct HttpRequest {
     pub(super) about: Box<str>,
     /// The proxy to the server, as errors name it.
     pub(super) via: Option<Arc<str>>,
+    /// Reports when the body is taken for sending.
+    pub(super) taken: Option<Taken>,
 }
 
 /// A request without a response.
@@ -132,6 +134,7 @@ impl Requester {
             body: None,
             about: about.into(),
             via: self.via.clone(),
+            taken: None,
         }
     }
 
@@ -290,7 +293,9 @@ impl Requester {
                 *authorization = Some(value);
             }
         }
-        let sent = self.client.send(http_request.method.clone(), url, headers, http_request.body.clone());
+        let body = http_request.body.clone().unwrap_or_default();
+        let body = Body::reporting(body, http_request.taken.clone());
+        let sent = self.client.send(http_request.method.clone(), url, headers, body);
         sent.await.map_err(|error| {
             let (unsent, refused) = (error.is_connect(), is_refused(&error));
             let what = describe(&error, url, self.connect_timeout, self.via.is_some());
