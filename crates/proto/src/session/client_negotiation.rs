@@ -14,7 +14,9 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::calls::{Call, Expired, Purpose};
-use super::event::{ClientInfo, CloseCause, EraChoice, Event, NegotiationFailure, Peer, PeerCapabilities};
+use super::event::{
+    ClientInfo, CloseCause, EraChoice, Event, NegotiationFailure, Peer, PeerCapabilities, ResponseProblem,
+};
 use super::foreign::foreign_protocol;
 use super::legacy::Legacy;
 use super::modern::{self, Modern};
@@ -399,6 +401,29 @@ impl ClientNegotiation {
         None
     }
 
+    /// The response to a request of ours cannot be used. Ignores requests that do not wait.
+    pub(super) fn invalid_response(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        id: i64,
+        problem: ResponseProblem,
+    ) -> Option<EraDecision> {
+        let method = if self.initialize == Some(id) {
+            Method::Initialize
+        } else if self.probe == Some(id) {
+            self.probe = None;
+            shared.calls.take(id);
+            if self.client.era == EraChoice::Auto {
+                return self.fall_back(shared, now);
+            }
+            Method::Discover
+        } else {
+            return None;
+        };
+        Some(failed(NegotiationFailure::InvalidResponse { method, problem }))
+    }
+
     /// The peer sent something that is not a message: an invalid response to a request of ours, or garbage.
     pub(super) fn malformed(
         &mut self,
@@ -408,18 +433,8 @@ impl ClientNegotiation {
         excerpt: &Bytes,
     ) -> Option<EraDecision> {
         let id = error.id.as_ref().filter(|_| error.shape != Shape::Request).and_then(RequestId::as_i64);
-        let bad =
-            |method| failed(NegotiationFailure::InvalidResponse { method, problem: error.clone().into() });
-        if id.is_some() && id == self.initialize {
-            return Some(bad(Method::Initialize));
-        }
-        if let Some(probe) = id.filter(|id| self.probe == Some(*id)) {
-            self.probe = None;
-            shared.calls.take(probe);
-            return match self.client.era {
-                EraChoice::Only(_) => Some(bad(Method::Discover)),
-                EraChoice::Auto => self.fall_back(shared, now),
-            };
+        if let Some(id) = id.filter(|id| [self.probe, self.initialize].contains(&Some(*id))) {
+            return self.invalid_response(shared, now, id, error.clone().into());
         }
         self.garbage += 1;
         let first = self.first_garbage.get_or_insert_with(|| excerpt.clone()).clone();

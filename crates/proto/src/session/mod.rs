@@ -36,6 +36,7 @@ mod violation;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -290,6 +291,8 @@ impl Session {
             if self.shared.is_server() {
                 let error = ErrorObject::invalid_request("this protocol version has no batches");
                 self.shared.reply_without_id(error);
+            } else {
+                self.refuse_batched_responses(now, &parts);
             }
             return;
         }
@@ -312,6 +315,31 @@ impl Session {
         }
         let joined = self.shared.requests.batches.complete(number);
         self.shared.push_joined(joined);
+    }
+
+    /// Fails the calls whose responses are in an array that the peer may not send: they get no other ones.
+    fn refuse_batched_responses(&mut self, now: Time, parts: &[Result<Message, DecodeError>]) {
+        for part in parts {
+            let id = match part {
+                Ok(Message::Response(response)) => response.id.as_ref(),
+                Err(error) if error.shape != Shape::Request => error.id.as_ref(),
+                _ => None,
+            };
+            let Some(id) = id else { continue };
+            let problem =
+                ResponseProblem::from(String::from("it is in an array, and a response is one object"));
+            if let Phase::Negotiating(negotiation) = &mut self.phase {
+                let decision = id
+                    .as_i64()
+                    .and_then(|id| negotiation.invalid_response(&mut self.shared, now, id, problem));
+                self.decide(decision);
+            } else {
+                self.shared.fail_call(id, |pending| CallError::InvalidResponse {
+                    method: pending.method.clone(),
+                    problem,
+                });
+            }
+        }
     }
 
     fn malformed(&mut self, now: Time, error: DecodeError, excerpt: Bytes) {

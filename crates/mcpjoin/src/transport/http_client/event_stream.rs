@@ -47,6 +47,10 @@ pub(super) struct EventStream<'a> {
     pub(super) has_new_events: bool,
     /// An event has arrived, in whatever body.
     has_events: bool,
+    /// The name of the last event that is not called `message`: the beginning of it.
+    other_name: Option<Bytes>,
+    /// This body ended within an event.
+    is_unfinished: bool,
     /// Bytes that have arrived since the last complete event.
     incomplete_bytes: usize,
 }
@@ -64,6 +68,8 @@ impl<'a> EventStream<'a> {
             resumed: false,
             has_new_events: false,
             has_events: false,
+            other_name: None,
+            is_unfinished: false,
             incomplete_bytes: 0,
         }
     }
