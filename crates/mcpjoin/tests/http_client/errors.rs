@@ -188,6 +188,42 @@ fn the_error_of_a_call_has_what_happened_and_the_status() {
     });
 }
 
+#[test]
+fn an_event_stream_without_the_reply_says_why_its_last_event_was_not_read() {
+    run(async {
+        let message = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        for (body, said, reason) in [
+            (
+                format!("data: {message}\n"),
+                "its last event has no empty line at its end",
+                Some(Reason::NoReply),
+            ),
+            (
+                format!("event: result\ndata: {message}\n\n"),
+                "its last event has the name `result`, and messages have the name `message` or none",
+                Some(Reason::NoReply),
+            ),
+            ("event: ping\ndata: {}\n\n".to_owned(), "the event stream ended before the reply", None),
+        ] {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length";
+            let raw = format!("{head}: {}\r\n\r\n{body}", body.len());
+            let server = calls(move |_, mut talk: Talk| {
+                let raw = raw.clone();
+                async move {
+                    talk.raw(raw).await;
+                    None
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = client.call_tool("a", ()).await.unwrap_err();
+            let ClientError::Call(CallError::Lost(lost)) = &error else { panic!("{body}: {error}") };
+            assert!(lost.message.contains(said), "{body}: {error}");
+            assert_eq!(lost.reason(), reason, "{body}: {error}");
+        }
+    });
+}
+
 /// What the server says is not cut out of the message, whose URL may contain any word.
 #[test]
 fn the_error_of_a_refused_request_has_the_body_of_the_response() {

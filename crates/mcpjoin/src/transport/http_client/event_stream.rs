@@ -14,11 +14,15 @@ use mcpjoin_proto::session::{Inbound, Origin};
 use mcpjoin_proto::{DecodeLimits, RequestId};
 
 use super::body::{decode_message, too_long};
+use super::response_error::{excerpt, readable};
 use super::seen_events::{EventKey, SeenIds};
 use crate::http::{Response, root};
 
 /// The delay before a reconnection, unless the server sets another one.
 const DEFAULT_RECONNECT_DELAY: Duration = Duration::from_secs(1);
+
+/// What every message contains, near its beginning as servers write it.
+const JSONRPC: &[u8] = b"\"jsonrpc\"";
 
 /// The next item of an event stream.
 pub(super) enum StreamItem {
@@ -47,8 +51,8 @@ pub(super) struct EventStream<'a> {
     pub(super) has_new_events: bool,
     /// An event has arrived, in whatever body.
     has_events: bool,
-    /// The name of the last event that is not called `message`: the beginning of it.
-    other_name: Option<Bytes>,
+    /// The name of the last event that is not called `message`, although its data is one.
+    other_name: Option<String>,
     /// This body ended within an event.
     is_unfinished: bool,
     /// Bytes that have arrived since the last complete event.
@@ -84,6 +88,15 @@ impl<'a> EventStream<'a> {
         self.has_events
     }
 
+    /// Why the last event of this body, which is complete, was not read as a message.
+    pub(super) fn unread_event(&self) -> Option<String> {
+        if self.is_unfinished {
+            return Some("its last event has no empty line at its end".to_owned());
+        }
+        let name = self.other_name.as_ref()?;
+        Some(format!("its last event has the name `{name}`, and messages have the name `message` or none"))
+    }
+
     /// A line of this body that does not belong into an event stream.
     pub(super) fn unknown_line(&self) -> Option<&[u8]> {
         self.decoder.unknown_line()
@@ -109,6 +122,7 @@ impl<'a> EventStream<'a> {
         self.decoder = SseDecoder::new(self.limit);
         self.resumed = true;
         self.has_new_events = false;
+        self.is_unfinished = false;
         self.incomplete_bytes = 0;
     }
 
@@ -130,7 +144,10 @@ impl<'a> EventStream<'a> {
                             continue;
                         }
                         self.has_new_events = true;
-                        if event.name.as_ref().is_some_and(|name| name != "message") {
+                        if let Some(name) = event.name.as_ref().filter(|name| *name != "message") {
+                            let looks_like_message =
+                                excerpt(&event.data).windows(JSONRPC.len()).any(|part| part == JSONRPC);
+                            self.other_name = looks_like_message.then(|| readable(excerpt(name)));
                             return StreamItem::Other(event);
                         }
                         let key = self.key(event.id.as_ref(), &event.data);
@@ -163,7 +180,13 @@ impl<'a> EventStream<'a> {
                     self.incomplete_bytes = self.incomplete_bytes.saturating_add(chunk.len());
                     self.decoder.push(chunk);
                 }
-                Ok(None) => return StreamItem::Ended,
+                Ok(None) => {
+                    self.decoder.finish();
+                    let rest = self.decoder.poll_event();
+                    self.is_unfinished =
+                        matches!(rest, Some(SseEvent::Unfinished(event)) if !event.data.is_empty());
+                    return StreamItem::Ended;
+                }
                 Err(error) => return StreamItem::Broken(root(&error)),
             }
         }

@@ -163,6 +163,12 @@ impl Exchange {
             Interruption::Silent => (None, "the resumed stream was silent".to_owned()),
             Interruption::Ended(why) => (Some(events.retry()), why),
         };
+        if (self.post.modern || events.last().is_none())
+            && let Some(unread) = events.unread_event()
+        {
+            let cause = self.error(format!("{why}: {unread}"), false).because(TransportErrorReason::NoReply);
+            return Err(NotResumed { cause, lost_session: None });
+        }
         if self.post.modern {
             return Err(lost(format!(
                 "{why}; the request is lost, because this revision cannot resume \
