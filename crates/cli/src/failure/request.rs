@@ -89,7 +89,7 @@ impl Failure {
                     _ if is_message(error) => TELL,
                     _ => again(phase),
                 };
-                Self::new("E_LOST", Exit::Connection, phase, format!("no response: {error}")).hint(hint)
+                new("E_LOST", Exit::Connection, hint)
             }
             // The limit is ours, and no fault of the server.
             CallError::ResponseTooLarge { .. } => new("E_TOO_LARGE", Exit::Connection, RAISE_LIMIT),

@@ -173,7 +173,7 @@ impl Failure {
                         "try https:// instead of http://, and the path with and without a / at its end; \
                          then check the rules of the proxy"
                     }
-                    (_, Some(Reason::NoEvents)) => TELL,
+                    (_, Some(Reason::NoEvents | Reason::NoReply | Reason::SessionIdInvalid)) => TELL,
                     (Some(429), _) => "wait, then try again",
                     (Some(502 | 504), _) => "check that the server behind the proxy runs, then try again",
                     (Some(500..=599), _) => "see the server's own log, or try again later",

@@ -468,10 +468,21 @@ fn what_a_server_that_was_one_answers_to_a_call_does_not_make_its_address_wrong(
             "it begins `<html>`",
         ),
         ("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "404 Not Found"),
+        (
+            "HTTP/1.1 500 No\r\ncontent-type: text/plain\r\ncontent-length: 2\r\nconnection: close\r\n\r\noh",
+            "error: the request failed: POST",
+        ),
     ] {
         let ran = line(&format!("call {} t", answering_calls(response))).exits(4);
         ran.says(&["(E_LOST)", told, "the request may have been executed"]);
     }
+    // A request is answered with a response.
+    line(&format!(
+        "call {} t",
+        answering_calls("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    ))
+    .exits(4)
+    .says(&["accepted without a response: 202 Accepted", "this is a bug in the server"]);
     // The id that came is named, as over stdio.
     let other = r#"{"jsonrpc":"2.0","id":"x-77","result":{"content":[]}}"#;
     let other = format!(

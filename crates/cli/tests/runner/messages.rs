@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use super::ports::Closed;
-use super::support::{line, run, scratch};
+use super::support::{line, read_request, run, scratch};
 
 /// A listener that handles each connection with this function. Returns the address, without a scheme.
 fn listening(treated: fn(TcpStream) -> std::io::Result<()>) -> String {
@@ -54,6 +54,29 @@ fn forbidden(stream: TcpStream) -> std::io::Result<()> {
 /// A response that is not HTTP.
 fn malformed(stream: TcpStream) -> std::io::Result<()> {
     answer(stream, "HTTP/1.1 200 OK\r\nthis is no header\r\n\r\n{}")
+}
+
+/// A server whose session ids cannot be sent back.
+fn opening_sessions(mut stream: TcpStream) -> std::io::Result<()> {
+    let (_, body) = read_request(&stream);
+    let asked: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    let outcome = match asked["method"].as_str() {
+        Some("initialize") => {
+            r#""result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#
+        }
+        _ => r#""error":{"code":-32601,"message":"no such method"}"#,
+    };
+    let body = format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, asked["id"]);
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: \r\nConnection: close";
+    write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+#[test]
+fn a_session_id_that_cannot_be_sent_back_is_a_bug_of_the_server() {
+    let url = format!("http://{}/mcp", listening(opening_sessions));
+    line(&format!("list {url}"))
+        .exits(4)
+        .says(&["the Mcp-Session-Id is empty (E_LINK)", "this is a bug in the server"]);
 }
 
 #[test]

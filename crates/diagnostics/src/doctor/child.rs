@@ -425,9 +425,11 @@ fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
     if report.forced == Forced::No {
         if let Some(exit) = report.exit.filter(|exit| *exit != ProcessExit::Code(0)) {
             let seen = format!("the server ended with {exit} at the end of its standard input");
-            let mut finding = EXIT_STATUS.at(Phase::ShutDown, seen);
+            let stderr = last_lines(stderr);
+            let kind = if stderr.is_empty() { EXIT_STATUS_SILENTLY } else { EXIT_STATUS };
+            let mut finding = kind.at(Phase::ShutDown, seen);
             finding.evidence.exit = report.exit;
-            finding.evidence.stderr = last_lines(stderr);
+            finding.evidence.stderr = stderr;
             findings.push(finding);
         }
         if !report.left_behind.is_empty() {

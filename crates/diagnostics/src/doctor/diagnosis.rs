@@ -251,6 +251,10 @@ pub(super) fn list_error(transport: Transport, method: &Method, error: &ClientEr
         {
             LIST_CUT_OFF
         }
+        // The server has responded, and the answer is not in its response.
+        ClientError::Call(CallError::Lost(lost)) if lost.reason() == Some(TransportErrorReason::NoReply) => {
+            LIST_NO_REPLY
+        }
         _ if transport.is_remote() => LIST_FAILED,
         _ => PROGRAM_LIST_FAILED,
     };

@@ -72,6 +72,10 @@ pub(super) use kinds;
 
 const ASK_AUTHORS: &str = "report it to the server's authors";
 const READ_LOG: &str = "see the server's own log";
+const RESPONSE_CUT_OFF: &str =
+    "the response was cut off: the server crashed, sent a wrong Content-Length, or a proxy interrupted it";
+const TRY_WITHOUT_PROXY: &str =
+    "see the server's own log; if there is a proxy, connect to the server without it";
 const RUN_BY_HAND: &str = "run the command by itself in a terminal, and fix the error that it reports";
 const READ_STDERR: &str = "fix the error shown in stderr";
 const FIND_STDIO: &str = "use the server's option for MCP over stdio";
@@ -172,6 +176,10 @@ kinds! { Check:
         "a client ends a session by closing standard input: the server should then exit with code 0, \
          without an error",
         READ_STDERR;
+    EXIT_STATUS_SILENTLY: "exit-status", ExitStatus,
+        "a client ends a session by closing standard input: the server should then exit with code 0; it wrote nothing \
+         to stderr",
+        "let the server exit with code 0 at the end of its standard input";
     LEFT_BEHIND: "left-behind", Family,
         "other clients leave these processes running, more with each start",
         "let their parent wait for them and end them; a shell wrapper should `exec` its last command";
@@ -533,10 +541,10 @@ kinds! { Check:
     LIST_TOO_LARGE: "list-too-large", Lists,
         "it exceeds mcpjoin's limit, which is not a limit of MCP; other clients have their own limits",
         "raise the limit (--max-message-size 64MiB), or let the server return pages";
-    LIST_CUT_OFF: "list-failed", Lists,
-        "the response was cut off: the server crashed, sent a wrong Content-Length, or a proxy interrupted \
-         it",
-        "see the server's own log; if there is a proxy, connect to the server without it";
+    LIST_CUT_OFF: "list-failed", Lists, RESPONSE_CUT_OFF, TRY_WITHOUT_PROXY;
+    LIST_NO_REPLY: "list-failed", Lists,
+        "the server has responded, and the answer to the request is not in its response",
+        ASK_AUTHORS;
     LIST_FAILED: "list-failed", Lists, "the list could not be read", READ_LOG;
     PROGRAM_LIST_FAILED: "list-failed", Lists, "the list could not be read", RUN_BY_HAND;
     NO_TOOLS: "no-tools", Offer,
@@ -694,8 +702,9 @@ kinds! { Check:
         "send Content-Type: application/json with such a body, or write `data: ` before each message and an empty line \
          behind it";
     EMPTY_BODY: "empty-body", Body, "the server accepts the request, but sends no response", ASK_AUTHORS;
+    BODY_CUT_OFF: "no-message", Body, RESPONSE_CUT_OFF, TRY_WITHOUT_PROXY;
     BODY_NO_MESSAGE: "no-message", Body,
-        "the body is not JSON-RPC: another API is at this path, or the response was cut off",
+        "the body is not JSON-RPC: another API is at this path, or the server encodes its messages wrongly",
         CHECK_PATH;
     EVENTS_NO_MESSAGES: "no-message", Body,
         "the data of the events is not JSON-RPC: this is the event stream of another API, or the server \

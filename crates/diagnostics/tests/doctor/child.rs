@@ -520,6 +520,11 @@ fn an_exit_status_that_is_not_0_is_found() {
     let finding = only(&report, "exit-status", Check::ExitStatus, Phase::ShutDown);
     assert_eq!(finding.evidence.exit, Some(ProcessExit::Code(3)));
     assert_eq!(finding.evidence.stderr, ["cannot save"]);
+    assert_eq!(finding.advice, "fix the error shown in stderr");
+
+    let report = Shell { last: "exit 3", ..HEALTHY }.examine();
+    let finding = only(&report, "exit-status", Check::ExitStatus, Phase::ShutDown);
+    assert!(finding.evidence.stderr.is_empty() && !finding.advice.contains("stderr"), "{finding:#?}");
 }
 
 #[test]

@@ -342,6 +342,59 @@ fn each_fault_in_a_conversation_is_diagnosed() {
     });
 }
 
+/// An answer for one request of MCP; all others are answered correctly.
+type Fault = (&'static str, &'static str, &'static str, &'static str, Answer);
+
+#[test]
+fn a_response_that_cannot_be_used_is_described_with_what_is_wrong_with_it() {
+    const JSON: &str = "Content-Type: application/json\r\n";
+    const EVENTS: &str = "Content-Type: text/event-stream\r\n";
+    let table: [Fault; 9] = [
+        ("initialize", "empty-body", "200 OK with an empty body", "sends no response", |_| {
+            response("200 OK", JSON, "")
+        }),
+        ("initialize", "no-message", "the response body was cut off", "was cut off: the server", |_| {
+            Some(format!("HTTP/1.1 200 OK\r\n{JSON}Content-Length: 90\r\nConnection: close\r\n\r\n{{"))
+        }),
+        ("initialize", "no-message", "200 OK, application/json, but jsonrpc must be \"2.0\"", "", |_| {
+            json(r#"{"ok":true}"#)
+        }),
+        (
+            "initialize",
+            "no-message",
+            "UTF-8 with a byte order mark",
+            "encodes its messages wrongly",
+            |asked| json(&format!("\u{feff}{}", asked.error(-32601, "unknown"))),
+        ),
+        ("initialize", "stream-ended", "its last event has no empty line at its end", "", |asked| {
+            response("200 OK", EVENTS, &format!("data: {}\n", asked.error(-32601, "unknown")))
+        }),
+        ("initialize", "batch", "with an array instead of a message", "", |asked| {
+            json(&format!("[{}]", asked.error(-32601, "unknown")))
+        }),
+        ("tools/list", "list-failed", "202 Accepted with an empty body", "is not in its response", |_| {
+            response("202 Accepted", "", "")
+        }),
+        ("tools/list", "list-failed", "200 OK with an empty body", "is not in its response", |_| {
+            response("200 OK", JSON, "")
+        }),
+        ("tools/list", "list-failed", "has the id 9999 instead of", "is not in its response", |_| {
+            json(r#"{"jsonrpc":"2.0","id":9999,"result":{"tools":[]}}"#)
+        }),
+    ];
+    run(async {
+        for (about, id, seen, meaning, fault) in table {
+            let canned =
+                Canned::new(move |asked| if asked.about == about { fault(asked) } else { good(asked) });
+            let report = canned.await.examined().await;
+            let finding = report.findings.iter().find(|finding| finding.id == id);
+            let finding = finding.unwrap_or_else(|| panic!("{id}: {report:#?}"));
+            assert!(finding.seen.contains(seen) && finding.meaning.contains(meaning), "{finding:#?}");
+            assert!(!finding.seen.contains("stream ended before the answer"), "{finding:#?}");
+        }
+    });
+}
+
 #[test]
 fn the_right_path_is_advised() {
     run(async {

@@ -179,8 +179,8 @@ pub enum CallError {
     /// The session was closed before the response.
     #[error("{0}")]
     Closed(Arc<CloseCause>),
-    /// The stream of the request ended before the response.
-    #[error("the stream ended before the answer: {0}")]
+    /// The transport has failed for this request, or its response is not one: the session goes on.
+    #[error("the request failed: {0}")]
     Lost(TransportError),
     /// The request was not sent.
     #[error("{0}")]

@@ -318,7 +318,7 @@ pub enum TransportErrorReason {
     RedirectLoop,
     /// The id of the session cannot be sent back.
     SessionIdInvalid,
-    /// The response to the request contains other messages, but not the reply.
+    /// The server has responded, and its response has no body, or other messages than the reply.
     NoReply,
     /// The body of an event stream has no event, but other text.
     NoEvents,

@@ -100,9 +100,16 @@ impl NotOpened<'_> {
             {
                 Some(general())
             }
-            NegotiationFailure::InvalidResponse { .. } => {
+            NegotiationFailure::InvalidResponse { problem, .. } => {
+                if let Some(finding) = self.decisive().and_then(|exchange| self.unexpected_events(exchange)) {
+                    return Some(finding);
+                }
                 let foreign = self.observed.last_foreign.as_ref().and_then(|began| {
-                    let mut finding = unexpected_body(self.phase, self.decisive()?)?;
+                    let exchange = self.decisive()?;
+                    let mut finding = unexpected_body(self.phase, exchange, None)?;
+                    if let Some(kind) = problem.decode_error() {
+                        finding.seen = format!("{exchange}, but {kind}");
+                    }
                     let began = truncate_line(&readable(began));
                     finding.evidence.body = Some(began).filter(|began| !began.is_empty());
                     Some(finding)
@@ -137,7 +144,7 @@ impl NotOpened<'_> {
                 has_no_events.then(|| NO_EVENTS.at(self.phase, exchange.to_string()))
             })
             .or_else(|| self.unexpected_events(exchange))
-            .or_else(|| unexpected_body(self.phase, exchange))
+            .or_else(|| unexpected_body(self.phase, exchange, refused))
     }
 
     /// A batch, or an event stream with text that is no message.
@@ -303,21 +310,32 @@ pub(super) fn by_status(phase: Phase, exchange: &Exchange, said: &str, authorize
     Some(kind.with(phase, exchange.to_string(), &values))
 }
 
-/// The finding of a success whose body holds no response.
-fn unexpected_body(phase: Phase, exchange: &Exchange) -> Option<Finding> {
+/// The finding of a success whose body holds no response. `refused`: why the transport could not use it.
+fn unexpected_body(phase: Phase, exchange: &Exchange, refused: Option<&TransportError>) -> Option<Finding> {
     let head = exchange.head()?;
+    let reason = refused.and_then(TransportError::reason);
+    let described = || refused.map_or_else(|| exchange.to_string(), |refused| refused.message.clone());
+    let mut seen = exchange.to_string();
     let kind = if head.is("text/html") {
         HTML
     } else if head.is("text/event-stream") {
+        seen = described();
         STREAM_ENDED
-    } else if head.content_type.is_none() || matches!(head.status, 202 | 204) {
+    } else if reason == Some(TransportErrorReason::BodyCutOff) {
+        seen = described();
+        BODY_CUT_OFF
+    } else if head.content_type.is_none()
+        || matches!(head.status, 202 | 204)
+        || reason == Some(TransportErrorReason::NoReply)
+    {
+        seen = described();
         EMPTY_BODY
     } else if head.is("application/json") {
         BODY_NO_MESSAGE
     } else {
         CONTENT_TYPE
     };
-    Some(kind.at(phase, exchange.to_string()))
+    Some(kind.at(phase, seen))
 }
 
 /// The beginning of a body that is no message, as a finding shows it.

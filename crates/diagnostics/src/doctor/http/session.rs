@@ -120,7 +120,7 @@ pub(super) fn check_end(exam: &mut Examination, all: &[Exchange], is_sse: bool) 
         }
         Some(exchange) => SESSION_END_REFUSED.at(Phase::ShutDown, exchange.to_string()),
         None => {
-            let seen = "the server did not respond to the end of the session within 1 s";
+            let seen = "the server did not respond to the end of the session within 500 ms";
             SESSION_END_UNANSWERED.at(Phase::ShutDown, seen)
         }
     };

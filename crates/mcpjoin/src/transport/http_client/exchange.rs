@@ -274,8 +274,9 @@ impl Exchange {
                     }
                     // Without the content type of JSON it may be something else.
                     Inbound::Malformed { error, .. } if !json => {
-                        let Page { text, body } = Page::new(status, &head, &text);
-                        page(Page { text: format!("{text}: {}", error.kind), body })
+                        let mut malformed = Page::new(status, &head, &text);
+                        malformed.text = format!("{}: {}", malformed.text, error.kind);
+                        page(malformed)
                     }
                     inbound if ends_with_connection && is_cut_off(&inbound) => ResponseContent::Broken(
                         format!("{status}; the response body was cut off: the connection was closed"),

@@ -11,7 +11,7 @@ use http::header::{HeaderMap, HeaderValue};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::session::{HttpBody, TransportError, TransportErrorKind};
+use mcpjoin_proto::session::{HttpBody, TransportError, TransportErrorKind, TransportErrorReason};
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeLimits, ErrorObject, Message};
 
@@ -43,12 +43,14 @@ pub(super) struct Page {
     pub(super) text: String,
     /// The error in the body if that is a short one, otherwise the beginning of a body that is not empty.
     pub(super) body: Option<HttpBody>,
+    /// It is a success without a body.
+    is_empty_success: bool,
 }
 
 impl Page {
     /// Only the status is known, and why there is no body.
     pub(super) const fn without_body(text: String) -> Self {
-        Self { text, body: None }
+        Self { text, body: None, is_empty_success: false }
     }
 
     /// The response with a body that was read to [`MAX_EXCERPT_BYTES`] or to its end.
@@ -56,7 +58,8 @@ impl Page {
         let text = page_of(status, headers, body);
         let body = excerpt(body);
         let body = (!body.is_empty()).then(|| HttpBody::Other(Bytes::copy_from_slice(body)));
-        Self { text, body }
+        let is_empty_success = body.is_none() && status.is_success();
+        Self { text, body, is_empty_success }
     }
 
     /// The error in the body.
@@ -67,9 +70,10 @@ impl Page {
         }
     }
 
-    /// Adds the body to the error that the response is.
+    /// Adds the body, or that there is none, to the error that the response is.
     pub(super) fn explain(&self, error: TransportError) -> TransportError {
-        with_body(error, self.body.as_ref())
+        let error = with_body(error, self.body.as_ref());
+        if self.is_empty_success { error.because(TransportErrorReason::NoReply) } else { error }
     }
 }
 

@@ -68,8 +68,12 @@ impl LegacySession {
         if let Some(id) = &id
             && !is_session_id(id.as_bytes())
         {
-            let shown = id.as_bytes()[..id.len().min(80)].escape_ascii();
-            let what = format!("the Mcp-Session-Id `{shown}` is not visible ASCII");
+            let what = if id.is_empty() {
+                "the Mcp-Session-Id is empty".to_owned()
+            } else {
+                let shown = id.as_bytes()[..id.len().min(80)].escape_ascii();
+                format!("the Mcp-Session-Id `{shown}` is not visible ASCII")
+            };
             return Err(TransportError::new(what, false).because(TransportErrorReason::SessionIdInvalid));
         }
         let parsed = Version::parse(&version);
