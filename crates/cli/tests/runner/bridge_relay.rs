@@ -447,6 +447,21 @@ fn a_server_that_dies_in_mid_call_is_named_with_how_it_ended_and_the_next_call_w
     }
 }
 
+/// The signal is ours, and says nothing about the server.
+#[test]
+fn a_server_that_closes_its_output_and_lives_has_not_ended_by_a_signal() {
+    let closes =
+        SHELL.replace("echo 'the disk is gone' >&2; exit 7", "exec >&-; cat >/dev/null; exec sleep 1000");
+    let mut talk = Talk::open(&["bridge", "--era", "legacy", "--", "sh", "-c", &closes]);
+    let gone = talk.call("die");
+    let message = gone["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("the peer closed the connection"), "{gone}");
+    assert_eq!(talk.call("work")["result"]["content"][0]["text"], "done");
+    let ran =
+        talk.finish().exits(0).says(&["the server: the peer closed the connection", "it is started again"]);
+    assert!(!ran.stderr.contains("signal"), "{}", ran.stderr);
+}
+
 #[test]
 fn a_server_that_does_not_stay_is_given_up_and_both_sides_are_told() {
     // The server answers the messages that open the session, and exits at the next request.

@@ -29,7 +29,8 @@ use super::inspect::{Direction, Inspected, Inspector};
 use super::stream::Stream;
 use super::{Link, Transport};
 use crate::process::{
-    self, Grace, Phase, Process, ShutdownReport, SpawnError, SpawnErrorKind, Spec, StderrLines, StderrTail,
+    self, Forced, Grace, Phase, Process, ShutdownReport, SpawnError, SpawnErrorKind, Spec, StderrLines,
+    StderrTail,
 };
 
 /// How long the output of an exited child is still read: a grandchild may hold the pipes open for ever. With the other steps
@@ -476,10 +477,16 @@ impl Run {
         // A child that is blocked by a full pipe could not exit by itself.
         let _ = self.stream.poll_discard(cx);
         // What it has written last may still be in the pipe. Reading ends a moment after the child's end.
-        if self.process.phase().report.is_none() || !self.stderr.poll_ended(cx.waker()) {
+        let Some(report) = self.process.phase().report else { return Poll::Pending };
+        if !self.stderr.poll_ended(cx.waker()) {
             return Poll::Pending;
         }
-        Poll::Ready(self.end(TransportEndKind::EndOfStream))
+        let mut end = self.end(TransportEndKind::EndOfStream);
+        // It ended by closing its output; a signal of ours after that does not say how it would have exited.
+        if report.forced != Forced::No && matches!(self.ending, Ending::Noticed { after_exit: false, .. }) {
+            end.exit = None;
+        }
+        Poll::Ready(end)
     }
 }
 
