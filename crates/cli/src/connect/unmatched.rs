@@ -60,6 +60,10 @@ impl Seen {
                 self.last = Some(format!("a response with the id {id}, which no request has"));
                 self.misdirected(format!("it has the id {id}, which no request has"));
             }
+            // It may be for a notification, so the request goes on waiting.
+            Violation::UnknownResponse { id: None } if self.waiting > 0 => {
+                self.last = Some(violation.to_string());
+            }
             Violation::LateResponse { id } => {
                 self.last = Some(format!("a second response to the request {}", shown(id)));
                 if self.waiting > 0 {

@@ -137,6 +137,24 @@ fn a_second_answer_to_another_request_is_named_while_a_request_waits() {
 }
 
 #[test]
+fn an_error_without_an_id_is_named_where_a_call_gets_no_answer() {
+    let parse_error = r#"printf '%s\n' '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}'"#;
+    let ran =
+        call_legacy(&["--timeout", "1s"], &format!("read -r line; {parse_error}; cat >/dev/null")).exits(4);
+    ran.says(&[
+        "; the server has sent an error response without an id (E_TIMEOUT)",
+        "may have been the answer",
+    ]);
+}
+
+#[test]
+fn an_answer_in_an_array_fails_its_call_at_once() {
+    let array = r#"printf '%s\n' '[{"jsonrpc":"2.0","id":2,"result":{"content":[]}}]'"#;
+    let ran = call_legacy(&[], &format!("read -r line; {array}; cat >/dev/null")).exits(5);
+    ran.says(&["the answer to tools/call is not valid: it is in an array", "(E_BAD_REPLY)", "this is a bug"]);
+}
+
+#[test]
 fn a_message_without_a_newline_is_named() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}"#;
     let opening = format!("read -r line; printf '%s' '{answer}'; cat >/dev/null");
