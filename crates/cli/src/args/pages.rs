@@ -3,12 +3,18 @@
 //! Called by `help` and wherever `-h` or `--help` is typed; the declarations of the options are in the files beside this one, and
 //! clap prints them. A shared option whose text differs for a verb is on the page of the verb.
 
+use std::borrow::Cow;
+
 use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 
 /// The maximum number of examples on a short page.
 const MAX_SHORT_EXAMPLES: usize = 3;
+/// The longest line of an example: a terminal has 80 columns.
+const MAX_EXAMPLE_BYTES: usize = 80;
+/// The line break in a longer one.
+const CONTINUATION: &str = " \\\n      ";
 /// The verb with every option that is shared, and the verb whose texts of them count.
 const EVERY_OPTION: &str = "bridge";
 const SHARED_TEXTS: &str = "call";
@@ -146,6 +152,7 @@ pub(crate) fn verb(path: &[String], extent: Extent) -> Option<Command> {
     });
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let examples = if extent == Extent::Short { short_examples(&examples) } else { examples };
+    let examples = examples.lines().map(continued).collect::<Vec<_>>().join("\n");
     let more: Vec<String> = Topic::ALL
         .into_iter()
         .filter(|topic| topics.contains(topic))
@@ -207,11 +214,37 @@ fn first_sentence(text: &str) -> String {
     }
 }
 
-/// The first examples, and nothing else.
+/// The first examples that fit into a line, and nothing else.
 fn short_examples(text: &str) -> String {
     let examples =
         text.split("\n\n").find(|paragraph| paragraph.starts_with("Examples:")).unwrap_or_default();
-    examples.lines().take(MAX_SHORT_EXAMPLES + 1).collect::<Vec<_>>().join("\n")
+    let short = examples.lines().filter(|line| line.len() <= MAX_EXAMPLE_BYTES);
+    short.take(MAX_SHORT_EXAMPLES + 1).collect::<Vec<_>>().join("\n")
+}
+
+/// An example that is too long for a line, with a backslash before each line break, so that what is copied runs.
+fn continued(line: &str) -> Cow<'_, str> {
+    if line.len() <= MAX_EXAMPLE_BYTES || !line.starts_with("  mcpjoin ") {
+        return line.into();
+    }
+    let mut continued = String::new();
+    let (mut width, mut is_quoted) = (0, false);
+    for word in line.trim_start().split(' ') {
+        let needed = 1 + word.len() + " \\".len();
+        if continued.is_empty() {
+            (continued, width) = ("  ".to_owned(), "  ".len());
+        } else if width + needed > MAX_EXAMPLE_BYTES && !is_quoted {
+            continued.push_str(CONTINUATION);
+            width = CONTINUATION.len() - " \\\n".len();
+        } else {
+            continued.push(' ');
+            width += 1;
+        }
+        continued.push_str(word);
+        width += word.len();
+        is_quoted ^= word.matches('\'').count() % 2 == 1;
+    }
+    continued.into()
 }
 
 #[cfg(test)]
@@ -246,6 +279,21 @@ mod tests {
             assert!(at("Usage: ") < at("Examples:") && at("Examples:") < at("-h, --help"), "{page}");
         }
         assert!(long.is_empty(), "{}", long.join("\n"));
+    }
+
+    /// What is copied runs as it is written, also from a terminal of 80 columns.
+    #[test]
+    fn an_example_that_does_not_fit_into_a_line_goes_on_behind_a_backslash() {
+        let all = built();
+        for path in paths(&all, &[]) {
+            let command = path.iter().fold(&all, |command, word| command.find_subcommand(word).unwrap());
+            let written = command.get_after_help().unwrap().to_string();
+            let shown = super::verb(&path, Extent::Long).unwrap().get_after_help().unwrap().to_string();
+            assert_eq!(shown.replace(super::CONTINUATION, " "), written);
+            let examples = shown.split("\n\n").find(|part| part.starts_with("Examples:")).unwrap();
+            let long: Vec<&str> = examples.lines().filter(|line| line.len() > 80).collect();
+            assert!(long.is_empty(), "{long:#?}");
+        }
     }
 
     #[test]
