@@ -223,8 +223,12 @@ fn over_http_each_server_is_also_alone_with_its_own_names() {
 fn what_cannot_be_joined_is_refused_before_anything_starts() {
     for (words, problem) in [
         (&["--join", "a="][..], "names no server"),
+        (&["--join", "=demo:"], "--join =demo: has no name for the server"),
         (&["--join", "a=demo:", "--join", "a=demo:"], "two servers are called a"),
+        (&["--server", "a", "--server", "a"], "--server a is there twice"),
         (&["--join", "a=demo:", "--prefix", "b=x"], "no server is called b"),
+        (&["--join", "a=demo:", "--prefix", "b=x"], "the servers are a"),
+        (&["--join", "a=demo:", "--prefix", "a=x", "--prefix", "a=y"], "two prefixes for a"),
         (&["--join", "a=demo:", "--prefix", "a"], "names no prefix"),
         (&["--join", "a=demo:", "demo:"], "cannot be used with"),
         (&["--prefix", "a=x", "demo:"], "--prefix is for joined servers"),

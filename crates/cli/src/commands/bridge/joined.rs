@@ -79,7 +79,11 @@ fn targets(ui: &Ui, args: &Bridge) -> Result<Vec<(String, Target)>, Failure> {
         }
     }
     if names_several(args) {
-        for name in &args.connect.servers {
+        for (place, name) in args.connect.servers.iter().enumerate() {
+            if args.connect.servers[..place].contains(name) {
+                let problem = format!("--server {} is there twice", shown(name.as_ref()));
+                return Err(Failure::usage(problem, "leave out one of them"));
+            }
             let target = named_by(ui, "bridge", &args.connect, Some(name), args.words.clone(), false)?;
             targets.push((name.clone(), target));
         }
@@ -87,7 +91,8 @@ fn targets(ui: &Ui, args: &Bridge) -> Result<Vec<(String, Target)>, Failure> {
     for word in &args.join {
         let (name, server) = word.split_once('=').unwrap_or((word, word));
         if name.is_empty() || server.is_empty() {
-            let problem = format!("--join {} names no server", shown(word.as_ref()));
+            let lacks = if name.is_empty() { "has no name for the server" } else { "names no server" };
+            let problem = format!("--join {} {lacks}", shown(word.as_ref()));
             return Err(Failure::usage(problem, "--join NAME=TARGET, or --join NAME for an entry"));
         }
         // Without `=` the word is the name of an entry, whatever it looks like.
@@ -119,13 +124,21 @@ fn plain(name: &str) -> String {
 /// How the names of each server are joined: with its own name as the prefix, or that of `--prefix`.
 fn sources(args: &Bridge, joined: &[(String, Target)]) -> Result<Vec<Source>, Failure> {
     let mut sources: Vec<Source> = joined.iter().map(|(name, _)| Source::new(name)).collect();
+    let mut known = BTreeSet::new();
     for word in &args.prefix {
         let usage = |problem: String| Failure::usage(problem, "--prefix NAME=PREFIX, one for each");
         let (name, prefix) = word
             .split_once('=')
             .ok_or_else(|| usage(format!("--prefix {} names no prefix", shown(word.as_ref()))))?;
         let place = joined.iter().position(|(known, _)| known == name);
-        let place = place.ok_or_else(|| usage(format!("no server is called {}", shown(name.as_ref()))))?;
+        let Some(place) = place else {
+            let names: Vec<&str> = joined.iter().map(|(name, _)| &**name).collect();
+            let problem = format!("no server is called {}", shown(name.as_ref()));
+            return Err(Failure::usage(problem, format!("the servers are {}", names.join(", "))));
+        };
+        if !known.insert(place) {
+            return Err(usage(format!("--prefix gives two prefixes for {name}")));
+        }
         sources[place] = Source::new(prefix.strip_suffix(SEPARATOR).unwrap_or(prefix));
     }
     Ok(sources)
