@@ -231,14 +231,15 @@ impl Access {
         }
         let refusal = lock(&self.0.refusal).clone();
         failure.seen.challenge = refusal.as_ref().and_then(Refusal::shown);
-        match self.hint(refusal.as_ref()) {
+        match self.hint(refusal.as_ref(), failure.seen.http_status) {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
     }
 
-    /// The hint, where more is known than that a header is missing.
-    fn hint(&self, refusal: Option<&Refusal>) -> Option<String> {
+    /// The hint, where more is known than that a header is missing. `status`: that of a
+    /// response without a challenge, which `validate` alone has seen.
+    fn hint(&self, refusal: Option<&Refusal>, status: Option<u16>) -> Option<String> {
         let missing = refusal.and_then(Refusal::missing_scopes);
         let line = self.line(missing.as_deref().unwrap_or_default());
         match &self.0.source {
@@ -257,10 +258,12 @@ impl Access {
                 "no sign of OAuth: this server probably requires an API key or a token: {OWN_TOKEN}, or \
                  the header in its documentation; if it has logins: {line}"
             )),
-            Source::Stored(_) if refusal.is_some_and(Refusal::is_silent_denial) => Some(format!(
-                "check the URL: a proxy or a firewall may have refused it; if the server requires a token: {OWN_TOKEN}; \
+            Source::Stored(_) if refusal.map_or_else(|| status == Some(403), Refusal::is_silent_denial) => {
+                Some(format!(
+                    "check the URL: a proxy or a firewall may have refused it; if the server requires a token: {OWN_TOKEN}; \
                  if it has logins: {line}"
-            )),
+                ))
+            }
             Source::Stored(_) => Some(format!("{line} (with your own token: {OWN_TOKEN})")),
         }
     }
@@ -301,7 +304,7 @@ impl Access {
             self.outage_hint(*kind)
         } else {
             let refusal = lock(&self.0.refusal).clone();
-            self.hint(refusal.as_ref()).unwrap_or_else(|| format!("send a token: {OWN_TOKEN}"))
+            self.hint(refusal.as_ref(), None).unwrap_or_else(|| format!("send a token: {OWN_TOKEN}"))
         };
         CredentialsError::new(self.0.ui.hidden(&format!("{message}; try: {hint}"))).of(*kind)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use mcpjoin::proto::session::CloseCause;
+use mcpjoin::proto::session::{CloseCause, TransportError, TransportErrorKind};
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Selection, check_server};
 
@@ -191,9 +191,14 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
         }
         ValidateError::Setup(error) => refused(&error),
         ValidateError::Unreachable(error) => Failure::broken(&error, Phase::Connect),
-        error @ ValidateError::Unauthorized { .. } => {
-            Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
-                .hint("log in with mcpjoin auth login URL, or send a token: --header 'Authorization: Bearer ...' or --header @FILE. If you did, the server does not accept it")
+        ValidateError::Unauthorized { status, reason, .. } => {
+            let said = reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
+            let error = TransportError::new(format!("status {status}{said}"), false);
+            let error = error.of(TransportErrorKind::Unauthorized).with_http_status(status);
+            let mut failure = Failure::broken(&error, Phase::Probe);
+            // A challenge says more than the status.
+            failure.seen.http_status = failure.seen.http_status.filter(|_| reason.is_none());
+            failure
         }
         ValidateError::Redirected { ref location, .. } => {
             let hint = match location {
@@ -206,17 +211,16 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
             };
             Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string()).hint(hint)
         }
-        ValidateError::NotMcp { status, ref head, .. } => {
-            let (id, hint) = match status {
-                429 | 500.. => ("E_LINK", "try again; see the server's own log"),
-                _ => (
-                    "E_NO_ENDPOINT",
-                    "check the path: usually /mcp, or /sse for the HTTP+SSE of 2024-11-05",
-                ),
+        ValidateError::NotMcp { status, content_type, head } => {
+            let kind = match status {
+                429 | 500.. => TransportErrorKind::Broken,
+                _ => TransportErrorKind::Foreign,
             };
-            let mut failure = Failure::new(id, Exit::Connection, Phase::Probe, error.to_string()).hint(hint);
+            let page = content_type.as_deref().unwrap_or("no content type");
+            let error = TransportError::new(format!("status {status}, {page}"), true).of(kind);
+            let mut failure = Failure::broken(&error.with_http_status(status), Phase::Probe);
             if !head.is_empty() {
-                failure.seen.garbage = Some(cut_chars(&String::from_utf8_lossy(head), MAX_GARBAGE_CHARS));
+                failure.seen.garbage = Some(cut_chars(&String::from_utf8_lossy(&head), MAX_GARBAGE_CHARS));
             }
             failure
         }
