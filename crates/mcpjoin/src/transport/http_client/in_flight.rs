@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{AbortHandle, Abortable};
@@ -20,9 +21,9 @@ pub(super) const MAX_REQUESTS_IN_FLIGHT: usize = 256;
 
 /// What a future in flight is for.
 pub(super) enum Task {
-    /// The exchange of a request. `counted`: against [`MAX_REQUESTS_IN_FLIGHT`]. `opens`: it opens a session, and closing waits
-    /// for it, so that it can end that session.
-    Request { id: RequestId, counted: bool, opens: bool },
+    /// The exchange of a request. `counted`: against [`MAX_REQUESTS_IN_FLIGHT`]. `opens`: it opens a session since this time,
+    /// and closing waits for it, so that it can end that session.
+    Request { id: RequestId, counted: bool, opens: Option<Instant> },
     /// A message without a response.
     OneWay,
     /// `initialized`: the gate opens when it is finished.
@@ -128,10 +129,16 @@ impl InFlight {
         }
     }
 
-    /// Aborts requests and streams. Messages without a response, and a session that is being opened, go on.
-    pub(super) fn abort_requests_and_streams(&self) {
+    /// Aborts requests and streams. Messages without a response go on. So does a session that is being opened, unless the server
+    /// was silent for longer than closing waits for it.
+    pub(super) fn abort_requests_and_streams(&self, wait: Duration) {
         for entry in self.entries.values() {
-            if matches!(entry.task, Task::Request { opens: false, .. } | Task::Background) {
+            let goes_on = match &entry.task {
+                Task::Request { opens, .. } => opens.is_some_and(|since| since.elapsed() < wait),
+                Task::Background => false,
+                Task::OneWay | Task::Initialized | Task::Cancel(_) | Task::ReopenSession => true,
+            };
+            if !goes_on {
                 entry.abort.abort();
             }
         }

@@ -537,10 +537,11 @@ impl Transport for HttpLink {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<TransportEnd> {
         if self.closing.is_none() {
-            self.closing = Some(Closing::Flushing(Box::pin(sleep(CLOSE_TIMEOUT / 2))));
+            let wait = CLOSE_TIMEOUT / 2;
+            self.closing = Some(Closing::Flushing(Box::pin(sleep(wait))));
             self.queued.clear();
             self.waiting.retain(|waiting| waiting.request().is_none());
-            self.in_flight.abort_requests_and_streams();
+            self.in_flight.abort_requests_and_streams(wait);
         }
         loop {
             // Messages that arrive now are dropped, so that no exchange waits for room.

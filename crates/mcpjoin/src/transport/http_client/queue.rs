@@ -4,6 +4,7 @@ use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::session::Outbound;
 use mcpjoin_proto::types::{CancelledParams, ProtocolType};
 use mcpjoin_proto::{Message, Method, Request, RequestId};
+use tokio::time::Instant;
 
 use super::exchange::Role;
 use super::in_flight::Task;
@@ -69,7 +70,7 @@ impl QueuedMessage {
                     task: Task::Request {
                         id: id.clone(),
                         counted: self.is_counted(),
-                        opens: request.method == Method::Initialize,
+                        opens: (request.method == Method::Initialize).then(Instant::now),
                     },
                     pending: Some(id),
                 }

@@ -67,7 +67,7 @@ impl HttpLink {
         let id = call.id.clone();
         let listing = ToolsListing { requester: Arc::clone(&self.requester), call, refusal, headers };
         let events = self.events.clone();
-        self.in_flight.start(Task::Request { id, counted: true, opens: false }, listing.run(events));
+        self.in_flight.start(Task::Request { id, counted: true, opens: None }, listing.run(events));
     }
 
     /// Sends the call again if the list has changed its headers; else the refusal is its response.

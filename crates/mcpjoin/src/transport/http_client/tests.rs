@@ -50,13 +50,27 @@ fn messages_wait_to_be_sent_up_to_a_total_of_bytes() {
     assert_eq!((link.waiting_bytes, link.has_room()), (0, true));
 }
 
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_session_that_is_opened_unless_its_server_is_silent() {
+    let wait = CLOSE_TIMEOUT / 2;
+    for (silent, goes_on) in [(Duration::ZERO, true), (wait - Duration::from_millis(1), true), (wait, false)]
+    {
+        let mut link = link();
+        let opens = Some(Instant::now());
+        link.in_flight.start(Task::Request { id: 1.into(), counted: true, opens }, std::future::pending());
+        tokio::time::advance(silent).await;
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(link.poll_close(&mut cx).is_pending(), goes_on, "{silent:?}");
+    }
+}
+
 #[tokio::test]
 async fn one_request_more_than_may_be_under_way_waits_until_another_has_ended() {
     let mut link = link();
     for id in 0..MAX_REQUESTS_IN_FLIGHT as i64 {
         assert!(link.in_flight.has_capacity(), "{id}");
         link.in_flight
-            .start(Task::Request { id: id.into(), counted: true, opens: false }, std::future::pending());
+            .start(Task::Request { id: id.into(), counted: true, opens: None }, std::future::pending());
     }
     link.push(request(1000, Method::ListTools, 8));
     // A request for a notification stream is not queued, and a notification neither.
