@@ -170,22 +170,26 @@ fn the_error_of_a_call_has_what_happened_and_the_status() {
                 None,
             ),
         ] {
-            let raw = response.clone();
-            let server = calls(move |_, mut talk: Talk| {
-                let raw = raw.clone();
-                async move {
-                    talk.raw(raw).await;
-                    None
-                }
-            })
-            .await;
-            let client = server.connect().await.unwrap();
-            let error = client.call_tool("a", ()).await.unwrap_err();
+            let error = call_answered_with(response.clone()).await;
             let ClientError::Call(CallError::Lost(lost)) = &error else { panic!("{response}: {error}") };
             assert_eq!((lost.reason(), lost.http_status()), (reason, status), "{response}: {error}");
             assert_eq!(lost.http_request(), Some("tools/call"), "{response}: {error}");
         }
     });
+}
+
+/// The error of a call whose request gets these bytes.
+async fn call_answered_with(raw: String) -> ClientError {
+    let server = calls(move |_, mut talk: Talk| {
+        let raw = raw.clone();
+        async move {
+            talk.raw(raw).await;
+            None
+        }
+    })
+    .await;
+    let client = server.connect().await.unwrap();
+    client.call_tool("a", ()).await.unwrap_err()
 }
 
 #[test]
@@ -207,16 +211,7 @@ fn an_event_stream_without_the_reply_says_why_its_last_event_was_not_read() {
         ] {
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length";
             let raw = format!("{head}: {}\r\n\r\n{body}", body.len());
-            let server = calls(move |_, mut talk: Talk| {
-                let raw = raw.clone();
-                async move {
-                    talk.raw(raw).await;
-                    None
-                }
-            })
-            .await;
-            let client = server.connect().await.unwrap();
-            let error = client.call_tool("a", ()).await.unwrap_err();
+            let error = call_answered_with(raw).await;
             let ClientError::Call(CallError::Lost(lost)) = &error else { panic!("{body}: {error}") };
             assert!(lost.message.contains(said), "{body}: {error}");
             assert_eq!(lost.reason(), reason, "{body}: {error}");
