@@ -1,7 +1,10 @@
 //! Tests of streams of legacy sessions that break, and of clients that resume them.
 
+use std::time::Duration;
+
 use mcpjoin::transport::{EventId, HttpOptions, MemoryEvents};
 use serde_json::{Value, json};
+use tokio::time::advance;
 
 use crate::support::{LEGACY, Peer, Reply, begins, peer, run, server, settle, text};
 
@@ -310,4 +313,31 @@ impl mcpjoin::transport::EventStore for Shared {
     fn forget(&self, session: &mcpjoin::transport::SessionId) {
         self.0.forget(session);
     }
+}
+
+/// An exchange uses the timer of the one before it in its session.
+#[test]
+fn each_call_has_the_whole_delay_before_its_response_becomes_a_stream() {
+    run(async {
+        let (peer, gate) = peer(HttpOptions::new());
+        let session = peer.open(LEGACY).await;
+        let call = |id: i64| Box::pin(session.call_in_session(id, "wait", json!({})));
+        for id in 1..=3 {
+            // Answered 60 ms after it began, so that 40 ms are left of its delay of 100 ms.
+            let mut answered = call(id);
+            begins(&mut answered).await;
+            advance(Duration::from_millis(60)).await;
+            gate.open.add_permits(1);
+            assert_eq!(answered.await.kind(), "application/json", "call {id}");
+
+            let mut slow = call(id + 10);
+            begins(&mut slow).await;
+            advance(Duration::from_millis(99)).await;
+            begins(&mut slow).await;
+            advance(Duration::from_millis(2)).await;
+            assert_eq!(slow.await.kind(), "text/event-stream", "call {id}");
+            gate.open.add_permits(1);
+            settle().await;
+        }
+    });
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::sleep;
+use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::exchange_state::Reader;
@@ -51,21 +51,32 @@ impl Exchange {
         Self { reader, owner }
     }
 
-    /// Returns how the response begins. After `patience` without anything to send it is a stream; with `None` it waits.
+    /// Returns how the response begins. After `timeout` without anything to send it is a stream; with `None` it waits.
+    ///
+    /// It uses the timer of an earlier exchange of the connection, if there is one, and leaves its own to the next: tokio
+    /// interrupts its wait for I/O with a system call when a timer is earlier than all others, which each new one would be.
     pub(super) async fn head(&self, timeout: Option<Duration>) -> Head {
         let wire = &self.owner.entry().wire;
         let mut timer = None;
-        poll_fn(|cx| {
+        let head = poll_fn(|cx| {
             let head = wire.poll_head(self.reader, cx);
             let (Poll::Pending, Some(timeout)) = (&head, timeout) else { return head };
-            let timer = timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
-            if timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
+            let (timer, due) = timer.get_or_insert_with(|| wire.take_timer(timeout));
+            while timer.as_mut().poll(cx).is_ready() {
+                if Instant::now() >= *due {
+                    wire.open_stream(self.reader);
+                    return wire.poll_head(self.reader, cx);
+                }
+                // It was the time of the earlier exchange.
+                timer.as_mut().reset(*due);
             }
-            wire.open_stream(self.reader);
-            wire.poll_head(self.reader, cx)
+            Poll::Pending
         })
-        .await
+        .await;
+        if let Some((timer, _)) = timer {
+            wire.keep_timer(timer);
+        }
+        head
     }
 
     pub(super) fn poll_bytes(&self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {

@@ -1,11 +1,13 @@
 //! The state of one exchange, and of all exchanges of a session: what [`Wire`](super::wire::Wire) holds behind its lock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Message, RequestId, Response};
+use tokio::time::Sleep;
 
 use super::events::Confirmation;
 use super::legacy::cancels;
@@ -45,6 +47,8 @@ pub(super) struct State {
     pub(super) our_requests: BTreeSet<RequestId>,
     pub(super) last_stream: u64,
     pub(super) last_holder: u64,
+    /// The timer of an exchange whose response has begun. It may still run.
+    pub(super) timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// The state of one exchange.
@@ -236,9 +240,10 @@ impl State {
         }
     }
 
-    /// Releases the capacity of empty maps.
+    /// Releases the capacity of empty maps, and the timer that no exchange uses.
     pub(super) fn shrink(&mut self) {
         if self.posts.is_empty() && self.reply_streams.is_empty() && self.unread.is_empty() {
+            self.timer = None;
             self.unread = VecDeque::new();
             self.posts = BTreeMap::new();
             self.reply_streams = BTreeMap::new();

@@ -7,6 +7,7 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http>
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
@@ -17,6 +18,7 @@ use mcpjoin_proto::codec::sse::OutgoingEvent;
 use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Profile, RequestId};
 use parking_lot::{Mutex, MutexGuard};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::events::{EventId, EventStore, SessionId};
 use super::exchange_state::{ExchangeState, Form, Queued, Reader, State, Wake, keep};
@@ -228,6 +230,19 @@ impl Wire {
     }
 
     // ---- what exchanges read ----
+
+    /// Returns a timer and the end of `timeout`. The timer ends then, or before if an earlier exchange has used it.
+    pub(super) fn take_timer(&self, timeout: Duration) -> (Pin<Box<Sleep>>, Instant) {
+        let timer = sleep(timeout);
+        let due = timer.deadline();
+        let earlier = self.lock().timer.take().filter(|timer| timer.deadline() <= due);
+        (earlier.unwrap_or_else(|| Box::pin(timer)), due)
+    }
+
+    /// Keeps a timer for the next exchange.
+    pub(super) fn keep_timer(&self, timer: Pin<Box<Sleep>>) {
+        self.lock().timer = Some(timer);
+    }
 
     /// Polls how the response begins.
     pub(super) fn poll_head(&self, reader: Reader, cx: &mut Context<'_>) -> Poll<Head> {
