@@ -126,7 +126,8 @@ impl GatewayBuilder {
     /// this limit.
     ///
     /// While a client that can be asked something has a call in flight at a legacy server, its next such call uses
-    /// another server, up to four for one client. A call that finds none waits, at most [`GatewayBuilder::timeout`].
+    /// another server, up to four for one client. A call that finds none waits, at most [`GatewayBuilder::timeout`]. A
+    /// call whose client has been away with a question for 30 s is given up for it.
     pub const fn upstreams(mut self, most: usize) -> Self {
         self.0.upstreams = most;
         self

@@ -4,7 +4,8 @@
 //! A legacy server that asks something does not say which call it asks for. So if the clients of a pool can be asked,
 //! each such call owns a server until it ends: the first one if it is free, otherwise another of the pool. The owner is
 //! stored in `modern_to_legacy`, and `pools` starts servers and lets calls wait. A call that waits for its client to
-//! return keeps its server. Requests during which nothing can be asked go to the first server, and so does everything
+//! return keeps its server until another call needs one and the pool can have no further one: then the call whose client
+//! has been away for the longest time is given up ([`Pool::give_up_absent`]). Requests during which nothing can be asked go to the first server, and so does everything
 //! of clients that cannot be asked. The first server stays the first as long as the pool is in use, because servers
 //! have state. Streams belong to the first server, so that each event is delivered once.
 
@@ -190,6 +191,18 @@ impl Pool {
             !is_spent
         });
         others.running.iter().find_map(|other| other.claim(cx))
+    }
+
+    /// Gives up the call whose client has been away for the longest time, and for half a minute at least, so that
+    /// another one can have its server. Never gives up a call whose client waits for the response.
+    ///
+    /// A server that several clients share could still ask about the call, so it is ended. The first one stays, so a
+    /// call there is not given up.
+    ///
+    /// # Errors
+    /// When this is possible; `None` if no such call waits.
+    pub(super) fn give_up_absent(&self) -> Result<(), Option<Instant>> {
+        self.state.give_up_absent(&self.first.relay.translation)
     }
 
     /// Whether it has fewer than [`UPSTREAMS_PER_POOL`] servers.

@@ -7,7 +7,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 //!
 //! Used by `modern` for each request. A call during which its client can be asked something waits here for a server of
-//! its own ([`Pools::claim`]). What one server of a pool does is in `pool`; how many servers there may be is in
+//! its own ([`Pools::claim`]). If there is none, an older call of the pool that waits for its client is given up. What one server of a pool does is in `pool`; how many servers there may be is in
 //! `capacity`.
 
 use std::sync::Arc;
@@ -144,7 +144,7 @@ impl Pools {
         wait_until(slots.reserve_start(account)?).await;
         match slots.take(account) {
             Err(why @ Refusal::TooMany { .. }) if slots.has_ending() || self.evict(account, caller) => {
-                timeout(SLOT_TIMEOUT, self.wait_for_slot(account, caller)).await.unwrap_or(Err(why))
+                timeout(SLOT_TIMEOUT, self.wait_for_slot(account, caller, None)).await.unwrap_or(Err(why))
             }
             taken => taken,
         }
@@ -164,18 +164,27 @@ impl Pools {
         end_unused(&mut self.entries.lock(), may) || slots.evict_session(&from)
     }
 
-    /// Waits for a slot without a time limit, and ends unused servers for it.
-    async fn wait_for_slot(&self, account: &Caller, caller: Option<&Caller>) -> Result<Slot, Refusal> {
+    /// Waits for a slot without a time limit, and ends unused servers for it. If there is none, a call of `pool` that
+    /// waits for its client is given up.
+    async fn wait_for_slot(
+        &self,
+        account: &Caller,
+        caller: Option<&Caller>,
+        pool: Option<&Pool>,
+    ) -> Result<Slot, Refusal> {
         let slots = &self.launcher.slots;
         let _waiting = slots.waiting(account);
         loop {
             let changed = slots.changed();
             match slots.take(account) {
                 Err(Refusal::TooMany { .. }) => {
-                    if !slots.has_ending() {
-                        self.evict(account, caller);
+                    let ends = slots.has_ending() || self.evict(account, caller);
+                    let pool = pool.filter(|_| !ends);
+                    tokio::select! {
+                        biased;
+                        () = changed => {}
+                        () = give_up_absent(pool) => {}
                     }
-                    changed.await;
                 }
                 taken => return taken,
             }
@@ -306,11 +315,15 @@ impl Pools {
                 continue;
             }
             if !pool.has_room() {
-                freed.await;
+                tokio::select! {
+                    biased;
+                    () = freed => {}
+                    () = give_up_absent(Some(pool)) => {}
+                }
                 continue;
             }
             let slot = async {
-                let slot = self.wait_for_slot(&pool.account, None).await?;
+                let slot = self.wait_for_slot(&pool.account, None, Some(pool)).await?;
                 // A call reserves one start, even if another server becomes free while it waits.
                 let at = match reserved {
                     Some(at) => at,
@@ -324,6 +337,18 @@ impl Pools {
                 () = freed => {}
                 slot = slot => return slot.map(|slot| Turn::Start(slot, pool.starting())),
             }
+        }
+    }
+}
+
+/// Gives up a call of the pool that waits for its client, as soon as one may be given up.
+async fn give_up_absent(pool: Option<&Pool>) {
+    loop {
+        match pool.map_or(Err(None), Pool::give_up_absent) {
+            Ok(()) => return,
+            Err(Some(at)) => sleep_until(at).await,
+            // Whoever waits is woken when the client of a call leaves.
+            Err(None) => std::future::pending().await,
         }
     }
 }

@@ -104,6 +104,16 @@ impl PoolState {
     pub(super) fn has_suspended(&self) -> bool {
         self.suspended.len() > 0
     }
+
+    /// Gives up the call that has waited for its client for the longest time, if another call can have its server then.
+    /// `first` is the first server of the pool, which stays also when a call there was left unanswered.
+    ///
+    /// # Errors
+    /// When this is possible; `None` if no such call waits.
+    pub(super) fn give_up_absent(&self, first: &ModernToLegacy) -> Result<(), Option<Instant>> {
+        let kept = first.current().filter(|_| self.shared);
+        self.suspended.give_up_oldest(|call| call.frees_server(kept.as_ref()))
+    }
 }
 
 impl ModernToLegacy {

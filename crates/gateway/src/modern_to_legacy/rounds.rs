@@ -9,6 +9,7 @@
 //! no open call: the call is repeated when the client returns.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::session::{CallError, ClientInfo, Reply};
@@ -20,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use super::suspended::Owner;
 use super::tasks::{self, RunningTask};
 use super::url_elicitation::Pages;
-use super::{Claim, ModernToLegacy, call, call_error, is_answered, requester, translate};
+use super::{Claim, ModernToLegacy, Run, call, call_error, is_answered, requester, translate};
 use crate::errors::ErrorTexts;
 use crate::relay;
 use mcpjoin::connection::{Calling, Context};
@@ -51,6 +52,15 @@ pub(super) enum SuspendedCall {
 }
 
 impl SuspendedCall {
+    /// Whether its server can be used for another call when it is given up. `kept`: the run of a server that several
+    /// clients share and that does not end then. Without the answer to a call nobody can be asked there.
+    pub(super) fn frees_server(&self, kept: Option<&Arc<Run>>) -> bool {
+        let (Self::Open(OpenCall { claim, .. }) | Self::Refused(_, claim)) = self;
+        let is_left_unanswered =
+            matches!(self, Self::Open(_)) && kept.is_some_and(|kept| Arc::ptr_eq(kept, &claim.run));
+        claim.run.connection.close_cause().is_none() && !is_left_unanswered
+    }
+
     /// Cancels a call that its client does not resume, and answers the questions of the server with an error.
     pub(super) fn abandon(self, why: &str) {
         if let Self::Open(OpenCall { calling, claim, .. }) = self {

@@ -6,7 +6,8 @@
 //! server stays open. It is stored here under a handle, which is the `requestState`. Used by `rounds`.
 //!
 //! A handle is valid once, for the client that received it, with the same request. It cannot be guessed: it has 128
-//! random bits. The stored calls are limited in number, in bytes and in time.
+//! random bits. The stored calls are limited in number, in bytes and in time. A call is given up earlier if another call
+//! of the client needs its server ([`Suspended::give_up_oldest`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -15,13 +16,17 @@ use std::time::Duration;
 use mcpjoin_proto::ErrorObject;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::errors::failure;
 
 /// How long a client may take to return: as long as a server of this library accepts a sealed state, and long enough
 /// for a person to fill in a form.
 pub(super) const MAX_ABSENCE: Duration = Duration::from_secs(600);
+
+/// How long a client is waited for while another of its calls needs the server: long enough for a program and for a quick
+/// person, and half of the minute after which usual clients stop waiting for that other call.
+pub(super) const MIN_ABSENCE: Duration = Duration::from_secs(30);
 
 /// Calls that may be suspended at once: each keeps a call to the server open, and a connection has at most 10,000.
 pub(super) const MAX_SUSPENDED_CALLS: usize = 1_000;
@@ -69,6 +74,7 @@ pub(super) struct Suspended<T> {
 
 struct Entries<T> {
     by_handle: HashMap<Box<str>, Entry<T>>,
+    last_number: u64,
     bytes: usize,
     /// Handles that were valid once, the oldest first.
     invalid: VecDeque<(Box<str>, Invalid)>,
@@ -78,6 +84,9 @@ struct Entry<T> {
     call: T,
     owner: Owner,
     bytes: usize,
+    /// Counts up, so that the smallest number is that of the oldest call.
+    number: u64,
+    since: Instant,
     /// Abandons the call when its client has been away too long.
     timer: AbortHandle,
 }
@@ -87,6 +96,7 @@ struct Entry<T> {
 enum Invalid {
     Used,
     Expired,
+    GivenUp,
 }
 
 impl<T> Entries<T> {
@@ -104,7 +114,8 @@ impl<T> Entries<T> {
 
 impl<T: Send + 'static> Suspended<T> {
     pub(super) fn new(bounds: Bounds, abandon: fn(T, &str)) -> Self {
-        let entries = Entries { by_handle: HashMap::new(), bytes: 0, invalid: VecDeque::new() };
+        let entries =
+            Entries { by_handle: HashMap::new(), last_number: 0, bytes: 0, invalid: VecDeque::new() };
         Self { bounds, abandon, entries: Mutex::new(entries) }
     }
 
@@ -121,7 +132,9 @@ impl<T: Send + 'static> Suspended<T> {
                 let expire = expire(Arc::downgrade(self), name.clone(), absence);
                 let timer = tokio::spawn(expire).abort_handle();
                 entries.bytes += bytes;
-                entries.by_handle.insert(name, Entry { call, owner, bytes, timer });
+                entries.last_number += 1;
+                let (number, since) = (entries.last_number, Instant::now());
+                entries.by_handle.insert(name, Entry { call, owner, bytes, number, since, timer });
                 Ok(handle)
             }
             Err(error) => {
@@ -158,6 +171,9 @@ impl<T: Send + 'static> Suspended<T> {
                 Some(Invalid::Expired) => {
                     "has expired: the call to the server was cancelled because no input response arrived"
                 }
+                Some(Invalid::GivenUp) => {
+                    "is over: the call was given up because further calls of this client needed its server"
+                }
                 None => UNKNOWN,
             }));
         };
@@ -168,6 +184,27 @@ impl<T: Send + 'static> Suspended<T> {
             return Err(refused("belongs to another request: method, target and arguments must be the same"));
         }
         entries.remove(handle, Invalid::Used).ok_or_else(|| refused("was used already"))
+    }
+
+    /// Gives up the oldest of the calls that `may` be given up, once its client has been away for [`MIN_ABSENCE`].
+    ///
+    /// # Errors
+    /// When this is possible for one of the stored calls; `None` if it is not for any.
+    pub(super) fn give_up_oldest(&self, may: impl Fn(&T) -> bool) -> Result<(), Option<Instant>> {
+        let mut entries = self.entries.lock();
+        let candidates = entries.by_handle.iter().filter(|(_, entry)| may(&entry.call));
+        let (handle, entry) = candidates.min_by_key(|(_, entry)| entry.number).ok_or(None)?;
+        let at = entry.since + MIN_ABSENCE;
+        if at > Instant::now() {
+            return Err(Some(at));
+        }
+        let handle = handle.clone();
+        let given_up = entries.remove(&handle, Invalid::GivenUp);
+        drop(entries);
+        if let Some(call) = given_up {
+            (self.abandon)(call, "the client sent no input response, and its further calls need the server");
+        }
+        Ok(())
     }
 
     /// How many calls are stored.
@@ -310,7 +347,7 @@ mod tests {
     async fn a_client_that_never_comes_back_is_given_up_after_ten_minutes() {
         let (calls, abandoned) = suspended(2, 10);
         let handle = calls.add(Noted("a", abandoned.clone()), owner(1, None), 6).expect("room");
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         tokio::time::advance(MAX_ABSENCE - Duration::from_millis(1)).await;
         assert_eq!(calls.len(), 1);
         tokio::time::advance(Duration::from_millis(2)).await;

@@ -550,6 +550,181 @@ fn a_fifth_call_of_one_client_waits_for_one_of_its_four_servers() {
     });
 }
 
+/// Four calls of these people, each of which waits for its client to answer. They have left one second apart.
+async fn four_absent(servers: &mut Programs, people: &mut [Person]) -> Vec<(usize, Value, String)> {
+    let mut calls = Vec::new();
+    for number in 0..4 {
+        let person = number % people.len();
+        people[person].call(number as i64, &format!("tool {number}")).await;
+        let (server, id) = servers.receive("tools/call").await;
+        assert_eq!(server, number);
+        servers.ask(server, &format!("{number}?"));
+        let (words, state) = people[person].asked().await;
+        assert_eq!(words, format!("{number}?"));
+        calls.push((server, id, state));
+        passes(Duration::from_secs(1)).await;
+    }
+    calls
+}
+
+const GIVEN_UP: &str = "given up because further calls of this client needed its server";
+
+#[test]
+fn a_fifth_call_gets_the_server_of_the_call_whose_client_left_first() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let mut people = [Person::on_stream(&gateway, HOME)];
+        let began = tokio::time::Instant::now();
+        let calls = four_absent(&mut servers, &mut people).await;
+        let [mut alone] = people;
+        alone.call(5, "fifth").await;
+        // Its server is told that the call is cancelled, and that its question has no answer.
+        let reason = "the client sent no input response, and its further calls need the server";
+        let mut told = Vec::new();
+        loop {
+            let (server, said) = servers.next().await;
+            assert_eq!(server, 0, "{said}");
+            match said["method"].as_str() {
+                Some("tools/call") => {
+                    assert_eq!(said["params"]["name"], "fifth");
+                    break;
+                }
+                Some(_) => {
+                    assert_eq!(said["params"], json!({ "requestId": calls[0].1, "reason": reason }));
+                    told.push("cancelled");
+                }
+                None => {
+                    assert_eq!((&said["id"], &said["error"]["message"]), (&json!("0?"), &json!(reason)));
+                    told.push("refused");
+                }
+            }
+        }
+        told.sort_unstable();
+        assert_eq!(told, ["cancelled", "refused"]);
+        assert_eq!(began.elapsed().as_secs(), 30, "a client has half a minute");
+        assert_eq!(servers.starts(), 4);
+        alone.answer(6, "tool 0", &calls[0].2, "late").await;
+        let error = alone.error().await;
+        assert_eq!(error["code"], -32602);
+        assert!(error["message"].as_str().unwrap().contains(GIVEN_UP), "{error}");
+        // The others can still be answered, and one call gave up one.
+        servers.is_silent().await;
+        alone.answer(7, "tool 1", &calls[1].2, "yes").await;
+        assert_eq!(servers.next().await.1["result"]["content"]["said"], "yes");
+        servers.answer(1, &calls[1].1, "first");
+        assert_eq!(alone.text().await, "first");
+    });
+}
+
+#[test]
+fn a_fifth_call_at_one_address_ends_the_server_of_the_call_whose_client_left_first() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.build();
+        let mut people: Vec<_> = (0..4).map(|_| Person::at(&gateway, HOME)).collect();
+        let calls = four_absent(&mut servers, &mut people).await;
+        let mut fifth = Person::at(&gateway, HOME);
+        let began = tokio::time::Instant::now();
+        fifth.call(1, "fifth").await;
+        // The first server stays: without an answer to its call nobody could be asked there. The next oldest call is at 1.
+        let (mut cancelled, mut ended) = (false, false);
+        let id = loop {
+            let (server, said) = servers.next().await;
+            if server == 4 {
+                assert_eq!(said["params"]["name"], "fifth", "{said}");
+                break said["id"].clone();
+            }
+            assert_eq!(server, 1, "{said}");
+            cancelled |= said["method"] == "notifications/cancelled";
+            ended |= said.is_null();
+        };
+        assert!(cancelled && ended);
+        assert!((26_900..27_100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+        servers.ask(4, "fifth?");
+        assert_eq!(fifth.asked().await.0, "fifth?");
+        assert!(id.is_number());
+        people[1].answer(9, "tool 1", &calls[1].2, "late").await;
+        let error = people[1].error().await;
+        assert!(error["message"].as_str().unwrap().contains(GIVEN_UP), "{error}");
+        people[0].answer(9, "tool 0", &calls[0].2, "yes").await;
+        assert_eq!(servers.next().await.1["result"]["content"]["said"], "yes");
+        servers.answer(0, &calls[0].1, "first");
+        assert_eq!(people[0].text().await, "first");
+    });
+}
+
+#[test]
+fn a_call_whose_client_waits_for_it_is_never_given_up() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.timeout(Duration::from_secs(60)).build();
+        let mut people = [Person::on_stream(&gateway, HOME)];
+        let calls = four_absent(&mut servers, &mut people).await;
+        let [mut alone] = people;
+        alone.call(5, "fifth").await;
+        passes(Duration::from_secs(20)).await;
+        // All of them come back.
+        for (number, (server, _, state)) in calls.iter().enumerate() {
+            alone.answer(10 + number as i64, &format!("tool {number}"), state, "yes").await;
+            assert_eq!(servers.next().await.0, *server);
+        }
+        passes(Duration::from_secs(20)).await;
+        // One leaves again: its client has half a minute from then on, and the call that waits has 20 s.
+        servers.ask(2, "2 again?");
+        let asked = alone.next().await;
+        assert_eq!(asked["id"], 12, "{asked}");
+        let error = alone.error().await;
+        assert_eq!(error["data"]["gateway"], "noTurn", "{error}");
+        servers.is_silent().await;
+        // The next call gets the server at once when the half minute is over.
+        alone.call(6, "sixth").await;
+        loop {
+            let (server, said) = servers.next().await;
+            assert_eq!(server, 2, "{said}");
+            if said["params"]["name"] == "sixth" {
+                break;
+            }
+        }
+        for (server, id, _) in &calls {
+            if *server != 2 {
+                servers.answer(*server, id, "done");
+                assert_eq!(alone.text().await, "done");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_call_that_finds_no_slot_gives_up_one_whose_client_has_left() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.upstreams(2).build();
+        let [mut one, mut two, mut three] = [0; 3].map(|_| Person::at(&gateway, HOME));
+        let mut states = Vec::new();
+        for (number, person) in [&mut one, &mut two].into_iter().enumerate() {
+            person.call(1, "t").await;
+            assert_eq!(servers.receive("tools/call").await.0, number);
+            servers.ask(number, "?");
+            states.push(person.asked().await.1);
+        }
+        three.call(1, "three").await;
+        loop {
+            let (server, said) = servers.next().await;
+            if server == 2 {
+                assert_eq!(said["params"]["name"], "three", "{said}");
+                break;
+            }
+            assert_eq!(server, 1, "{said}");
+        }
+        two.answer(2, "t", &states[1], "late").await;
+        let error = two.error().await;
+        assert!(error["message"].as_str().unwrap().contains(GIVEN_UP), "{error}");
+        one.answer(2, "t", &states[0], "yes").await;
+        assert_eq!(servers.next().await.1["result"]["content"]["said"], "yes");
+    });
+}
+
 #[test]
 fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_hear_its_question() {
     run(async {
