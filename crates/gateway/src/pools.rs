@@ -18,7 +18,7 @@ use mcpjoin_proto::ErrorObject;
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::capacity::{Caller, EvictFrom, Slot};
 use super::end::{GatewayEvent, Refusal};
@@ -33,6 +33,8 @@ use mcpjoin::connection::Context;
 const MAX_POOLS: usize = 16;
 /// How long the slot of an ending server is waited for: longer than a program may take to exit.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often whoever waits for a slot looks for a session that has become unused: nothing reports that.
+const SESSION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The part of a client that a legacy server can act on. A modern server reads the rest in each request.
 #[derive(PartialEq)]
@@ -183,6 +185,7 @@ impl Pools {
                     tokio::select! {
                         biased;
                         () = changed => {}
+                        () = sleep(SESSION_CHECK_INTERVAL) => {}
                         () = give_up_absent(pool) => {}
                     }
                 }

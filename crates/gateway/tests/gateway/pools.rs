@@ -726,6 +726,41 @@ fn a_call_that_finds_no_slot_gives_up_one_whose_client_has_left() {
 }
 
 #[test]
+fn a_call_that_waits_for_a_slot_gets_that_of_a_session_that_becomes_idle_meanwhile() {
+    run(async {
+        let (mut servers, builder) = Programs::before();
+        let gateway = builder.upstreams(4).build();
+        let began = tokio::time::Instant::now();
+        let mut sessions = Vec::new();
+        for number in 0..3 {
+            let mut session = Person::at(&gateway, &format!("192.0.2.{}:1", 10 + number));
+            let params = json!({
+                "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" },
+            });
+            let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+            session.say(initialize.to_string()).await;
+            assert!(session.next().await["result"].is_object());
+            session.say(super::INITIALIZED.into()).await;
+            session.say(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string()).await;
+            sessions.push((session, servers.receive("tools/list").await));
+        }
+        let [mut one, mut two] = [0; 2].map(|_| Person::at(&gateway, HOME));
+        one.call(1, "one").await;
+        assert_eq!(servers.receive("tools/call").await.0, 3);
+        two.call(1, "two").await;
+        passes(Duration::from_secs(20)).await;
+        // A session is unused for a minute from now on.
+        let (session, (server, id)) = &mut sessions[1];
+        servers.answer(*server, id, "a list");
+        assert_eq!(session.text().await, "a list");
+        let idle = *server;
+        assert_eq!(servers.next().await, (idle, Value::Null));
+        assert_eq!(servers.receive("tools/call").await.0, 4);
+        assert!((80..82).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
 fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_hear_its_question() {
     run(async {
         let (mut servers, builder) = Programs::before();
