@@ -36,6 +36,8 @@ const GATHER_TIME: Duration = Duration::from_millis(10);
 pub(super) struct OpenCall {
     calling: Calling,
     claim: Claim,
+    /// Since when it makes no progress: its begin, or the return of its client.
+    since: Instant,
     /// The call asks the server to create a task.
     as_task: bool,
     /// The task, once the server has created it.
@@ -136,7 +138,7 @@ impl ModernToLegacy {
                         Some(claim) => claim,
                         None => wait_for_claim().await?,
                     };
-                    Self::begin(claim, &method, params.as_ref(), cx).await
+                    self.begin(claim, &method, params.as_ref(), cx).await
                 }
             };
             let (error, at) = match self.round(call, &method, cx).await? {
@@ -169,13 +171,14 @@ impl ModernToLegacy {
         }
     }
 
-    /// Makes the call.
-    async fn begin(claim: Claim, method: &Method, params: Option<&Payload>, cx: &Context) -> OpenCall {
+    /// Makes the call. The list of tools that it needs may take half of its time.
+    async fn begin(&self, claim: Claim, method: &Method, params: Option<&Payload>, cx: &Context) -> OpenCall {
+        let since = Instant::now();
         let Claim { run, request } = &claim;
         request.set_requester(Some(requester(cx)));
         let tool = params.filter(|_| *method == Method::CallTool).and_then(Payload::name_string);
         let as_task = match &tool {
-            Some(tool) => run.task_tools.contains(&run.connection, tool).await,
+            Some(tool) => run.task_tools.contains(&run.connection, tool, self.pool.timeout / 2).await,
             None => false,
         };
         run.update_log_level(cx).await;
@@ -185,7 +188,7 @@ impl ModernToLegacy {
             call.params = Some(tasks::with_task(call.params.take()));
         }
         request.sent();
-        OpenCall { calling: run.connection.call(call), claim, as_task, task: None }
+        OpenCall { calling: run.connection.call(call), claim, since, as_task, task: None }
     }
 
     /// Waits until the call ends or the server asks something.
@@ -213,21 +216,21 @@ impl ModernToLegacy {
         method: &Method,
         cx: &Context,
     ) -> Option<Result<Payload, CallError>> {
-        let OpenCall { calling, claim: Claim { run, request }, as_task, task } = open;
+        let OpenCall { calling, claim: Claim { run, request }, since, as_task, task } = open;
         let gather = || async {
             request.asked().await;
             sleep(GATHER_TIME).await;
         };
         let mut questions = pin!(gather());
         let timeout = if task.is_some() { tasks::TASK_TTL } else { self.pool.timeout };
-        let mut silent = pin!(sleep(timeout));
+        let mut silent = pin!(sleep(timeout.saturating_sub(since.elapsed())));
         let mut forwarded: usize = 0;
         loop {
             tokio::select! {
                 biased;
                 event = calling.next_event() => match event {
                     Some(event) => {
-                        silent.as_mut().reset(Instant::now() + timeout);
+                        silent.set(sleep(timeout));
                         relay::forward_event(event, cx, |notification| relay::notify(cx, notification));
                         forwarded += 1;
                         if forwarded.is_multiple_of(relay::FORWARDED_PER_POLL) {
@@ -242,7 +245,7 @@ impl ModernToLegacy {
                         };
                         if let Some((running, result)) = created {
                             (*task, *calling) = (Some(running), result);
-                            silent.as_mut().reset(Instant::now() + tasks::TASK_TTL);
+                            silent.set(sleep(tasks::TASK_TTL));
                             continue;
                         }
                         return Some(match task {
@@ -295,7 +298,8 @@ impl ModernToLegacy {
 impl OpenCall {
     /// The client has returned: the server receives the answers, and the client the log messages that were stored for
     /// it.
-    async fn resume(self, cx: &Context, responses: &InputResponses) -> Self {
+    async fn resume(mut self, cx: &Context, responses: &InputResponses) -> Self {
+        self.since = Instant::now();
         for log in self.claim.request.resume(requester(cx), responses) {
             relay::notify(cx, log);
         }

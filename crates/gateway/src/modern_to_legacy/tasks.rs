@@ -15,6 +15,7 @@ use mcpjoin_proto::types::{TaskParams, meta::key};
 use mcpjoin_proto::{Kind, Method, Payload, Raw};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 
 use mcpjoin::connection::{Calling, Connection};
 use mcpjoin::internal::KnownTools;
@@ -57,8 +58,9 @@ impl TaskTools {
         known.changes += 1;
     }
 
-    /// Whether this tool runs only as a task. Reads the list of tools if it is not known.
-    pub(super) async fn contains(&self, connection: &Connection, tool: &str) -> bool {
+    /// Whether this tool runs only as a task. Reads the list of tools `within` this time if it is not known. `false` if
+    /// it cannot be read.
+    pub(super) async fn contains(&self, connection: &Connection, tool: &str, within: Duration) -> bool {
         let peer = connection.peer();
         let server = peer.as_ref().and_then(|peer| peer.server_capabilities());
         let tasks = server.and_then(|server| server.tasks.as_ref());
@@ -68,8 +70,8 @@ impl TaskTools {
         if let Some(known) = self.known(tool) {
             return known;
         }
-        let failures = self.known.lock().failures;
-        let _reading = self.reading.lock().await;
+        let (failures, began) = (self.known.lock().failures, Instant::now());
+        let Ok(_reading) = timeout(within, self.reading.lock()).await else { return false };
         if let Some(known) = self.known(tool) {
             return known;
         }
@@ -82,7 +84,8 @@ impl TaskTools {
             known.changes
         };
         // After a failure the next call reads the list again.
-        let Some(tools) = read_tools(connection).await else {
+        let reading = timeout(within.saturating_sub(began.elapsed()), read_tools(connection));
+        let Ok(Some(tools)) = reading.await else {
             self.known.lock().failures += 1;
             return false;
         };

@@ -1,11 +1,13 @@
 //! Tests of tools that a legacy server runs only as tasks, as its list says: the limits of reading the list.
 
+use std::time::Duration;
+
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin_gateway::Gateway;
 use serde_json::{Value, json};
 
-use super::{Raw, Servers, client, modern_request, run};
+use super::{Raw, Servers, client, modern_request, passes, run};
 
 /// The limits of the list.
 const PAGES: usize = 1_000;
@@ -63,6 +65,31 @@ fn a_list_of_tools_without_an_end_is_read_for_a_thousand_pages() {
             let asked = server.value().await;
             assert_eq!(is_task(&mut server, &asked).await, is_known);
         }
+    });
+}
+
+#[test]
+fn a_list_of_slow_pages_takes_half_of_the_time_of_the_call_that_needs_it() {
+    run(async {
+        let (_gateway, mut client, mut server) = called("t").await;
+        let began = tokio::time::Instant::now();
+        let asked = loop {
+            let asked = server.value().await;
+            if asked["method"] != "tools/list" {
+                break asked;
+            }
+            passes(Duration::from_secs(50)).await;
+            let page = json!({ "tools": [required("t")], "nextCursor": "n" });
+            answers(&mut server, &asked, &page).await;
+        };
+        // The default of a call is ten minutes.
+        assert_eq!(asked["method"], "notifications/cancelled");
+        assert_eq!(began.elapsed().as_secs(), 300);
+        let asked = server.value().await;
+        assert_eq!((&asked["method"], &asked["params"]["task"]), (&json!("tools/call"), &Value::Null));
+        let answer = client.value().await;
+        assert_eq!(answer["error"]["data"]["gateway"], "timeout", "{answer}");
+        assert_eq!(began.elapsed().as_secs(), 600);
     });
 }
 
