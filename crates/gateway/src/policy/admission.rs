@@ -279,11 +279,22 @@ impl Admitted {
             })
     }
 
-    /// Refuses the call of a tool whose definition is not the pinned one.
+    /// Refuses the call of a tool whose definition is not the pinned one. The comparison may take as long as a request.
     async fn check_pin(&self, connection: &Connection) -> Result<(), ErrorObject> {
         let pin = self.rules().and_then(|rules| rules.pin.as_deref());
         let (Some(pin), Some((tool, shown))) = (pin, &self.tool) else { return Ok(()) };
-        match pin.permits(connection, tool, &|tool, changes| self.withheld(tool, changes)).await? {
+        let on_withheld = |tool: &str, changes: &[Change]| self.withheld(tool, changes);
+        // The list may have many pages.
+        let limit = self.settings.timeout;
+        let permits = timeout(limit, pin.permits(connection, tool, &on_withheld)).await;
+        let late = |_| {
+            let text = format!(
+                "the tools of the server could not be compared with the pinned ones within {} s",
+                limit.as_secs()
+            );
+            failure("notCompared", &text, &[("afterMs", millis(limit))])
+        };
+        match permits.map_err(late)?? {
             true => Ok(()),
             false => Err(unknown_tool(shown)),
         }
