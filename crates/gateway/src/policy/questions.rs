@@ -4,10 +4,10 @@
 //! Used by `legacy` and `modern` for what clients declare, and by `pair`, `pool`, `modern` and `legacy_to_modern` for each question.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::types::Members;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Notification, Payload, Raw};
 
@@ -172,14 +172,29 @@ pub(super) fn check_result(allowed: Allowed, reply: &Reply) -> Result<(), ErrorO
 }
 
 fn check_requests(allowed: Allowed, asked: &Raw) -> Result<(), ErrorObject> {
-    let asked: BTreeMap<String, Raw> = asked.decode().unwrap_or_default();
-    for question in asked.values() {
-        let method = question.member("method");
-        if let Some(method) = method.as_ref().and_then(Raw::to_string_value)
-            && allowed.refuses(&Method::parse(&method))
-        {
-            return Err(refused(&Method::parse(&method)));
+    if allowed.is_all() || asked.kind() == Kind::Null {
+        return Ok(());
+    }
+    // A client may read what this gateway cannot.
+    let asked: Members<Raw> = asked.decode().map_err(|error| unreadable(&error.to_string()))?;
+    for (name, question) in asked.iter() {
+        let method = Some(question).filter(|question| question.kind() == Kind::Object);
+        let method = method.and_then(|question| question.member("method"));
+        let method = method.as_ref().and_then(Raw::to_string_value);
+        let method = method.ok_or_else(|| unreadable(&format!("{name}: `method` is not a string")))?;
+        let method = Method::parse(&method);
+        if allowed.refuses(&method) {
+            return Err(refused(&method));
         }
     }
     Ok(())
+}
+
+/// The error for questions of which the policy cannot be applied to each.
+fn unreadable(problem: &str) -> ErrorObject {
+    let text = format!(
+        "the policy of this gateway does not allow every question, and those of the server cannot be read: \
+         inputRequests: {problem}"
+    );
+    failure("questionRefused", &text, &[])
 }

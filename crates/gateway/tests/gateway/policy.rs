@@ -147,6 +147,13 @@ impl Far {
                             self.ask(&mut raw, era, id).await;
                             continue;
                         }
+                        unreadable if unreadable.starts_with("sample ") => {
+                            let asked: Value = serde_json::from_str(&unreadable[7..]).unwrap();
+                            let asked = json!({ "resultType": "input_required", "inputRequests": asked });
+                            raw.say(&json!({ "jsonrpc": "2.0", "id": id, "result": asked }).to_string())
+                                .await;
+                            continue;
+                        }
                         "read_file" | "write_file" => {
                             json!({ "content": [{ "type": "text", "text": name }] })
                         }
@@ -567,6 +574,33 @@ fn a_target_that_may_not_ask_does_not_learn_of_the_capability_and_its_question_i
             "{declared:?}"
         );
     });
+}
+
+#[test]
+fn questions_that_cannot_be_read_are_refused_where_not_every_question_is_allowed() {
+    let unreadable = [
+        r#"[{"method":"sampling/createMessage"}]"#,
+        r#""sampling/createMessage""#,
+        r#"{"a":{"method":"roots/list"},"q":["sampling/createMessage"]}"#,
+        r#"{"q":{"method":["sampling/createMessage"]}}"#,
+        r#"{"q":{}}"#,
+    ];
+    for asked in unreadable {
+        run(async {
+            let tool = format!("sample {asked}");
+            let gate = Gate::new(Era::Modern, "[target.server]\nsampling = false\n");
+            let answer = Guest::on_stream(&gate, Era::Modern).await.call(&tool).await;
+            assert_eq!(answer["error"]["data"]["gateway"], "questionRefused", "{asked}: {answer}");
+            let mut guest = Guest::on_stream(&gate, Era::Legacy).await;
+            let answer = guest.call(&tool).await;
+            assert!(answer["error"].is_object(), "{asked}: {answer}");
+            assert!(guest.earlier.iter().all(|received| received["id"].is_null()), "{:?}", guest.earlier);
+            // Without a rule about questions the client decides.
+            let gate = Gate::new(Era::Modern, "");
+            let answer = Guest::on_stream(&gate, Era::Modern).await.call(&tool).await;
+            assert_eq!(answer["result"]["inputRequests"].to_string(), asked, "{answer}");
+        });
+    }
 }
 
 /// Opens a stream for changes of tools, if the client's era has such streams.
