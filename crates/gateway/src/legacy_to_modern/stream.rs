@@ -5,7 +5,7 @@
 //! restarts. The old one is closed after the new one is acknowledged, so that no notification is lost in between.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,9 +40,23 @@ pub(super) struct Stream {
 
 struct Shared {
     /// The resources that the client has subscribed to, and a count of changes.
-    wanted: watch::Sender<(u64, BTreeSet<String>)>,
+    wanted: watch::Sender<Wanted>,
     /// The last answer of the server.
     outcome: watch::Sender<Outcome>,
+}
+
+#[derive(Clone, Default)]
+struct Wanted {
+    change: u64,
+    by_uri: BTreeMap<String, Subscription>,
+}
+
+#[derive(Clone)]
+struct Subscription {
+    /// The change that added it.
+    since: u64,
+    /// The client was told that it is subscribed.
+    accepted: bool,
 }
 
 /// The answer of the server to the subscriptions as of one change.
@@ -61,7 +75,7 @@ impl Drop for Stream {
 impl Stream {
     pub(super) fn open(pair: Arc<Pair>, upstream: &Arc<Upstream>, server: &Client) -> Self {
         let shared = Arc::new(Shared {
-            wanted: watch::channel((0, BTreeSet::new())).0,
+            wanted: watch::channel(Wanted::default()).0,
             outcome: watch::channel(Outcome::default()).0,
         });
         let lists = lists_of(server.peer().server_capabilities());
@@ -83,27 +97,25 @@ impl Stream {
             return Err(refused);
         }
         let mut outcome = self.shared.outcome.subscribe();
-        let mut is_full = false;
-        let change = self.shared.change(|wanted| {
-            is_full = wanted.len() >= MAX_RESOURCES && !wanted.contains(&uri);
-            !is_full && wanted.insert(uri.clone())
-        });
-        if is_full {
+        let Some(known) = self.shared.add(&uri) else {
             let text =
                 format!("too many subscriptions: the limit `subscriptions` of {MAX_RESOURCES} is reached");
             return Err(failure("tooManySubscriptions", &text, &[("limit", MAX_RESOURCES.to_string())]));
+        };
+        if known.accepted {
+            return Ok(Payload::from_raw(Raw::empty_object()));
         }
-        let Some(change) = change else { return Ok(Payload::from_raw(Raw::empty_object())) };
-        let accepted = match outcome.wait_for(|outcome| outcome.change >= change).await {
+        let accepted = match outcome.wait_for(|outcome| outcome.change >= known.since).await {
             Ok(outcome) => outcome.accepted.clone(),
             Err(_) => None,
         };
         match accepted {
             Some(Ok(filter)) if filter.resource_subscriptions.iter().flatten().any(|known| *known == uri) => {
+                self.shared.accept(&uri);
                 Ok(Payload::from_raw(Raw::empty_object()))
             }
             other => {
-                self.shared.change(|wanted| wanted.remove(&uri));
+                self.shared.remove(&uri, |one| one.since == known.since && !one.accepted);
                 Err(match other {
                     Some(Err(error)) => error,
                     _ => ErrorObject::invalid_params("the server does not announce changes of this resource"),
@@ -114,24 +126,49 @@ impl Stream {
 
     /// Ends the subscription to a resource, if there is one.
     pub(super) fn unsubscribe(&self, uri: &str) -> Result<Payload, ErrorObject> {
-        self.shared.change(|wanted| wanted.remove(uri));
+        self.shared.remove(uri, |_| true);
         Ok(Payload::from_raw(Raw::empty_object()))
     }
 }
 
 impl Shared {
-    /// Changes the subscriptions. Returns the number of the change if there was one.
-    fn change(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) -> Option<u64> {
-        let mut number = None;
-        self.wanted.send_if_modified(|(count, wanted)| {
-            let changed = change(wanted);
-            if changed {
-                *count += 1;
-                number = Some(*count);
+    /// Returns the subscription to a resource, which it adds if there is none. `None`: there are too many.
+    fn add(&self, uri: &str) -> Option<Subscription> {
+        let mut known = None;
+        self.wanted.send_if_modified(|wanted| {
+            known = wanted.by_uri.get(uri).cloned();
+            if known.is_some() || wanted.by_uri.len() >= MAX_RESOURCES {
+                return false;
             }
-            changed
+            wanted.change += 1;
+            let added = Subscription { since: wanted.change, accepted: false };
+            wanted.by_uri.insert(uri.to_owned(), added.clone());
+            known = Some(added);
+            true
         });
-        number
+        known
+    }
+
+    /// Notes that the client was told that it is subscribed.
+    fn accept(&self, uri: &str) {
+        self.wanted.send_if_modified(|wanted| {
+            if let Some(known) = wanted.by_uri.get_mut(uri) {
+                known.accepted = true;
+            }
+            false
+        });
+    }
+
+    /// Removes the subscription to a resource, if it is one of `these`.
+    fn remove(&self, uri: &str, these: impl FnOnce(&Subscription) -> bool) {
+        self.wanted.send_if_modified(|wanted| {
+            let is_one = wanted.by_uri.get(uri).is_some_and(these);
+            if is_one {
+                wanted.by_uri.remove(uri);
+                wanted.change += 1;
+            }
+            is_one
+        });
     }
 }
 
@@ -153,7 +190,7 @@ struct StreamTask {
     pair: Arc<Pair>,
     upstream: std::sync::Weak<Upstream>,
     lists: SubscriptionFilter,
-    wanted: watch::Receiver<(u64, BTreeSet<String>)>,
+    wanted: watch::Receiver<Wanted>,
     shared: Arc<Shared>,
 }
 
@@ -170,8 +207,8 @@ impl StreamTask {
         let mut pause = FIRST_PAUSE;
         let mut old: Option<Calling> = None;
         loop {
-            let (change, wanted) = self.wanted.borrow_and_update().clone();
-            let filter = self.filter(&wanted);
+            let wanted = self.wanted.borrow_and_update().clone();
+            let (change, filter) = (wanted.change, self.filter(&wanted));
             if filter == SubscriptionFilter::default() {
                 drop(old.take());
                 self.report(change, Ok(filter));
@@ -220,10 +257,10 @@ impl StreamTask {
         }
     }
 
-    fn filter(&self, wanted: &BTreeSet<String>) -> SubscriptionFilter {
+    fn filter(&self, wanted: &Wanted) -> SubscriptionFilter {
         let mut filter = self.lists.clone();
-        if !wanted.is_empty() {
-            filter.resource_subscriptions = Some(wanted.iter().cloned().collect());
+        if !wanted.by_uri.is_empty() {
+            filter.resource_subscriptions = Some(wanted.by_uri.keys().cloned().collect());
         }
         filter
     }
@@ -327,7 +364,7 @@ mod tests {
         let all: Vec<String> = (0..=MAX_RESOURCES).map(|uri| uri.to_string()).collect();
         let accepted = SubscriptionFilter::default().with_resource_subscriptions(all.clone());
         let shared = Arc::new(Shared {
-            wanted: watch::channel((0, BTreeSet::new())).0,
+            wanted: watch::channel(Wanted::default()).0,
             outcome: watch::channel(Outcome { change: u64::MAX, accepted: Some(Ok(accepted)) }).0,
         });
         let stream = Stream { shared, task: tokio::spawn(std::future::pending::<()>()).abort_handle() };

@@ -169,6 +169,52 @@ fn questions_in_place_of_a_result_are_asked_and_the_request_is_made_again_with_t
 }
 
 #[test]
+fn a_second_subscription_to_a_resource_has_the_answer_of_the_first() {
+    run(async {
+        let (_gateway, mut client, mut server, _servers) = opened().await;
+        let subscribe = |id: u64| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/subscribe","params":{{"uri":"a:b"}}}}"#
+            )
+        };
+        client.say(&subscribe(1)).await;
+        let mut listen = server.value().await;
+        client.say(&subscribe(2)).await;
+        client.say(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#).await;
+        // The server has not decided yet.
+        client.expects(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
+        listen["params"]["notifications"] = json!({ "toolsListChanged": true });
+        acknowledge(&mut server, &listen).await;
+        let mut refused = [client.value().await, client.value().await];
+        refused.sort_by_key(|answer| answer["id"].as_u64());
+        for (answer, id) in refused.iter().zip(1..) {
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32602)), "{answer}");
+        }
+        // The stream without the resource.
+        let mut listen = server.value().await;
+        while listen["method"] != "subscriptions/listen" {
+            listen = server.value().await;
+        }
+        assert_eq!(listen["params"]["notifications"], json!({ "toolsListChanged": true }));
+        acknowledge(&mut server, &listen).await;
+        client.say(&subscribe(4)).await;
+        let mut listen = server.value().await;
+        while listen["method"] != "subscriptions/listen" {
+            listen = server.value().await;
+        }
+        client.say(&subscribe(5)).await;
+        acknowledge(&mut server, &listen).await;
+        let mut accepted = [client.value().await, client.value().await];
+        accepted.sort_by_key(|answer| answer["id"].as_u64());
+        assert_eq!(accepted[0], json!({ "jsonrpc": "2.0", "id": 4, "result": {} }));
+        assert_eq!(accepted[1], json!({ "jsonrpc": "2.0", "id": 5, "result": {} }));
+        // The client is subscribed, whatever becomes of the stream.
+        client.say(&subscribe(6)).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":6,"result":{}}"#).await;
+    });
+}
+
+#[test]
 fn subscriptions_and_changes_of_lists_are_one_stream_that_is_opened_again_when_it_ends() {
     run(async {
         let (_gateway, mut client, mut server, _servers) = opened().await;
