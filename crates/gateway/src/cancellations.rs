@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 
 use mcpjoin::internal::TransportLayer;
 use mcpjoin::transport::{Link, Transport};
+use mcpjoin_proto::decode::{DecodeError, Shape};
 use mcpjoin_proto::session::{Inbound, Outbound, Route};
 use mcpjoin_proto::types::{CancelledParams, ProtocolType};
 use mcpjoin_proto::{Message, Method, Notification, Raw, RequestId, Response};
@@ -115,6 +116,12 @@ impl TargetLayer {
     fn is_response_to_open(&mut self, response: &mut Response) -> bool {
         response.id.as_mut().is_none_or(|id| self.is_open(id))
     }
+
+    /// The id of a request is the target's own.
+    fn is_malformed_of_open(&mut self, error: &mut DecodeError) -> bool {
+        let id = error.id.as_mut().filter(|_| error.shape != Shape::Request);
+        id.is_none_or(|id| self.is_open(id))
+    }
 }
 
 impl TransportLayer for TargetLayer {
@@ -147,11 +154,12 @@ impl TransportLayer for TargetLayer {
                 Inbound::Batch { parts, .. } => {
                     parts.retain_mut(|part| match part {
                         Ok(Message::Response(response)) => self.is_response_to_open(response),
-                        _ => true,
+                        Ok(_) => true,
+                        Err(error) => self.is_malformed_of_open(error),
                     });
                     true
                 }
-                Inbound::Malformed { error, .. } => error.id.as_mut().is_none_or(|id| self.is_open(id)),
+                Inbound::Malformed { error, .. } => self.is_malformed_of_open(error),
                 Inbound::Lost { id, .. } => self.is_open(id),
                 _ => true,
             };
@@ -234,6 +242,8 @@ mod tests {
     use std::collections::VecDeque;
     use std::task::Waker;
 
+    use bytes::Bytes;
+    use mcpjoin_proto::decode::{DecodeLimits, decode};
     use mcpjoin_proto::session::{Limits, Origin, TransportCaps, TransportEnd, TransportError};
     use mcpjoin_proto::{ErrorObject, Payload, Request};
     use parking_lot::Mutex;
@@ -363,6 +373,59 @@ mod tests {
         assert_eq!(sends(&mut layer, request(5), Some(7)), request(FIRST + 7));
         let lost = Inbound::Lost { id: (FIRST + 7).into(), cause };
         assert_eq!(handle(&mut layer, lost), Some(5.into()));
+        assert!(layer.open.is_empty());
+    }
+
+    #[test]
+    fn a_response_that_cannot_be_read_is_that_of_its_request_and_a_request_of_the_target_is_not() {
+        let wire = Arc::new(Mutex::new(Wire::default()));
+        let mut layer = TargetLayer { io: Box::new(Io(wire.clone())), open: HashMap::new() };
+        let sends = |layer: &mut TargetLayer, own: i64, client: i64| {
+            let route = Route::ReplyTo(client.into());
+            TransportLayer::push(layer, Outbound::Message { message: request(own), route });
+        };
+        let malformed = |id: i64, rest: &str| {
+            let text = format!("{{\"jsonrpc\":\"1.0\",\"id\":{id},{rest}}}");
+            decode(&Bytes::from(text), &DecodeLimits::default()).expect_err("another version of JSON-RPC")
+        };
+        let (asks, answers) = ("\"method\":\"ping\"", "\"result\":{}");
+        let ids = |layer: &mut TargetLayer, parts: Vec<DecodeError>| -> Vec<Option<RequestId>> {
+            let origin = Arc::new(Origin::new("test"));
+            let parts = parts.into_iter().map(Err).collect();
+            wire.lock().received.push_back(Inbound::Batch { parts, exchange: None, origin });
+            match next(layer) {
+                Some(Inbound::Batch { parts, .. }) => {
+                    parts.into_iter().map(|part| part.expect_err("malformed").id).collect()
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        sends(&mut layer, 1, 7);
+        sends(&mut layer, 2, 8);
+        // The target may use any id for its own requests.
+        let request = malformed(FIRST + 7, asks);
+        let parts = vec![
+            request.clone(),
+            malformed(FIRST + 8, answers),
+            // Cancelled.
+            malformed(FIRST + 9, answers),
+            malformed(3, answers),
+        ];
+        assert_eq!(ids(&mut layer, parts), [Some((FIRST + 7).into()), Some(2.into()), Some(3.into())]);
+        let origin = Arc::new(Origin::new("test"));
+        wire.lock().received.push_back(Inbound::Malformed { error: request, excerpt: Bytes::new(), origin });
+        match next(&mut layer) {
+            Some(Inbound::Malformed { error, .. }) => assert_eq!(error.id, Some((FIRST + 7).into())),
+            other => panic!("{other:?}"),
+        }
+        // Its own request is pending as before.
+        wire.lock().received.push_back(inbound(response(FIRST + 7)));
+        match next(&mut layer) {
+            Some(Inbound::Message { message: Message::Response(response), .. }) => {
+                assert_eq!(response.id, Some(1.into()));
+            }
+            other => panic!("{other:?}"),
+        }
         assert!(layer.open.is_empty());
     }
 
