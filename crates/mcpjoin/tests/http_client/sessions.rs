@@ -399,7 +399,7 @@ fn f112_a_server_that_speaks_another_version_now_ends_the_connection() {
                 match seen.about().as_str() {
                     "tools/call" => talk.status(404).await,
                     "initialize" if again.fetch_add(1, Ordering::SeqCst) > 0 => {
-                        legacy("2025-03-26", "s", seen, talk).await
+                        legacy("2025-03-26", "another", seen, talk).await
                     }
                     _ => legacy(V2025_11, "s", seen, talk).await,
                 }
@@ -411,6 +411,8 @@ fn f112_a_server_that_speaks_another_version_now_ends_the_connection() {
         assert!(error.contains("2025-03-26"), "{error}");
         let cause = client.closed().await.to_string();
         assert!(cause.contains("no longer knows the session"), "{cause}");
+        // The link ends the session that it knows, and before that the one that it has opened and does not use.
+        assert_eq!(ended(&server), ["another", "s"]);
     });
 }
 

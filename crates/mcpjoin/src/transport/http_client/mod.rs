@@ -49,7 +49,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::Method as HttpMethod;
-use http::header::HeaderMap;
 use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::session::{
     Inbound, Limits, Origin, Outbound, Route, TransportCaps, TransportEnd, TransportError,
@@ -440,16 +439,14 @@ impl HttpLink {
 
     /// The request that ends the session at the server, if the session has an id.
     fn session_end_request(&self) -> Option<HttpRequest> {
-        let session = self.session.as_ref().filter(|session| session.id.is_some())?;
+        let session = self.session.as_ref()?;
         if self.gate == SendGate::Reopening
             || matches!(self.mode, Mode::HttpSse { .. })
             || !self.held.ends_with_link()
         {
             return None;
         }
-        let mut headers = HeaderMap::new();
-        session.write(&mut headers);
-        Some(HttpRequest { headers, ..self.requester.request(HttpMethod::DELETE, "the end of the session") })
+        session.end_request(&self.requester)
     }
 }
 

@@ -16,6 +16,7 @@ use mcpjoin_proto::{Message, Method, Notification, Payload, Profile, Request, Re
 use tokio::sync::mpsc::Sender;
 use tokio::time::{sleep, timeout};
 
+use super::CLOSE_TIMEOUT;
 use super::body::{read_body, read_reply};
 use super::exchange::body;
 use super::exchange_event::ExchangeEvent;
@@ -86,6 +87,14 @@ impl LegacySession {
             id,
             generation: 0,
         }))
+    }
+
+    /// The request that ends the session at the server, if the session has an id.
+    pub(super) fn end_request(&self, requester: &Requester) -> Option<HttpRequest> {
+        self.id.as_ref()?;
+        let mut headers = HeaderMap::new();
+        self.write(&mut headers);
+        Some(HttpRequest { headers, ..requester.request(HttpMethod::DELETE, "the end of the session") })
     }
 
     /// The headers of every request after `initialize`.
@@ -224,6 +233,10 @@ impl Reopening {
             Err(what) => return Err(failed(what.message, true)),
         };
         if session.agreed != self.old.agreed {
+            // The link ends, and knows only the old session.
+            if let Some(http_request) = session.end_request(&self.requester) {
+                let _ = timeout(CLOSE_TIMEOUT / 2, self.requester.send(&http_request)).await;
+            }
             let what = format!("and now uses {}, not {}", session.agreed, self.old.agreed);
             return Err(failed(what, true));
         }
