@@ -243,9 +243,11 @@ impl Admitted {
 
     /// The request as the server shall receive it.
     fn rewrite(&mut self, mut request: Request) -> Result<Request, ErrorObject> {
-        let named = request.params.as_ref().and_then(Payload::name_string);
-        // The server refuses a call without a name.
-        if let Some(shown) = named.filter(|_| request.method == Method::CallTool) {
+        let is_ruled = self.policy.is_some() || self.settings.allows_tool.is_some();
+        if request.method == Method::CallTool && is_ruled {
+            let named = request.params.as_ref().and_then(Payload::name_string);
+            // Some servers find a tool also by what is no string, such as an array with its name.
+            let shown = named.ok_or_else(|| ErrorObject::invalid_params("`name` is not a string"))?;
             let name = self.original(&shown).ok_or_else(|| unknown_tool(&shown))?;
             let is_renamed = *name != *shown;
             self.tool = Some((name.clone(), (*shown).into()));

@@ -406,6 +406,22 @@ impl Drop for Scratch {
 }
 
 #[test]
+fn a_call_whose_name_is_no_string_reaches_no_server_that_has_a_policy() {
+    in_each_era(async |near, far| {
+        let gate = Gate::new(far, "[target.server]\ndeny = [\"write_*\"]\n");
+        let mut guest = Guest::new(&gate, near, Origin::new("http")).await;
+        for name in [json!(["write_file"]), json!(7), Value::Null] {
+            let answer = guest.ask("tools/call", json!({ "name": name, "arguments": {} })).await;
+            assert_eq!(answer["error"]["code"], -32602, "{name}: {answer}");
+        }
+        let answer = guest.ask("tools/call", json!({})).await;
+        assert_eq!(answer["error"]["message"], "`name` is not a string", "{answer}");
+        assert!(guest.has("read_file").await);
+        assert_eq!(*gate.far.calls.lock().unwrap(), ["read_file"]);
+    });
+}
+
+#[test]
 fn a_tool_whose_definition_changes_is_withheld_until_it_is_the_pinned_one_again() {
     in_each_era(async |near, far| {
         let pinned = Scratch::pinned("changes", &[tool("read_file", "old"), tool("write_file", "old")]);
