@@ -350,8 +350,20 @@ impl Admitted {
         }
     }
 
-    /// The list as this client may see it.
+    /// The list as this client may see it. If others may see another one, no cache may give it to them.
     fn list(&self, result: Payload, connection: &Connection) -> Result<Payload, ErrorObject> {
+        let list = self.permitted(result, connection)?;
+        let target = &self.settings.name;
+        let is_by_client = self.policy.as_ref().is_some_and(|(_, policy)| policy.rules.are_by_client(target));
+        let scope = list.raw().member("cacheScope").filter(|_| is_by_client);
+        Ok(match scope {
+            Some(_) => list.with_member("cacheScope", &Raw::string("private")),
+            None => list,
+        })
+    }
+
+    /// The list without what this client may not see.
+    fn permitted(&self, result: Payload, connection: &Connection) -> Result<Payload, ErrorObject> {
         let Some(tools) = result.raw().member("tools") else { return Ok(result) };
         // A list that cannot be read may contain hidden tools, so it is not forwarded.
         let tools: Vec<Raw> = tools

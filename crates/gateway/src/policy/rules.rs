@@ -188,6 +188,13 @@ impl Rules {
         self.rules_for(origin).filter(|rule| rule.is_about(target)).all(|rule| rule.tools.allows(tool))
     }
 
+    /// Whether it depends on the client which tools of a target it may use.
+    pub(super) fn are_by_client(&self, target: &str) -> bool {
+        let hides = |rule: &ClientRule| rule.table.allow.is_some() || rule.table.deny.is_some();
+        !self.target(target).needed.is_empty()
+            || self.clients.iter().any(|rule| rule.is_about(target) && hides(rule))
+    }
+
     /// The limits of this client.
     pub(super) fn limits_of(&self, origin: Option<&Origin>) -> Limits {
         self.rules_for(origin).find_map(|rule| rule.limits).unwrap_or(self.limits)

@@ -123,7 +123,7 @@ impl Far {
                     let page_takes = *self.page_takes.lock().unwrap();
                     passes(page_takes).await;
                     let tools = self.tools.lock().unwrap().clone();
-                    let mut page = json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" });
+                    let mut page = json!({ "tools": tools, "ttlMs": 0, "cacheScope": "public" });
                     if self.endless.load(Ordering::Relaxed) {
                         page["nextCursor"] = json!("more");
                     }
@@ -418,6 +418,25 @@ fn a_call_whose_name_is_no_string_reaches_no_server_that_has_a_policy() {
         assert_eq!(answer["error"]["message"], "`name` is not a string", "{answer}");
         assert!(guest.has("read_file").await);
         assert_eq!(*gate.far.calls.lock().unwrap(), ["read_file"]);
+    });
+}
+
+#[test]
+fn a_list_that_is_not_the_same_for_all_clients_is_in_no_shared_cache() {
+    run(async {
+        for (text, scope) in [
+            ("[target.server]\ndeny = [\"write_*\"]\n", "public"),
+            ("[[rule]]\nprincipals = [\"eve\"]\nlimits = { burst = 9 }\n", "public"),
+            ("[[rule]]\nprincipals = [\"eve\"]\ntargets = [\"other\"]\ndeny = [\"write_*\"]\n", "public"),
+            ("[[rule]]\nprincipals = [\"eve\"]\ndeny = [\"write_*\"]\n", "private"),
+            ("[[rule]]\nscopes = [\"s\"]\nallow = [\"read_*\"]\n", "private"),
+            ("[target.server.scopes]\n\"write_*\" = [\"files:write\"]\n", "private"),
+        ] {
+            let gate = Gate::new(Era::Modern, text);
+            let mut ada = Guest::new(&gate, Era::Modern, origin("ada", &["files:write"])).await;
+            let list = ada.ask("tools/list", json!({})).await;
+            assert_eq!(list["result"]["cacheScope"], scope, "{text}: {list}");
+        }
     });
 }
 
