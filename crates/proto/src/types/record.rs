@@ -178,7 +178,7 @@ macro_rules! record {
                     $(record!(@name $must $($must_name)?),)*
                     $(record!(@name $may $($may_name)?),)*
                 ];
-                const _: () = assert!(NAMES.len() <= crate::types::fields::MAX_FIELDS);
+                const { assert!(NAMES.len() <= crate::types::fields::MAX_FIELDS) };
 
                 fn index(name: &str) -> Option<usize> {
                     $(if name == record!(@name $must $($must_name)?) {
