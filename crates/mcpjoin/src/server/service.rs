@@ -100,11 +100,19 @@ impl Service {
         request: Request,
         cx: connection::Context,
     ) -> ResponseFuture {
-        match request.method {
-            Method::CallTool => {
+        match (&request.method, self.server.task_methods) {
+            (Method::CallTool, _) => {
                 let context = self.context(profile, request, cx);
                 self.call_tool(context).unwrap_or_else(|error| Box::pin(ready(Err(error))))
             }
+            (
+                Method::GetTask
+                | Method::UpdateTask
+                | Method::CancelTask
+                | Method::GetTaskResult
+                | Method::ListTasks,
+                Some(methods),
+            ) => (methods.answer)(self.server.clone(), self.context(profile, request, cx)),
             _ => {
                 let (service, method) = (self.clone(), request.method.clone());
                 let runs_handler =
@@ -147,7 +155,7 @@ impl Service {
         Context::new(self.server.clone(), cx, profile, request, self.session())
     }
 
-    /// Answers all requests other than tool calls.
+    /// Answers all requests other than tool calls and those about tasks.
     async fn other(
         &self,
         profile: &'static Profile,
@@ -194,17 +202,6 @@ impl Service {
                 let params: CompleteParams = decode_params(request.params.as_ref())?;
                 self.check_reference(&params.reference)?;
                 server.completions.complete(params, context(request)).await
-            }
-            Method::GetTask
-            | Method::UpdateTask
-            | Method::CancelTask
-            | Method::GetTaskResult
-            | Method::ListTasks => {
-                let cx = context(request);
-                match server.task_methods {
-                    Some(methods) => (methods.answer)(server.clone(), cx).await,
-                    None => Err(ErrorObject::method_not_found(cx.0.method.as_str())),
-                }
             }
             _ => Err(ErrorObject::method_not_found(request.method.as_str())),
         }

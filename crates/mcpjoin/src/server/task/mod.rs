@@ -20,7 +20,6 @@ mod store;
 mod task_store;
 mod time;
 
-use std::fmt;
 use std::future::{Future, ready};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
@@ -142,6 +141,7 @@ impl Protocol {
 
 /// The two functions that use tasks. They are called through pointers, which are set where tasks are declared, so that a
 /// program whose servers have no tasks is linked without their code.
+#[derive(Debug)]
 pub(super) struct TaskMethods {
     /// Answers the call of a tool: with its result, or with a task.
     pub(super) call: fn(&Arc<Shared>, Arc<ToolEntry>, Context) -> ResponseFuture,
@@ -151,12 +151,6 @@ pub(super) struct TaskMethods {
 
 pub(super) static METHODS: TaskMethods =
     TaskMethods { call, answer: |server, cx| Box::pin(answer(server, cx)) };
-
-impl fmt::Debug for TaskMethods {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TaskMethods")
-    }
-}
 
 fn call(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: Context) -> ResponseFuture {
     let started = match Protocol::of(server, &cx) {
