@@ -15,6 +15,8 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
+use super::NoArguments;
+
 /// The schema of arguments, derived from their type. It is encoded when it is first needed.
 #[derive(Clone)]
 pub(super) struct Input(Arc<Value>);
@@ -26,8 +28,15 @@ impl Input {
 }
 
 /// The schemas of arguments by type. Each is derived once: many tools take no arguments.
-#[derive(Default)]
 pub(super) struct Inputs(HashMap<TypeId, Option<Input>>);
+
+impl Default for Inputs {
+    fn default() -> Self {
+        // A derived one has the name and the documentation of a type of Rust, which would tell a model nothing.
+        let none = Input(Arc::new(json!({ "type": "object" })));
+        Self(HashMap::from([(TypeId::of::<NoArguments>(), Some(none))]))
+    }
+}
 
 impl Inputs {
     /// Returns the schema of arguments. `None` if the type does not describe an object, or describes one that is too

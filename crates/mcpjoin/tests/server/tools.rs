@@ -65,6 +65,19 @@ fn arguments_and_results_are_typed() {
     });
 }
 
+/// A model reads the list: the name and the documentation of a type of Rust would tell it nothing.
+#[test]
+fn a_tool_without_arguments_is_listed_with_the_bare_schema_of_an_object() {
+    run(async {
+        let server = calculator().build().unwrap();
+        for era in BOTH_ERAS {
+            let tools = in_era(&server, era).await.list_tools().all().await.unwrap();
+            let greet = tools.iter().find(|tool| tool.name == "greet").unwrap();
+            assert_eq!(value(&greet.input_schema), json!({ "type": "object" }));
+        }
+    });
+}
+
 #[test]
 fn raw_arguments_arrive_as_they_were_written() {
     run(async {
