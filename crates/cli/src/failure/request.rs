@@ -8,7 +8,6 @@ use mcpjoin::proto::{DecodeErrorKind, ErrorObject, Method, code};
 use mcpjoin_orchestra::client::Unreached;
 
 use super::hints::{RAISE_LIMIT, SHARE_SESSIONS, SHOWS_STDERR, TELL, TRY_AGAIN, again};
-use super::transport::is_message;
 use super::{Failure, Phase};
 use crate::exit::Exit;
 
@@ -84,9 +83,8 @@ impl Failure {
             }
             CallError::Lost(error) => {
                 let hint = match error.reason() {
-                    Some(Reason::NoReply | Reason::NoEvents) => TELL,
+                    Some(Reason::NoReply | Reason::NoEvents | Reason::WrongContentType) => TELL,
                     Some(Reason::SessionNotKept) => SHARE_SESSIONS,
-                    _ if is_message(error) => TELL,
                     _ => again(phase),
                 };
                 new("E_LOST", Exit::Connection, hint)

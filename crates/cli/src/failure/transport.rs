@@ -1,7 +1,7 @@
 //! The transport has failed, or has ended: a child that exited, a connection, an exchange over HTTP.
 
 use mcpjoin::proto::session::{
-    HttpBody, ProcessExit, TransportEnd, TransportEndKind, TransportError, TransportErrorKind,
+    ProcessExit, TransportEnd, TransportEndKind, TransportError, TransportErrorKind,
     TransportErrorReason as Reason,
 };
 use mcpjoin_diagnostics::doctor::{KnownFault, listening_url};
@@ -142,7 +142,7 @@ impl Failure {
                  server rejects it",
             ),
             // The message is there, and a client may not read it.
-            TransportErrorKind::Foreign if is_message(error) => (
+            TransportErrorKind::Foreign if reason == Some(Reason::WrongContentType) => (
                 "E_NO_ENDPOINT",
                 Exit::Connection,
                 "the server sends a message with a content type that is neither application/json nor text/event-stream",
@@ -191,11 +191,4 @@ impl Failure {
         (self.seen.reason, self.seen.http_status) = (error.reason(), error.http_status());
         self
     }
-}
-
-/// Whether the response is a success whose body begins like a message, so that only its content type is wrong.
-pub(super) fn is_message(error: &TransportError) -> bool {
-    error.http_status().is_some_and(|status| status / 100 == 2)
-        && matches!(error.http_body(), Some(HttpBody::Other(began))
-        if began.starts_with(b"{") && String::from_utf8_lossy(began).contains("\"jsonrpc\""))
 }

@@ -132,6 +132,9 @@ fn the_error_of_a_call_has_what_happened_and_the_status() {
     const EMPTY: &str = "content-length: 0\r\n\r\n";
     run(async {
         let wrong = "{\"jsonrpc\":\"2.0\",\"id\":999,\"result\":{}}";
+        let page = |kind: &str, body: &str| {
+            format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        };
         for (response, reason, status) in [
             (String::new(), Some(Reason::ConnectionLost), None),
             ("SSH-2.0-none\r\n\r\n".to_owned(), Some(Reason::NoHttp), None),
@@ -169,6 +172,15 @@ fn the_error_of_a_call_has_what_happened_and_the_status() {
                 Some(Reason::NoReply),
                 None,
             ),
+            (page("text/plain", wrong), Some(Reason::WrongContentType), Some(200)),
+            (
+                page("text/plain", &format!("\n {wrong}{}", " ".repeat(1000))),
+                Some(Reason::WrongContentType),
+                Some(200),
+            ),
+            (page("text/plain", "{\"result\":{}}"), None, Some(200)),
+            (page("text/html", "<p>\"jsonrpc\"</p>"), None, Some(200)),
+            (page("text/plain", wrong).replacen("200 OK", "400 No", 1), None, Some(400)),
         ] {
             let error = call_answered_with(response.clone()).await;
             let ClientError::Call(CallError::Lost(lost)) = &error else { panic!("{response}: {error}") };

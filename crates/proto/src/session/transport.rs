@@ -322,6 +322,8 @@ pub enum TransportErrorReason {
     NoReply,
     /// The body of an event stream has no event, but other text.
     NoEvents,
+    /// The response begins like a message, and its content type is not one of those that messages have.
+    WrongContentType,
     /// The server does not know the session that it has just opened.
     SessionNotKept,
 }

@@ -11,10 +11,12 @@ use http::header::{HeaderMap, HeaderValue};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::session::{HttpBody, TransportError, TransportErrorKind, TransportErrorReason};
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeLimits, ErrorObject, Message};
 
+use super::requester::media_type;
 use crate::http::Response;
 
 /// How much of a body is shown that is no message.
@@ -43,14 +45,14 @@ pub(super) struct Page {
     pub(super) text: String,
     /// The error in the body if that is a short one, otherwise the beginning of a body that is not empty.
     pub(super) body: Option<HttpBody>,
-    /// It is a success without a body.
-    is_empty_success: bool,
+    /// What is wrong with a success.
+    reason: Option<TransportErrorReason>,
 }
 
 impl Page {
     /// Only the status is known, and why there is no body.
     pub(super) const fn without_body(text: String) -> Self {
-        Self { text, body: None, is_empty_success: false }
+        Self { text, body: None, reason: None }
     }
 
     /// The response with a body that was read to [`MAX_EXCERPT_BYTES`] or to its end.
@@ -58,8 +60,8 @@ impl Page {
         let text = page_of(status, headers, body);
         let body = excerpt(body);
         let body = (!body.is_empty()).then(|| HttpBody::Other(Bytes::copy_from_slice(body)));
-        let is_empty_success = body.is_none() && status.is_success();
-        Self { text, body, is_empty_success }
+        let reason = (body.is_none() && status.is_success()).then_some(TransportErrorReason::NoReply);
+        Self { text, body, reason }
     }
 
     /// The error in the body.
@@ -73,7 +75,10 @@ impl Page {
     /// Adds the body, or that there is none, to the error that the response is.
     pub(super) fn explain(&self, error: TransportError) -> TransportError {
         let error = with_body(error, self.body.as_ref());
-        if self.is_empty_success { error.because(TransportErrorReason::NoReply) } else { error }
+        match self.reason {
+            Some(reason) => error.because(reason),
+            None => error,
+        }
     }
 }
 
@@ -88,14 +93,24 @@ pub(super) fn with_body(error: TransportError, body: Option<&HttpBody>) -> Trans
 /// Reads a response that is no success, or no message.
 pub(super) async fn read_page(response: Response) -> Page {
     let (status, headers) = (response.status(), response.headers().clone());
+    let of_messages = media_type(&response) != MediaType::Other;
     let body = beginning(response).await;
     let mut page = Page::new(status, &headers, &body);
+    if status.is_success() && !of_messages && begins_message(&body) {
+        page.reason = Some(TransportErrorReason::WrongContentType);
+    }
     if let Ok(Decoded::Message(Message::Response(reply))) = decode(&body.into(), &DecodeLimits::default())
         && let Err(error) = reply.outcome
     {
         page.body = Some(HttpBody::Error(error));
     }
     page
+}
+
+/// Whether a body, of which this is the beginning, looks like a message.
+fn begins_message(body: &[u8]) -> bool {
+    const MEMBER: &[u8] = b"\"jsonrpc\"";
+    body.trim_ascii_start().starts_with(b"{") && body.windows(MEMBER.len()).any(|part| part == MEMBER)
 }
 
 /// The part of a body that is shown.
