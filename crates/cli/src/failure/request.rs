@@ -7,7 +7,7 @@ use mcpjoin::proto::session::{
 use mcpjoin::proto::{DecodeErrorKind, ErrorObject, Method, code};
 use mcpjoin_orchestra::client::Unreached;
 
-use super::hints::{RAISE_LIMIT, SHARE_SESSIONS, SHOWS_STDERR, TELL, TRY_AGAIN, again};
+use super::hints::{RAISE_LIMIT, SHARE_SESSIONS, SHOWS_STDERR, TELL, TRY_AGAIN, again, of_status};
 use super::{Failure, Phase};
 use crate::exit::Exit;
 
@@ -85,7 +85,7 @@ impl Failure {
                 let hint = match error.reason() {
                     Some(Reason::NoReply | Reason::NoEvents | Reason::WrongContentType) => TELL,
                     Some(Reason::SessionNotKept) => SHARE_SESSIONS,
-                    _ => again(phase),
+                    _ => of_status(error.http_status(), phase).unwrap_or_else(|| again(phase)),
                 };
                 new("E_LOST", Exit::Connection, hint)
             }

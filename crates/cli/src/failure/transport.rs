@@ -6,7 +6,9 @@ use mcpjoin::proto::session::{
 };
 use mcpjoin_diagnostics::doctor::{KnownFault, listening_url};
 
-use super::hints::{CHECK_HOST, MAYBE_DONE, NOT_LISTENING, NOT_STARTED, SEE_STDERR, TELL, TRY_AGAIN, again};
+use super::hints::{
+    CHECK_HOST, MAYBE_DONE, NOT_LISTENING, NOT_STARTED, SEE_STDERR, TELL, TRY_AGAIN, again, of_status,
+};
 use super::{Failure, Phase};
 use crate::exit::Exit;
 
@@ -163,7 +165,8 @@ impl Failure {
                     Some(500..=599) => "the server failed",
                     _ => "the connection failed",
                 };
-                let hint = match (status, reason) {
+                let hint = match (of_status(status, phase), reason) {
+                    (Some(hint), _) => hint,
                     _ if phase == Phase::Call => MAYBE_DONE,
                     (_, Some(Reason::RedirectToOtherOrigin)) => {
                         "use the address to which it redirects, if that is the server; a page for logins there may \
@@ -174,9 +177,6 @@ impl Failure {
                          then check the rules of the proxy"
                     }
                     (_, Some(Reason::NoEvents | Reason::NoReply | Reason::SessionIdInvalid)) => TELL,
-                    (Some(429), _) => "wait, then try again",
-                    (Some(502 | 504), _) => "check that the server behind the proxy runs, then try again",
-                    (Some(500..=599), _) => "see the server's own log, or try again later",
                     _ if error.retryable => TRY_AGAIN,
                     _ => "a retry will fail, too: check the address, and see the server's own log",
                 };

@@ -362,6 +362,24 @@ fn a_message_with_the_content_type_of_something_else_is_a_bug_of_the_server() {
     }
 }
 
+/// A fault that lasts is not mended by trying again, nor seen in the standard error of a server that is no child.
+#[test]
+fn a_list_that_is_answered_with_a_fault_of_the_server_is_advised_by_its_status() {
+    for (status, hint) in [
+        (
+            "500 Internal Server Error",
+            "see the server's own log: the fault is in the server, and a retry alone",
+        ),
+        ("501 Not Implemented", "see the server's own log: the fault is in the server, and a retry alone"),
+        ("502 Bad Gateway", "check that the server behind the proxy runs, then try again"),
+        ("503 Service Unavailable", "see the server's own log, or try again later"),
+        ("429 Too Many Requests", "wait, then try again"),
+    ] {
+        let url = format!("http://{}/mcp", refusing_lists(status, "text/plain", "no"));
+        run(["list", &url]).exits(4).says(&["(E_LOST)", status, &format!("\n  try      {hint}")]);
+    }
+}
+
 /// The finding of a list is made precise by what is known of its request, whose name in the message has the proxy beside it.
 #[test]
 fn a_list_that_is_refused_is_explained_by_its_response_also_behind_a_proxy() {

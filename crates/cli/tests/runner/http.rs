@@ -242,7 +242,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
         ),
         (
             "HTTP/1.1 500 Oh\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-            &["(E_LINK)", "the server failed", "500", "try      see the server's own log"],
+            &["(E_LINK)", "the server failed", "500", "try      see the server's own log: the fault"],
         ),
         (
             "HTTP/1.1 429 No\r\nretry-after: 120\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
