@@ -97,6 +97,14 @@ fn two_servers_are_one_on_standard_input_and_output() {
 }
 
 #[test]
+fn a_joined_server_may_be_a_command_in_quotes() {
+    let join = format!("a={} serve demo", env!("CARGO_BIN_EXE_mcpjoin"));
+    let mut talk = Talk::open(&["bridge", "--join", &join, "--join", "b=demo:"]);
+    assert_eq!(echo(&mut talk, "a__echo")["result"]["content"][0]["text"], "hi");
+    talk.finish().exits(0);
+}
+
+#[test]
 fn all_entries_of_a_file_that_is_named_are_joined_without_the_one_that_cannot_start() {
     let folder = Folder::new("joined-entries");
     let mut entries = configuration();
