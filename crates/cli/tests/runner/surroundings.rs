@@ -211,11 +211,18 @@ fn i169_a_reader_that_goes_away_ends_it_quietly() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_told_with_the_exit_code_of_the_documentation() {
     let script = one_tool();
-    let mut command = command(["list", "-q", "--era", "legacy", "sh", "-c", &script]);
-    command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
-    start(command).finish().exits(2).says(&["(E_OUTPUT)"]);
+    for words in [&["list", "-q", "--era", "legacy", "sh", "-c", &script][..], &["--help"], &["servers"]] {
+        let mut command = command(words);
+        command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
+        start(command).finish().exits(2).says(&["(E_OUTPUT)"]);
+    }
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    for (table, row) in [(run(["--help"]).stdout, "  2    "), (readme, "| 2 | ")] {
+        let row = table.lines().find(|line| line.starts_with(row)).unwrap();
+        assert!(row.contains("output that cannot be written"), "{row}");
+    }
 }
 
 #[test]
