@@ -26,7 +26,7 @@ const FIXES: &[(&str, &str)] = &[
     ("ping-before-initialized", "Answer ping also before notifications/initialized."),
     (
         "unknown-version-not-accepted",
-        "Answer an unknown protocol version with the latest one that you support.",
+        "Answer a version that you do not support with the latest one that you support.",
     ),
     ("offered-version-spoken", "Answer a supported protocol version with the same version."),
     (

@@ -82,6 +82,12 @@ impl Revisions {
         let place = |version| Version::ALL.iter().position(|known| known == version);
         matches!((place(one), place(other)), (Some(one), Some(other)) if one < other)
     }
+
+    /// Whether a version is no revision, and will not be one. A revision is a date, so an unknown one that is later than all others
+    /// may be newer than this list.
+    pub(crate) fn never_existed(version: &Version) -> bool {
+        !Self::ALL.contains(version) && version.as_str() < Self::ALL.last().as_str()
+    }
 }
 
 static ALL: [Version; 5] = Version::ALL;
@@ -99,5 +105,10 @@ mod tests {
         assert_eq!(Revisions::LEGACY.iter().chain(Revisions::MODERN.iter()).count(), Version::ALL.len());
         assert!(Revisions::is_older(Revisions::ALL.first(), Revisions::ALL.last()));
         assert!(!Revisions::is_older(&Version::parse("1999-01-01"), Revisions::ALL.last()));
+        for (text, expected) in
+            [("1999-01-01", true), ("1.0", true), ("", true), ("2025-06-18", false), ("2099-01-01", false)]
+        {
+            assert_eq!(Revisions::never_existed(&Version::parse(text)), expected, "{text}");
+        }
     }
 }

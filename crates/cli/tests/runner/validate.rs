@@ -354,6 +354,23 @@ impl Drop for Demo {
     }
 }
 
+/// The rules of the versions that were requested are checked, and the title does not say that the server speaks them.
+#[test]
+fn a_server_that_answers_with_a_version_that_does_not_exist_is_told_so() {
+    let version = r#"s/"protocolVersion":"[^"]*"/"protocolVersion":"1999-01-01"/"#;
+    let script = format!("'{BINARY}' serve demo | sed -u '{version}'");
+    let ran = run(["validate", "--era", "legacy", "--rule", "lifecycle", "sh", "-c", &script]).exits(1);
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "(initialize is answered with 1999-01-01; checked as 2024-11-05 to 2025-11-25): 1 MUST broken",
+        "MUST unknown-version-not-accepted: the response has the version 1999-01-01, which does not exist --> ",
+        " (6 times)",
+        "fix Answer a version that you do not support with the latest one that you support.",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
 #[test]
 fn r71_the_demo_is_clean_over_http_in_both_eras() {
     let demo = Demo::start();

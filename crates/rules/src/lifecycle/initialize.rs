@@ -87,12 +87,21 @@ rules! {
         "A server answers an unsupported version with a version that it supports.",
         else "no session was opened with a version that does not exist",
         |view| {
-            let unknown = openings(view).filter(|(reply, ..)| reply.request.probe == Probe::UnknownVersion);
-            unknown.map(|(reply, wanted, given)| {
-                reply.finding_if(
-                    wanted == given,
-                    format_args!("the version {wanted}, which does not exist, was accepted"),
-                )
+            let invented = everywhere(view, |wanted, given| {
+                (wanted != given && Revisions::never_existed(given)).then(|| given.clone())
+            });
+            openings(view).filter_map(move |(reply, wanted, given)| {
+                if invented.iter().flatten().any(|known| *known == given) {
+                    let problem = format_args!("the response has the version {given}, which does not exist");
+                    return Some(Some(reply.finding(problem)));
+                }
+                let is_unknown = reply.request.probe == Probe::UnknownVersion;
+                is_unknown.then(|| {
+                    reply.finding_if(
+                        wanted == given,
+                        format_args!("the version {wanted}, which does not exist, was accepted"),
+                    )
+                })
             })
         };
     "offered-version-spoken", NEGOTIATION,

@@ -126,7 +126,7 @@ async fn one(ui: &Ui, label: String, plan: Plan, options: &Options, progress: &P
     };
     let outcome = match outcome {
         Ok(Examination::Rules(mut judged)) => {
-            judged.unauthorized = judged.unauthorized.map(complete);
+            judged.unauthorized = judged.unauthorized.map(|failure| Box::new(complete(*failure)));
             Ok(Examination::Rules(judged))
         }
         Ok(outcome) => Ok(outcome),
@@ -172,7 +172,7 @@ async fn examine(
         Err(error) => return Err(failure(error, &plan.shown)),
     };
     let mut judged = RuleResults::new(ui, &trace, check_server(&trace, &options.selection));
-    judged.unauthorized = unauthorized;
+    judged.unauthorized = unauthorized.map(Box::new);
     judged.calls = calls::notes(ui, &trace, &options.calls);
     if options.compatibility {
         judged.clients = Clients::new(ui, entry.as_deref(), &trace);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin::proto::types::meta::key;
-use mcpjoin::proto::{Message, Response};
+use mcpjoin::proto::{Message, Response, Version};
 use mcpjoin_rules::{Level, Outcome, Rule, Trace, What};
 use serde::{Serialize, Serializer};
 
@@ -74,9 +74,9 @@ pub(super) struct Server {
 
 impl Server {
     /// Why it was not examined, or not completely.
-    pub(super) const fn failure(&self) -> Option<&Failure> {
+    pub(super) fn failure(&self) -> Option<&Failure> {
         match &self.outcome {
-            Ok(Examination::Rules(judged)) => judged.unauthorized.as_ref(),
+            Ok(Examination::Rules(judged)) => judged.unauthorized.as_deref(),
             Ok(Examination::Openers(_)) => None,
             Err(failure) => Some(failure),
         }
@@ -93,8 +93,10 @@ pub(super) enum Examination {
 pub(super) struct RuleResults {
     /// Name and version of the server, if it has told them.
     pub(super) named: Option<String>,
+    /// The version with which the server answers `initialize`, if it is one that we do not know.
+    pub(super) unknown_version: Option<String>,
     /// The server requires a token: only its responses without one were examined.
-    pub(super) unauthorized: Option<Failure>,
+    pub(super) unauthorized: Option<Box<Failure>>,
     /// The calls of `--call` that did not do what was intended.
     pub(super) calls: Vec<CallWarning>,
     /// With `--compatibility`, if there are tools.
@@ -193,6 +195,7 @@ impl RuleResults {
         });
         Self {
             named: named(trace).map(|name| ui.hidden(&name).into_owned()),
+            unknown_version: unknown_version(trace).map(|version| ui.hidden(&version).into_owned()),
             unauthorized: None,
             calls: Vec::new(),
             clients: None,
@@ -220,16 +223,31 @@ impl RuleResults {
     }
 }
 
-/// Name and version of the server in the first result that has them.
-fn named(trace: &Trace) -> Option<String> {
+/// The results that the server sent, as far as they are objects.
+fn results(trace: &Trace) -> impl Iterator<Item = Object> {
     let events = trace.runs.iter().flat_map(|run| &run.events);
     let lines = events.filter_map(|event| match &event.what {
         What::Received(line) => Some(line),
         _ => None,
     });
-    lines.flat_map(|line| line.parts()).find_map(|part| {
-        let Ok(Message::Response(Response { outcome: Ok(result), .. })) = part else { return None };
-        let result = Object::of(result.raw())?;
+    lines.flat_map(|line| line.parts()).filter_map(|part| match part {
+        Ok(Message::Response(Response { outcome: Ok(result), .. })) => Object::of(result.raw()),
+        _ => None,
+    })
+}
+
+/// The version of the results of `initialize`, if it is always one that we do not know.
+fn unknown_version(trace: &Trace) -> Option<String> {
+    let mut versions = results(trace).filter_map(|result| result.text("protocolVersion"));
+    let first = versions.next()?;
+    let is_unknown = |version: &str| Version::parse(version).era().is_none();
+    (is_unknown(&first) && versions.all(|version| is_unknown(&version)))
+        .then(|| cut_chars(&first, MAX_NAME_CHARS))
+}
+
+/// Name and version of the server in the first result that has them.
+fn named(trace: &Trace) -> Option<String> {
+    results(trace).find_map(|result| {
         let of_meta = || Object::of(Object::of(result.value("_meta")?)?.value(key::SERVER_INFO)?);
         let info = result.value("serverInfo").and_then(Object::of).or_else(of_meta)?;
         let text = |name: &str| info.text(name).map(|text| cut_chars(&text, MAX_NAME_CHARS));

@@ -115,7 +115,12 @@ fn verdict(out: &mut String, server: &Server, judged: &RuleResults) {
         (broken, _) => format!("{} broken", broken.join(", ")),
     };
     let took = server.took.as_secs_f64();
-    titled(out, &name, &format!(" ({}): {verdict} in {took:.1} s", revisions(judged)));
+    let mut checked = revisions(judged);
+    if let Some(version) = &judged.unknown_version {
+        let version = visible::line(version);
+        checked = format!("initialize is answered with {version}; checked as {checked}");
+    }
+    titled(out, &name, &format!(" ({checked}): {verdict} in {took:.1} s"));
 }
 
 /// The revisions of the runs in ascending order: a range where none is missing.
