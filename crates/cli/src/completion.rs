@@ -80,12 +80,18 @@ fn for_bash(words: Vec<OsString>, index: usize, out: &mut dyn io::Write) -> io::
     let here = std::env::current_dir().ok();
     let mut command = command(words.get(..index).unwrap_or_default());
     let candidates = clap_complete::engine::complete(&mut command, words, index, here.as_deref())?;
-    for (place, candidate) in candidates.iter().enumerate() {
-        let text = candidate.get_value().to_string_lossy();
-        let text = if text.starts_with(&current[..replaced]) { &text[replaced..] } else { &text };
+    // bash puts a candidate into the line as it is: with the name of a file, too, a shell would run what is in it.
+    let texts = candidates.iter().filter_map(|candidate| candidate.get_value().to_str());
+    for (place, text) in texts.filter(|text| is_plain(text)).enumerate() {
+        let text = if text.starts_with(&current[..replaced]) { &text[replaced..] } else { text };
         write!(out, "{}{text}", if place == 0 { "" } else { &separator })?;
     }
     Ok(())
+}
+
+/// Whether a shell takes a word as it is.
+fn is_plain(word: &str) -> bool {
+    word.chars().all(|c| c.is_alphanumeric() || "_-./:=@%+,~#".contains(c))
 }
 
 /// Words that bash has split at each `:`, put together again, and the place of the word to complete among them.
@@ -221,12 +227,13 @@ impl ValueCompleter for Words {
     }
 }
 
-/// The entries of the configuration that the words name, with where each is from. Names with characters that a terminal obeys are
-/// left out.
+/// The entries of the configuration that the words name, with where each is from. Names that a shell or a terminal does not take
+/// as they are stay out: a configuration that lies in a folder may be written by anybody.
 fn entries(before: &[OsString]) -> Vec<(String, String)> {
     let configured: Configured = command_line::configuration(before);
     let names = config::entry_names(&configured).into_iter();
-    names.filter(|(name, _)| visible::word(name) == name.as_str()).take(MAX_ENTRIES).collect()
+    let is_word = |name: &str| is_plain(name) && !name.starts_with(['-', '=', '~', '#']);
+    names.filter(|(name, _)| is_word(name)).take(MAX_ENTRIES).collect()
 }
 
 /// The tools that the target has listed before, each with the names of its parameters. `server`: the name behind `--server`.

@@ -481,6 +481,27 @@ fn shells_complete_entries_the_demonstration_server_and_topics() {
     assert_eq!(start(bash).finish().exits(0).stdout, "memory\n");
 }
 
+/// bash puts into the line what is completed, and runs it: the configuration or the files of a folder may be those of anybody.
+#[test]
+fn what_a_shell_would_run_is_not_completed() {
+    let folder = Folder::new("typed-hostile");
+    let odd = ["xa;id", "xb$(id)", "xc d", "xd'q", "xe*", "xf`id`", "xg&", "xh|id", "xi\"q", "xk>l", "xm\\n"];
+    let names: Vec<&str> = odd.into_iter().chain(["x-plain.1"]).collect();
+    let entries = names.iter().map(|name| ((*name).to_owned(), serde_json::json!({ "command": "true" })));
+    let entries: serde_json::Map<String, serde_json::Value> = entries.collect();
+    folder.file(".mcp.json", serde_json::json!({ "mcpServers": entries }).to_string());
+    for name in names {
+        folder.file(name, "");
+    }
+    for (shell, word, expected) in
+        [("bash", "x", "x-plain.1"), ("zsh", "x", "x-plain.1:.mcp.json"), ("bash", "./x", "./x-plain.1")]
+    {
+        let mut command = folder.command(&["--", "mcpjoin", "list", word]);
+        command.env("MCPJOIN_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "2");
+        assert_eq!(start(command).finish().exits(0).stdout.trim_end(), expected, "{shell} {word}");
+    }
+}
+
 #[test]
 fn shells_complete_the_tools_that_a_server_has_listed_before() {
     let folder = Folder::new("typed-tools");
