@@ -21,7 +21,7 @@ use crate::args::{Cli, Configured};
 use crate::command_line;
 use crate::config;
 use crate::demo::Demo;
-use crate::target::{self, Known, Target};
+use crate::target::{self, Invocation, Known, Target};
 use crate::tool_names::ToolNames;
 use crate::visible;
 
@@ -187,6 +187,13 @@ impl ValueCompleter for Words {
         let has_operands =
             |verb: &OsStr| ["call", "tool", "read", "prompt"].iter().any(|known| verb == *known);
         let verb = self.before.get(1).cloned().unwrap_or_default();
+        let has_tools = verb == "call" || verb == "tool";
+        if has_tools
+            && server.is_none()
+            && let Some(words) = operands.first().and_then(|word| split_tool(&self.before, word))
+        {
+            operands.splice(..1, words);
+        }
         let candidates = match (self.kind, operands.as_slice()) {
             (Kind::Operands, []) | (Kind::Targets, _) => {
                 if text.starts_with(['.', '/', '~']) {
@@ -196,6 +203,10 @@ impl ValueCompleter for Words {
                 let about = ["a small server inside this program", "the same with every feature"];
                 targets
                     .extend(Demo::ALL.map(|demo| demo.word().into()).into_iter().zip(about.map(Into::into)));
+                if has_tools && let Some((name, _)) = text.rsplit_once('/') {
+                    let tools = listed(&self.before, name.as_ref(), None).into_iter();
+                    targets.extend(tools.map(|(tool, _)| (format!("{name}/{tool}"), String::new())));
+                }
                 targets
             }
             (Kind::Operands, [target, rest @ ..]) => {
@@ -203,7 +214,7 @@ impl ValueCompleter for Words {
                 match (demo, rest) {
                     (Some(demo), []) if has_operands(&verb) => demo_offers(demo, &verb),
                     (Some(demo), [tool, ..]) if verb == "call" => demo_arguments(demo, tool),
-                    (None, []) if verb == "call" || verb == "tool" => {
+                    (None, []) if has_tools => {
                         let listed = listed(&self.before, target, server.as_deref()).into_iter();
                         listed.map(|(tool, _)| (tool, String::new())).collect()
                     }
@@ -239,21 +250,32 @@ fn entries(before: &[OsString]) -> Vec<(String, String)> {
 /// The tools that the target has listed before, each with the names of its parameters. `server`: the name behind `--server`.
 fn listed(before: &[OsString], target: &OsStr, server: Option<&str>) -> Vec<(String, Vec<String>)> {
     let configured = command_line::configuration(before);
-    let known = Known {
-        entry: &|name| Ok(config::is_entry(name, &configured)),
-        program: &|word| config::is_program(word),
-        file: &Path::is_file,
-    };
     let words = if server.is_none() { vec![target.to_owned()] } else { Vec::new() };
-    let Ok(invocation) = target::with_operands("call", server, words, None, &known) else {
-        return Vec::new();
-    };
+    let Some(invocation) = invocation(&configured, server, words) else { return Vec::new() };
     let entry = match &invocation.target {
         Target::Entry(named) => config::path_of_entry(named.file.as_deref(), &named.name, &configured),
         _ => None,
     };
     let names = ToolNames::of(&invocation.target, entry.as_deref());
     names.map(|names| names.read()).unwrap_or_default()
+}
+
+/// The two words that a word `NAME/TOOL` or `NAME.TOOL` stands for.
+fn split_tool(before: &[OsString], word: &OsStr) -> Option<[OsString; 2]> {
+    let invocation = invocation(&command_line::configuration(before), None, vec![word.to_owned()])?;
+    let [tool] = <[OsString; 1]>::try_from(invocation.operands).ok()?;
+    let name = word.to_str()?.strip_suffix(tool.to_str()?)?.strip_suffix(['/', '.'])?;
+    Some([name.into(), tool])
+}
+
+/// What a call of these words means, with the entries and programs that exist.
+fn invocation(configured: &Configured, server: Option<&str>, words: Vec<OsString>) -> Option<Invocation> {
+    let known = Known {
+        entry: &|name| Ok(config::is_entry(name, configured)),
+        program: &|word| config::is_program(word),
+        file: &Path::is_file,
+    };
+    target::with_operands("call", server, words, None, &known).ok()
 }
 
 /// The verbs, or what is below those that are typed, with what each does.

@@ -544,6 +544,11 @@ fn shells_complete_the_tools_that_a_server_has_listed_before() {
         (&["call", "own.json#files", "rem"], "remove"),
         (&["call", "-c", "own.json", "--server", "files", "rem"], "remove"),
         (&["call", "-c", "own.json", "files", "read", ""], "paths=\ncount=\nmode="),
+        (&["call", "-c", "own.json", "files/rea"], "files/read"),
+        (&["tool", "own.json#files/rem"], "own.json#files/remove"),
+        (&["call", "-c", "own.json", "files/read", ""], "paths=\ncount=\nmode="),
+        (&["call", "-c", "own.json", "files.read", ""], "paths=\ncount=\nmode="),
+        (&["list", "-c", "own.json", "files/rea"], ""),
         (&["read", "-c", "own.json", "files", ""], ""),
         (&["call", "-c", "own.json", "files", "other", ""], ""),
     ] {
