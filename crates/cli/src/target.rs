@@ -180,8 +180,8 @@ pub(crate) fn without_operands(
     }
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
-        let hint = format!("mcpjoin {verb} TARGET, or mcpjoin {verb} COMMAND [ARG]...");
-        return Err(Failure::usage("no server is named", hint));
+        return Err(Failure::usage("no server is named", format!("mcpjoin {verb} TARGET"))
+            .or(format!("mcpjoin {verb} COMMAND [ARG]...")));
     };
     let rest: Vec<OsString> = words.collect();
     if (rest.is_empty() || !escaped)
@@ -287,8 +287,8 @@ pub(crate) fn with_operands(
     }
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
-        let hint = format!("mcpjoin {verb} TARGET ..., or mcpjoin {verb} ... -- COMMAND [ARG]...");
-        return Err(Failure::usage("no server is named", hint));
+        return Err(Failure::usage("no server is named", format!("mcpjoin {verb} TARGET ..."))
+            .or(format!("mcpjoin {verb} ... -- COMMAND [ARG]...")));
     };
     let operands: Vec<OsString> = words.collect();
     if let Some(failure) = misplaced::target_last(verb, &first, &operands, known)? {

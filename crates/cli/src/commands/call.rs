@@ -126,7 +126,9 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
         outcome.map_err(|failure| match failure.hint == SEE_TOOLS {
             true => {
                 let (lists, shows) = (typed.of_verb("list", ""), typed.of_verb("tool", "NAME"));
-                failure.hint(format!("{lists} shows the tools, and {shows} the parameters of one"))
+                failure
+                    .hint(format!("{lists} shows the tools"))
+                    .or(format!("{shows} shows the parameters of one"))
             }
             false => failure,
         })
@@ -137,8 +139,8 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
 fn ends_with_us(server: &str) -> Failure {
     let problem =
         format!("a task of {server} would end with this command, which starts the server only for this call");
-    let hint = "leave out --detach, use mcpjoin shell, or keep the server running: mcpjoin bridge --listen http://127.0.0.1:8080/mcp";
-    Failure::usage(problem, hint)
+    Failure::usage(problem, "leave out --detach, or use mcpjoin shell")
+        .or("keep the server running: mcpjoin bridge --listen http://127.0.0.1:8080/mcp COMMAND [ARG]...")
 }
 
 /// Calls a tool in a session, or waits for a task. `current`: remembers the task, which the shell cancels after a signal.

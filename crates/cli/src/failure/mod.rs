@@ -95,7 +95,7 @@ pub(crate) struct Failure {
     pub(crate) phase: Phase,
     /// One sentence.
     pub(crate) message: String,
-    /// What the user can try.
+    /// What the user can try. A second command has a row of its own ([`or`](Self::or)).
     pub(crate) hint: String,
     pub(crate) seen: Box<Seen>,
 }
@@ -103,6 +103,8 @@ pub(crate) struct Failure {
 /// The circumstances of a failure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
+    /// What the user can try in the place of the hint.
+    pub(crate) alternative: Option<String>,
     /// The server's command or address, as the user would type it.
     pub(crate) server: Option<String>,
     /// The server is no child of ours.
@@ -147,6 +149,13 @@ impl Failure {
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
+        self
+    }
+
+    /// Adds what the user can try in the place of the hint.
+    #[must_use]
+    pub(crate) fn or(mut self, alternative: impl Into<String>) -> Self {
+        self.seen.alternative = Some(alternative.into());
         self
     }
 
@@ -276,6 +285,9 @@ impl Failure {
         if !self.hint.is_empty() {
             row("try", &self.hint);
         }
+        if let Some(alternative) = &self.seen.alternative {
+            row("or", alternative);
+        }
         out
     }
 
@@ -296,6 +308,8 @@ impl Failure {
             }
             answer
         });
+        let hints: Vec<&str> =
+            [&self.hint].into_iter().chain(&self.seen.alternative).map(String::as_str).collect();
         let took = self.seen.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
         let mut error = json!({
             "id": self.id,
@@ -310,7 +324,7 @@ impl Failure {
             first_bytes: self.seen.garbage,
             "challenge": self.seen.challenge,
             "jsonrpc": remote,
-            "hint": Some(&self.hint).filter(|hint| !hint.is_empty()),
+            "hint": Some(hints.join(", or ")).filter(|hint| !hint.is_empty()),
         });
         if let Value::Object(members) = &mut error {
             members.retain(|_, value| !value.is_null());

@@ -12,7 +12,7 @@ use super::{Failure, Phase};
 use crate::exit::Exit;
 
 /// The hint for a call that the server does not accept, where no better command line is known.
-pub(crate) const SEE_TOOLS: &str = "mcpjoin list shows the tools, and mcpjoin tool NAME their parameters";
+pub(crate) const SEE_TOOLS: &str = "mcpjoin list shows the tools, with --describe also their parameters";
 
 impl Failure {
     /// A request of the client failed.

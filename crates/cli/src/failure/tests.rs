@@ -41,6 +41,15 @@ error: the server exited before the session was open (E_SERVER_EXITED)
     assert_eq!(plain(&died()), expected);
 }
 
+/// One command a row, and one text for a program.
+#[test]
+fn what_can_be_tried_in_the_place_of_the_hint_has_its_own_row() {
+    let failure = Failure::usage("no server is named", "mcpjoin list TARGET").or("mcpjoin list COMMAND");
+    let expected = "error: no server is named (E_USAGE)\n  try      mcpjoin list TARGET\n  or       mcpjoin list COMMAND";
+    assert_eq!(plain(&failure), expected);
+    assert_eq!(failure.json()["error"]["hint"], "mcpjoin list TARGET, or mcpjoin list COMMAND");
+}
+
 #[test]
 fn a_failure_is_one_object() {
     let error = &died().json()["error"];

@@ -69,8 +69,10 @@ pub(super) fn of_words(
             return Err(misuse(VERB, "diff needs two servers or files; only one was given"));
         }
         _ => {
-            let hint = "mcpjoin diff OLD NEW, or mcpjoin diff OLD -- COMMAND [ARG]...";
-            return Err(Failure::usage("diff takes two servers or files; more were given", hint));
+            let problem = "diff takes two servers or files; more were given";
+            return Err(
+                Failure::usage(problem, "mcpjoin diff OLD NEW").or("mcpjoin diff OLD -- COMMAND [ARG]...")
+            );
         }
     };
     Ok([of(ui, connect, old)?, new])

@@ -46,8 +46,8 @@ fn typed(ui: &Ui, args: &Add) -> Result<Typed, Failure> {
             return Err(Failure::usage(problem, format!("mcpjoin {verb} -- COMMAND [ARG]...")));
         }
         (None, true) => {
-            let hint = format!("mcpjoin {verb} URL, or mcpjoin {verb} -- COMMAND [ARG]...");
-            return Err(Failure::usage("no server is named", hint));
+            return Err(Failure::usage("no server is named", format!("mcpjoin {verb} URL"))
+                .or(format!("mcpjoin {verb} -- COMMAND [ARG]...")));
         }
     };
     // An entry cannot be another one.
