@@ -127,9 +127,7 @@ pub(super) fn target_last(
         Word::Demo(_) | Word::Address => true,
         Word::Url { scheme } => is_server_scheme(&scheme) && (verb != "read" || stands_alone(first)),
         Word::Entry { file, .. } => is_configuration(&file),
-        Word::Bare => {
-            !is_argument(last) && (known.entry)(&last.to_string_lossy())? && !(known.program)(first)
-        }
+        Word::Bare => !is_argument(last) && (known.entry)(&last.to_string_lossy())?,
         _ => false,
     };
     if !may_be_first || !is_target || (known.entry)(&first.to_string_lossy())? {
@@ -137,7 +135,12 @@ pub(super) fn target_last(
     }
     let problem = format!("the server comes first, before {}", words_shown(std::slice::from_ref(first)));
     let words = [std::slice::from_ref(last), std::slice::from_ref(first), between];
-    Ok(Some(Failure::usage(problem, line(verb, &words))))
+    let failure = Failure::usage(problem, line(verb, &words));
+    // A tool may have the name of a program (`echo`), and that of an entry.
+    Ok(Some(match (known.program)(first) && !operands.first().is_some_and(|word| is_argument(word)) {
+        true => failure.or(format!("mcpjoin {verb}{} -- {}", behind(operands), shown(first))),
+        false => failure,
+    }))
 }
 
 /// `TARGET 'TOOL(a: 1)'`, also as several words. `after`: the words behind `--`.

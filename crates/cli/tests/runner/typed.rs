@@ -266,6 +266,9 @@ const ORDER: &[(&str, &str)] = &[
     ("call echo message=hi HOST:PORT/mcp", "call HOST:PORT/mcp echo message=hi"),
     ("call translate text=hi mem", "call mem translate text=hi"),
     ("tool echo demo:", "tool demo: echo"),
+    // `echo` is a program, too.
+    ("tool echo mem", "tool mem echo"),
+    ("call echo message=hi mem", "call mem echo message=hi"),
     ("read demo://about demo:", "read demo: demo://about"),
     ("prompt translate text=Hello http://h/mcp", "prompt http://h/mcp translate text=Hello"),
     // A call in brackets.
