@@ -227,6 +227,21 @@ fn over_http_each_server_is_also_alone_with_its_own_names() {
     assert_eq!((states("first_one"), states("second")), (1, 1), "{stderr}");
 }
 
+/// The line that works joins the server: its target is one word.
+#[test]
+fn a_target_that_cannot_be_joined_is_answered_with_the_line_that_joins_it() {
+    for (join, line) in [
+        ("a=x | y", r"mcpjoin bridge --join 'a=sh -c '\''x | y'\'''"),
+        ("a=KEY=1 npx x", "mcpjoin bridge -e KEY=VALUE --join 'a=npx x'"),
+        ("a=npx 'x", "mcpjoin bridge --join 'a=COMMAND [ARG]...'"),
+        ("a=@scope/x", "mcpjoin bridge --join 'a=npx -y @scope/x'"),
+        ("a=ws://h/x", "mcpjoin bridge --join a=http://h/x"),
+    ] {
+        let ran = run(["bridge", "--join", join]).exits(2);
+        ran.says(&[&format!("\n  try      {line}\n")]);
+    }
+}
+
 #[test]
 fn what_cannot_be_joined_is_refused_before_anything_starts() {
     for (words, problem) in [

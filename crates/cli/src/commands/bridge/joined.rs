@@ -27,13 +27,15 @@ use crate::config;
 use crate::connect::{Plan, with_plans};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{Target, shown};
+use crate::target::{Target, exact, shown};
 use crate::telemetry::Telemetry;
 use crate::ui::Ui;
 use crate::visible;
 
 /// The name that clients see of the joined server.
 const NAME: &str = "mcpjoin";
+/// The words before the target of a joined server.
+const VERB: &str = "bridge --join";
 /// The separator between the prefix and the name of a tool or prompt.
 const SEPARATOR: &str = "__";
 
@@ -98,7 +100,8 @@ fn targets(ui: &Ui, args: &Bridge) -> Result<Vec<(String, Target)>, Failure> {
         // Without `=` the word is the name of an entry, whatever it looks like.
         let entry = (!word.contains('=')).then_some(name);
         let words = if entry.is_some() { Vec::new() } else { vec![OsString::from(server)] };
-        let target = named_by(ui, "bridge --join", &args.connect, entry, words, false)?;
+        let target = named_by(ui, VERB, &args.connect, entry, words, false)
+            .map_err(|failure| joined_hint(name, failure))?;
         targets.push((name.to_owned(), target));
     }
     let mut known = BTreeSet::new();
@@ -114,6 +117,15 @@ fn targets(ui: &Ui, args: &Bridge) -> Result<Vec<(String, Target)>, Failure> {
         *name = plain;
     }
     Ok(targets)
+}
+
+/// Makes a line for one server, which is the hint, a line that joins it: `NAME=TARGET` is one word, behind the options.
+fn joined_hint(name: &str, failure: Failure) -> Failure {
+    let line = failure.hint.strip_prefix("mcpjoin ").and_then(|line| line.strip_prefix(VERB));
+    let Some(target) = line.map(str::trim_start) else { return failure };
+    let (options, target) = target.split_once("-- ").unwrap_or(("", target));
+    let hint = format!("mcpjoin bridge {options}--join {}", exact(&format!("{name}={target}")));
+    failure.hint(hint)
 }
 
 /// The name with only the characters that a name of a tool and a path may have.
