@@ -52,21 +52,8 @@ fn install(version: &str) -> Result<()> {
 /// In a target folder of its own: the other compiler shares nothing with the first.
 fn compile(root: &Path, version: &str) -> Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    // With the lowest priority: `test` runs it beside its tests.
-    let mut command = Command::new("nice");
-    command.args([
-        "-n",
-        "19",
-        "rustup",
-        "run",
-        version,
-        "cargo",
-        "check",
-        "--quiet",
-        "--locked",
-        "--workspace",
-    ]);
-    command.current_dir(root).stdin(Stdio::null());
+    let mut command = rustup(&["run", version, "cargo", "check", "--quiet", "--locked", "--workspace"]);
+    command.current_dir(root);
     // The cargo that runs this chore sets these variables; the other version must not inherit them.
     for variable in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"] {
         command.env_remove(variable);

@@ -1,9 +1,7 @@
 //! The steps of a chore: each has a name and a measured time and, when it fails, prints how to run it again.
 
-use std::convert::Infallible;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -42,7 +40,7 @@ impl Steps {
 
     /// Waits for a step that runs on another thread, and records its result.
     pub(crate) fn joined<T>(&mut self, beside: Beside<T>) -> Option<T> {
-        let Beside { name, rerun, thread, .. } = beside;
+        let Beside { name, rerun, thread } = beside;
         println!("\n==> {name}, begun beside the steps before: {rerun}");
         let (took, outcome) =
             thread.join().unwrap_or_else(|_| (Duration::ZERO, Err(anyhow!("it has panicked, see above"))));
@@ -89,8 +87,6 @@ pub(crate) struct Beside<T> {
     name: &'static str,
     rerun: &'static str,
     thread: JoinHandle<(Duration, Result<T>)>,
-    /// Disconnected when it has ended.
-    ended: Option<Receiver<Infallible>>,
 }
 
 impl<T: Send + 'static> Beside<T> {
@@ -99,37 +95,12 @@ impl<T: Send + 'static> Beside<T> {
         rerun: &'static str,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Self {
-        Self::begin_when(None, name, rerun, work)
-    }
-
-    /// Begins a step when this one has ended, so that they do not run at once.
-    pub(crate) fn then<U: Send + 'static>(
-        &mut self,
-        name: &'static str,
-        rerun: &'static str,
-        work: impl FnOnce() -> Result<U> + Send + 'static,
-    ) -> Beside<U> {
-        Beside::begin_when(self.ended.take(), name, rerun, work)
-    }
-
-    fn begin_when(
-        before: Option<Receiver<Infallible>>,
-        name: &'static str,
-        rerun: &'static str,
-        work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Self {
-        let (running, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let _running = running;
-            if let Some(before) = before {
-                // Nothing is ever sent, so this is the end of the other step.
-                let _ = before.recv();
-            }
             let began = Instant::now();
             let outcome = work();
             (began.elapsed(), outcome)
         });
-        Self { name, rerun, thread, ended: Some(ended) }
+        Self { name, rerun, thread }
     }
 }
 
@@ -206,9 +177,6 @@ pub(crate) fn detached(root: &Path) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use anyhow::bail;
 
     use super::{Beside, Steps};
@@ -222,23 +190,5 @@ mod tests {
         assert_eq!(steps.joined(well), Some(7));
         assert_eq!(steps.joined(badly), None);
         assert_eq!(steps.summary(), 1);
-    }
-
-    #[test]
-    fn a_step_after_another_begins_when_that_has_ended_also_by_a_panic() {
-        let ended = Arc::new(AtomicBool::new(false));
-        let (before, seen) = (ended.clone(), ended);
-        let mut first = Beside::begin("first", "true", move || {
-            before.store(true, Ordering::SeqCst);
-            Ok(1)
-        });
-        let mut second = first.then("second", "true", move || -> anyhow::Result<()> {
-            assert!(!seen.load(Ordering::SeqCst), "the first step has ended");
-            Ok(())
-        });
-        let third = second.then("third", "true", || Ok(3));
-        let mut steps = Steps::default();
-        assert_eq!(steps.joined(third), Some(3));
-        assert_eq!((steps.joined(second), steps.joined(first)), (None, Some(1)));
     }
 }

@@ -75,13 +75,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         let documentation = "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --lib";
         let documentation = Beside::begin("docs", documentation, move || docs(&other));
         let folder = root.to_owned();
-        let mut examples =
+        let examples =
             Beside::begin("doc tests", "cargo test --workspace --doc", move || suite::run_doc_tests(&folder));
-        // Not beside the doc tests: more compilers at once would take them beyond their limit.
-        let folder = root.to_owned();
-        let oldest = examples.then("oldest Rust", "cargo +VERSION check --workspace", move || {
-            oldest_rust::check_where_possible(&folder)
-        });
         steps.step("tests", "cargo test --workspace", || groups(&own, &[], &mut ran));
         // With the test binary: the release binary takes minutes to build, and the same code packs both.
         let rerun = format!("cargo xtask dist --binary {}", built.mcpjoin.display());
@@ -102,7 +97,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         if let Some(tallies) = steps.joined(examples) {
             steps.step("doc test counts", "cargo test --workspace --doc", || doc_tests(tallies, &mut ran));
         }
-        steps.joined(oldest);
+        // Not beside the tests: more compilers at once would take the doc tests beyond their limit.
+        steps.step("oldest Rust", "cargo +VERSION check --workspace", || {
+            oldest_rust::check_where_possible(root)
+        });
     }
     steps.step("counts", "cargo xtask test --update-counts", || hold_counts(root, options, &ran));
 
