@@ -92,8 +92,9 @@ rules! {
             });
             openings(view).filter_map(move |(reply, wanted, given)| {
                 if invented.iter().flatten().any(|known| *known == given) {
-                    let problem = format_args!("the response has the version {given}, which does not exist");
-                    return Some(Some(reply.finding(problem)));
+                    return Some(Some(reply.finding(format_args!(
+                        "the response has the version {given}, which does not exist"
+                    ))));
                 }
                 let is_unknown = reply.request.probe == Probe::UnknownVersion;
                 is_unknown.then(|| {
