@@ -38,7 +38,7 @@ pub(crate) enum Signal {
 pub(crate) const TABLE: &str = concat!(
     "  0    done\n",
     "  1    checks found faults (validate, doctor), or something has changed (diff)\n",
-    "  2    wrong usage, a configuration that cannot be used, or output that cannot be written\n",
+    "  2    wrong usage, an invalid configuration, or output that cannot be written\n",
     "  3    not authorized\n",
     "  4    no connection, connection lost, or timed out\n",
     "  5    the server answered with an error, or a tool result is one\n",
