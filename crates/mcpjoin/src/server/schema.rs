@@ -33,7 +33,7 @@ pub(super) struct Inputs(HashMap<TypeId, Option<Input>>);
 impl Default for Inputs {
     fn default() -> Self {
         // A derived one has the name and the documentation of a type of Rust, which would tell a model nothing.
-        let none = Input(Arc::new(json!({ "type": "object" })));
+        let none = Input(Arc::new(json!({ "type": "object", "properties": {} })));
         Self(HashMap::from([(TypeId::of::<NoArguments>(), Some(none))]))
     }
 }
@@ -91,7 +91,10 @@ fn typed_object(schema: Schema) -> Option<Map<String, Value>> {
 }
 
 fn input(schema: Schema) -> Option<Input> {
-    let schema = Value::Object(typed_object(schema)?);
+    let mut object = typed_object(schema)?;
+    // The schema is valid without it, but some APIs of models refuse the tool then ("object schema missing properties").
+    object.entry("properties").or_insert_with(|| json!({}));
+    let schema = Value::Object(object);
     // This makes sure that it can be encoded, and that every client can decode it.
     is_shallow(&schema, MAX_DEPTH / 2).then(|| Input(Arc::new(schema)))
 }

@@ -65,15 +65,23 @@ fn arguments_and_results_are_typed() {
     });
 }
 
-/// A model reads the list: the name and the documentation of a type of Rust would tell it nothing.
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+/// A model reads the list: the name and the documentation of a type of Rust would tell it nothing. And some APIs of models refuse an
+/// object without `properties`.
 #[test]
-fn a_tool_without_arguments_is_listed_with_the_bare_schema_of_an_object() {
+fn a_tool_without_arguments_is_listed_with_the_schema_of_an_empty_object() {
     run(async {
-        let server = calculator().build().unwrap();
+        let server = Server::builder("s", "1")
+            .tool(tool("none"), |_: NoArguments, _| async { "" })
+            .tool(tool("own"), |Nothing {}: Nothing, _| async { "" })
+            .build()
+            .unwrap();
         for era in BOTH_ERAS {
             let tools = in_era(&server, era).await.list_tools().all().await.unwrap();
-            let greet = tools.iter().find(|tool| tool.name == "greet").unwrap();
-            assert_eq!(value(&greet.input_schema), json!({ "type": "object" }));
+            assert_eq!(value(&tools[0].input_schema), json!({ "type": "object", "properties": {} }));
+            assert_eq!(value(&tools[1].input_schema)["properties"], json!({}));
         }
     });
 }
