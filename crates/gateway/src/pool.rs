@@ -5,9 +5,10 @@
 //! each such call owns a server until it ends: the first one if it is free, otherwise another of the pool. The owner is
 //! stored in `modern_to_legacy`, and `pools` starts servers and lets calls wait. A call that waits for its client to
 //! return keeps its server until another call needs one and the pool can have no further one: then the call whose client
-//! has been away for the longest time is given up ([`Pool::give_up_absent`]). Requests during which nothing can be asked go to the first server, and so does everything
-//! of clients that cannot be asked. The first server stays the first as long as the pool is in use, because servers
-//! have state. Streams belong to the first server, so that each event is delivered once.
+//! has been away for the longest time is given up ([`Pool::give_up_absent`]). Requests during which nothing can be asked
+//! go to the first server, and so does everything of clients that cannot be asked. The first server stays the first as
+//! long as the pool is in use, because servers have state. Streams belong to the first server, so that each event is
+//! delivered once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};

@@ -7,8 +7,8 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 //!
 //! Used by `modern` for each request. A call during which its client can be asked something waits here for a server of
-//! its own ([`Pools::claim`]). If there is none, an older call of the pool that waits for its client is given up. What one server of a pool does is in `pool`; how many servers there may be is in
-//! `capacity`.
+//! its own ([`Pools::claim`]). If there is none, an older call of the pool that waits for its client is given up. What one
+//! server of a pool does is in `pool`; how many servers there may be is in `capacity`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ use mcpjoin::connection::Context;
 const MAX_POOLS: usize = 16;
 /// How long the slot of an ending server is waited for: longer than a program may take to exit.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often whoever waits for a slot looks for a session that has become unused: nothing reports that.
+/// How often a call that waits for a slot looks for an unused session. No event reports that a session becomes unused.
 const SESSION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The part of a client that a legacy server can act on. A modern server reads the rest in each request.
@@ -350,7 +350,7 @@ async fn give_up_absent(pool: Option<&Pool>) {
         match pool.map_or(Err(None), Pool::give_up_absent) {
             Ok(()) => return,
             Err(Some(at)) => sleep_until(at).await,
-            // Whoever waits is woken when the client of a call leaves.
+            // The caller polls this anew when the client of a call leaves.
             Err(None) => std::future::pending().await,
         }
     }

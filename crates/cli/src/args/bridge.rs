@@ -212,8 +212,8 @@ pub(crate) struct Bridge {
     #[arg(long, value_name = "TARGET")]
     pub(crate) also: Vec<OsString>,
     /// Joins this server with the others at one endpoint: NAME=TARGET, or NAME for an entry of a configuration.
-    /// TARGET is one word: a command with arguments is in quotes. Its tools and prompts are called NAME__tool. Repeatable. Without --join and without a server, all
-    /// entries of the file of --config are joined
+    /// TARGET is one word: a command with arguments is in quotes. Its tools and prompts are called NAME__tool. Repeatable.
+    /// Without --join and without a server, all entries of the file of --config are joined
     #[arg(
         long, value_name = "NAME[=TARGET]", conflicts_with_all = ["words", "server", "also"], help_heading = "Joined servers"
     )]

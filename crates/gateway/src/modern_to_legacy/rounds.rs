@@ -54,8 +54,9 @@ pub(super) enum SuspendedCall {
 }
 
 impl SuspendedCall {
-    /// Whether its server can be used for another call when it is given up. `kept`: the run of a server that several
-    /// clients share and that does not end then. Without the answer to a call nobody can be asked there.
+    /// Whether another call can use its server once it is given up. `kept` is the run of a server that several clients
+    /// share and that does not end then. Until the server has responded to an open call, no other call that may ask a
+    /// client can use that run.
     pub(super) fn frees_server(&self, kept: Option<&Arc<Run>>) -> bool {
         let (Self::Open(OpenCall { claim, .. }) | Self::Refused(_, claim)) = self;
         let is_left_unanswered =

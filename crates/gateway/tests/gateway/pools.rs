@@ -579,7 +579,7 @@ fn a_fifth_call_gets_the_server_of_the_call_whose_client_left_first() {
         let calls = four_absent(&mut servers, &mut people).await;
         let [mut alone] = people;
         alone.call(5, "fifth").await;
-        // Its server is told that the call is cancelled, and that its question has no answer.
+        // Its server receives the cancellation of the call, and an error in response to its question.
         let reason = "the client sent no input response, and its further calls need the server";
         let mut told = Vec::new();
         loop {
@@ -627,7 +627,7 @@ fn a_fifth_call_at_one_address_ends_the_server_of_the_call_whose_client_left_fir
         let mut fifth = Person::at(&gateway, HOME);
         let began = tokio::time::Instant::now();
         fifth.call(1, "fifth").await;
-        // The first server stays: without an answer to its call nobody could be asked there. The next oldest call is at 1.
+        // The call at the first server stays: giving it up would not free that server. The next oldest call is at server 1.
         let (mut cancelled, mut ended) = (false, false);
         let id = loop {
             let (server, said) = servers.next().await;
