@@ -63,22 +63,27 @@ pub(crate) struct Tally {
     pub(crate) ignored: u64,
 }
 
-/// Builds every test of the workspace and the binary.
+/// Builds every test of the workspace and every binary. With one command: development dependencies enable features that
+/// `cargo build --bins` does not, so that a second command would compile most crates of the workspace once more.
 pub(crate) fn build(root: &Path) -> Result<Built> {
-    let groups = groups(root, &["--workspace"])?;
-    // With the same features as above, so that cargo builds nothing twice.
-    let bins = steps::stdout(&mut steps::cargo(root, &["build", "--workspace", "--bins", MESSAGE_FORMAT]))?;
-    let mcpjoin = binary(&bins, "mcpjoin")?;
-    let conformance_client = binary(&bins, CONFORMANCE_CLIENT)?;
+    let options = ["build", "--workspace", "--all-targets", MESSAGE_FORMAT];
+    let messages = steps::stdout(&mut steps::cargo(root, &options))?;
+    let groups = groups_of(&messages)?;
+    let mcpjoin = binary(&messages, "mcpjoin")?;
+    let conformance_client = binary(&messages, CONFORMANCE_CLIENT)?;
     Ok(Built { groups, mcpjoin, conformance_client })
 }
 
 /// Builds the tests of some packages; `selection` is the option of cargo that selects them.
 pub(crate) fn groups(root: &Path, selection: &[&str]) -> Result<Vec<Group>> {
     let options = [&["test", "--no-run", MESSAGE_FORMAT], selection].concat();
-    let tests = steps::stdout(&mut steps::cargo(root, &options))?;
+    groups_of(&steps::stdout(&mut steps::cargo(root, &options))?)
+}
+
+/// The groups in cargo's messages.
+fn groups_of(messages: &str) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
-    for artifact in artifacts(&tests)? {
+    for artifact in artifacts(messages)? {
         groups.extend(group(&artifact)?);
     }
     groups.sort_by(|a, b| a.name.cmp(&b.name));
@@ -93,7 +98,10 @@ pub(crate) fn binary(messages: &str, name: &str) -> Result<PathBuf> {
     let artifacts = artifacts(messages)?;
     let found = artifacts
         .iter()
-        .find(|artifact| artifact["target"]["name"] == name && artifact["target"]["kind"][0] == "bin")
+        .find(|artifact| {
+            let target = &artifact["target"];
+            target["name"] == name && target["kind"][0] == "bin" && artifact["profile"]["test"] == false
+        })
         .and_then(|artifact| artifact["executable"].as_str());
     found.map(PathBuf::from).with_context(|| format!("cargo built no binary named {name}"))
 }

@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     });
     steps.step("public interface", "cargo xtask public-api", || public_api::run(root, false));
 
-    let build = "cargo test --workspace --no-run";
+    let build = "cargo build --workspace --all-targets";
     let built = steps.step("build tests", build, || suite::build(root));
     steps.joined(programs);
     let installed = steps.joined(servers);
