@@ -326,12 +326,13 @@ impl Admitted {
     // ---- results ----
 
     fn reply(&self, reply: Reply, connection: &Connection) -> Result<Reply, ErrorObject> {
-        let bytes = match &reply {
-            Reply::Verbatim(result) => result.raw().len(),
-            Reply::Complete(result) | Reply::Task(result) => result.len(),
-            Reply::NeedInput(_) => 0,
-        };
-        self.check_bytes(bytes)?;
+        if self.bytes.is_some() {
+            self.check_bytes(match &reply {
+                Reply::Verbatim(result) => result.raw().len(),
+                Reply::Complete(result) | Reply::Task(result) => result.len(),
+                Reply::NeedInput(input) => Payload::from_value(&**input).map_or(0, |input| input.raw().len()),
+            })?;
+        }
         questions::check_result(self.settings.questions.by(self.rules()), &reply)?;
         Ok(match reply {
             Reply::Verbatim(result) => Reply::Verbatim(self.result(result, connection)?),

@@ -143,8 +143,9 @@ impl Far {
                             let text = "fail has failed: failure of `fail`, not of fail_2";
                             json!({ "isError": true, "content": [{ "type": "text", "text": text }] })
                         }
-                        "sample" => {
-                            self.ask(&mut raw, era, id).await;
+                        "sample" | "sample_at_length" => {
+                            let bytes = if name == "sample" { 0 } else { 900 };
+                            self.ask(&mut raw, era, id, bytes).await;
                             continue;
                         }
                         unreadable if unreadable.starts_with("sample ") => {
@@ -178,10 +179,11 @@ impl Far {
         }
     }
 
-    /// Asks the client to sample in the call of this id, and answers the call with what comes back.
-    async fn ask(&self, raw: &mut Raw, era: Era, id: &Value) {
-        let question =
-            json!({ "method": "sampling/createMessage", "params": { "messages": [], "maxTokens": 1 } });
+    /// Asks the client to sample in the call of this id, with a prompt of so many bytes, and answers the call with what
+    /// comes back.
+    async fn ask(&self, raw: &mut Raw, era: Era, id: &Value, bytes: usize) {
+        let params = json!({ "messages": [], "maxTokens": 1, "systemPrompt": "x".repeat(bytes) });
+        let question = json!({ "method": "sampling/createMessage", "params": params });
         if era == Era::Modern {
             let asked = json!({ "resultType": "input_required", "inputRequests": { "q": question } });
             raw.say(&json!({ "jsonrpc": "2.0", "id": id, "result": asked }).to_string()).await;
@@ -575,6 +577,20 @@ fn parameters_and_results_above_a_size_are_refused() {
         let large = guest.ask("tools/list", json!({})).await;
         assert_eq!(large["error"]["data"], json!({ "gateway": "tooLarge", "limit": 900 }));
     });
+}
+
+#[test]
+fn questions_above_the_size_are_refused_where_they_are_the_result_of_the_call() {
+    for far in [Era::Legacy, Era::Modern] {
+        run(async {
+            let gate = Gate::new(far, "[limits]\nmessage_bytes = 900\n");
+            let mut guest = Guest::on_stream(&gate, Era::Modern).await;
+            let asked = guest.call("sample").await;
+            assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+            let large = guest.call("sample_at_length").await;
+            assert_eq!(large["error"]["data"], json!({ "gateway": "tooLarge", "limit": 900 }), "{large}");
+        });
+    }
 }
 
 #[test]
