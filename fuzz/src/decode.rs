@@ -122,7 +122,6 @@ fn same_members(payload: &Payload, raw: &RawValue) {
         ("name", payload.name(), again.name()),
         ("uri", payload.uri(), again.uri()),
         ("arguments", payload.arguments(), again.arguments()),
-        ("task", payload.task(), again.task()),
         ("resultType", payload.result_type(), again.result_type()),
     ] {
         let theirs = theirs.get(key).map(|raw| raw.get());

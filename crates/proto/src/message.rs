@@ -108,7 +108,6 @@ pub(crate) struct Spans {
     pub(crate) name: Span,
     pub(crate) uri: Span,
     pub(crate) arguments: Span,
-    pub(crate) task: Span,
     pub(crate) result_type: Span,
 }
 
@@ -119,7 +118,6 @@ pub(crate) enum Inner {
     Name,
     Uri,
     Arguments,
-    Task,
     ResultType,
 }
 
@@ -132,7 +130,6 @@ impl Inner {
             b"name" => Some(Self::Name),
             b"uri" => Some(Self::Uri),
             b"arguments" => Some(Self::Arguments),
-            b"task" => Some(Self::Task),
             b"resultType" => Some(Self::ResultType),
             _ => None,
         }
@@ -154,7 +151,6 @@ impl Spans {
             Inner::Name => &mut self.name,
             Inner::Uri => &mut self.uri,
             Inner::Arguments => &mut self.arguments,
-            Inner::Task => &mut self.task,
             Inner::ResultType => &mut self.result_type,
         }
     }
@@ -166,7 +162,6 @@ impl Spans {
             name: self.name.since(start),
             uri: self.uri.since(start),
             arguments: self.arguments.since(start),
-            task: self.task.since(start),
             result_type: self.result_type.since(start),
         }
     }
@@ -252,12 +247,6 @@ impl Payload {
     pub fn decode_arguments<T: DeserializeOwned>(&self) -> Result<T, ReadError> {
         let text = self.text(self.spans().arguments).filter(|text| *text != "null");
         json::from_text(text.unwrap_or("{}"))
-    }
-
-    /// The `task` member: in a call of 2025-11-25 the request for a task, in its result the task.
-    #[must_use]
-    pub fn task(&self) -> Option<Raw> {
-        self.member(self.spans().task)
     }
 
     /// The `resultType` member of a result. JSON text with quotes.

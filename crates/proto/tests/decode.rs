@@ -70,7 +70,7 @@ fn with_params(params: &str) -> String {
 
 #[test]
 fn the_parts_of_a_request_are_found() {
-    let text = r#" {"params" : {"_meta":{"a":1},"name":"ec\"ho","arguments" : {"x":[1]}, "uri":"u","task":{},"resultType":"r"},
+    let text = r#" {"params" : {"_meta":{"a":1},"name":"ec\"ho","arguments" : {"x":[1]}, "uri":"u","resultType":"r"},
         "method":"tools\/call", "id":"a" ,"jsonrpc":"2.0", "other":[{}]} "#;
     let Message::Request(request) = message(text) else { panic!("a request") };
     assert_eq!((request.id, request.method), (RequestId::from("a"), Method::CallTool));
@@ -80,7 +80,6 @@ fn the_parts_of_a_request_are_found() {
     assert_eq!(text(params.name()).as_deref(), Some(r#""ec\"ho""#));
     assert_eq!(text(params.uri()).as_deref(), Some(r#""u""#));
     assert_eq!(text(params.arguments()).as_deref(), Some(r#"{"x":[1]}"#));
-    assert_eq!(text(params.task()).as_deref(), Some("{}"));
     assert_eq!(text(params.result_type()).as_deref(), Some(r#""r""#));
     assert_eq!(
         mcpjoin_proto::Payload::from_raw(params.raw().clone()),

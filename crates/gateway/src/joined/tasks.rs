@@ -214,7 +214,7 @@ impl ClientTasks {
         match reply {
             // What is translated has no task.
             Reply::Verbatim(result) if mentions(&result) => {
-                let task = result.task().filter(|_| *method == Method::CallTool && is_core);
+                let task = result.raw().member("task").filter(|_| *method == Method::CallTool && is_core);
                 let result = self.result(target, method, asked, is_core, result)?;
                 if let Some(task) = task {
                     self.share(target, &task).await;
@@ -233,9 +233,9 @@ impl ClientTasks {
         is_core: bool,
         result: Payload,
     ) -> Result<Payload, ErrorObject> {
-        let asks_for_task = || asked.is_some_and(|params| params.task().is_some());
+        let asks_for_task = || asked.is_some_and(|params| params.raw().member("task").is_some());
         let result = match method {
-            Method::CallTool if is_core => match result.task() {
+            Method::CallTool if is_core => match result.raw().member("task") {
                 Some(task) if task.kind() == Kind::Object && asks_for_task() => {
                     let shown =
                         self.with_id(target, &Payload::from_raw(task.clone())).ok_or_else(too_long)?;

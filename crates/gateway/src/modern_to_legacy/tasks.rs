@@ -142,7 +142,7 @@ pub(super) fn created(connection: &Connection, result: &Payload) -> Option<(Runn
     if result.raw().member("content").is_some() {
         return None;
     }
-    let id = result.task()?.member("taskId")?.to_string_value()?.into_owned();
+    let id = result.raw().member("task")?.member("taskId")?.to_string_value()?.into_owned();
     let mut call = task_call(Method::GetTaskResult, &id)?;
     call.timeout = Some(Duration::MAX);
     call.total = Some(Duration::MAX);

@@ -55,7 +55,7 @@ pub(super) fn call(
 
 /// Decodes the request for a task in a call.
 fn metadata(params: Option<&Payload>) -> Result<Option<TaskMetadata>, ErrorObject> {
-    let asked = params.and_then(Payload::task);
+    let asked = params.and_then(|params| params.raw().member("task"));
     let Some(asked) = asked.filter(|asked| asked.kind() != JsonKind::Null) else { return Ok(None) };
     TaskMetadata::read(&asked)
         .map(Some)
