@@ -107,14 +107,14 @@ impl Callback {
         let Ok(Some(head)) = timeout(REQUEST_TIMEOUT, head(&mut stream)).await else {
             return Received::Refused;
         };
-        let (page, heard) = self.check(&head, state);
+        let (page, received) = self.check(&head, state);
         // The response was received, whether or not the browser reads the page.
         let _ = timeout(REQUEST_TIMEOUT, async {
             stream.write_all(page.as_bytes()).await?;
             stream.shutdown().await
         })
         .await;
-        heard
+        received
     }
 
     fn check(&self, head: &str, state: &str) -> (String, Received) {

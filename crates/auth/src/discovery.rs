@@ -449,7 +449,7 @@ impl Climb<'_> {
         let slashed = format!("{origin}/");
         let url = format!("{origin}/.well-known/oauth-authorization-server");
         match self.server_document(&url, &[origin, &slashed], &OWN_AUTHORIZATION).await {
-            Document::Found(server) => match self.judged(*server).await {
+            Document::Found(server) => match self.checked(*server).await {
                 Some(server) => Ok(found(server, false)),
                 None => Err(self.first_broken(begin, self.steps.len() - 1)),
             },

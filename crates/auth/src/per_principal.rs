@@ -1,7 +1,7 @@
 //! Values by principal, bounded in number and in bytes: beyond a limit, the value that was unused for longest is dropped.
 //!
-//! Holds the tokens of clients (`subject_tokens`) and what they were exchanged for (`token_exchange`). Whoever uses a value
-//! must be able to go on without it: it is made again when it is needed.
+//! Holds the tokens of clients (`subject_tokens`) and what they were exchanged for (`token_exchange`). A caller
+//! must be able to go on without a value: it is made again when it is needed.
 
 use std::collections::HashMap;
 

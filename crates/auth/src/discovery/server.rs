@@ -86,7 +86,7 @@ impl Climb<'_> {
         let mut broken = false;
         for url in &urls {
             match self.server_document(url, &[issuer], &newest()).await {
-                Document::Found(server) => return self.judged(*server).await,
+                Document::Found(server) => return self.checked(*server).await,
                 Document::Broken => broken = true,
                 Document::Unreached => return None,
                 Document::Absent => {}
@@ -159,7 +159,7 @@ impl Climb<'_> {
     }
 
     /// Checks whether an authorization server can be used.
-    pub(super) async fn judged(&mut self, server: AuthorizationServer) -> Option<AuthorizationServer> {
+    pub(super) async fn checked(&mut self, server: AuthorizationServer) -> Option<AuthorizationServer> {
         let with_user = self.discovery.wanted == Wanted::Code;
         let pushes = with_user && server.require_pushed_authorization_requests;
         // The endpoint is not checked where pushed requests are not used.

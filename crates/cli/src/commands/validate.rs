@@ -146,21 +146,21 @@ async fn print_report(ui: &Ui, args: &Validate, mut document: Document, baseline
 /// Warns about calls of `--call` that did not do what was intended. Returns an exit code if no server has one of the
 /// tools.
 fn warn_calls(ui: &Ui, document: &Document) -> Option<Exit> {
-    let judged = || {
+    let checked = || {
         document.servers.iter().filter_map(|server| match &server.outcome {
-            Ok(Examination::Rules(judged)) => Some((server, judged)),
+            Ok(Examination::Rules(checked)) => Some((server, checked)),
             _ => None,
         })
     };
-    for (server, judged) in judged() {
+    for (server, checked) in checked() {
         let of = if document.several { format!("{}: ", server.label) } else { String::new() };
-        for note in &judged.calls {
+        for note in &checked.calls {
             ui.warning(&format!("{of}--call {}: {}", note.tool, note.problem));
         }
     }
-    let mut wanted = judged().flat_map(|(_, judged)| &judged.calls).filter(|note| note.missing);
+    let mut wanted = checked().flat_map(|(_, checked)| &checked.calls).filter(|note| note.missing);
     let nowhere = |tool: &str| {
-        judged().all(|(_, judged)| judged.calls.iter().any(|note| note.missing && note.tool == tool))
+        checked().all(|(_, checked)| checked.calls.iter().any(|note| note.missing && note.tool == tool))
     };
     wanted.any(|note| nowhere(&note.tool)).then_some(Exit::Usage)
 }
@@ -191,8 +191,8 @@ fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Do
             let gone = stale.map_or(0, |stale| stale.len());
             ui.note(&format!("{count} findings written to {file}, {gone} removed"));
             for server in &mut document.servers {
-                if let Ok(Examination::Rules(judged)) = &mut server.outcome {
-                    judged.know_all();
+                if let Ok(Examination::Rules(checked)) = &mut server.outcome {
+                    checked.know_all();
                 }
             }
             None
@@ -207,7 +207,7 @@ fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Do
 /// The exit code of one server.
 fn exit(server: &Server, least: Level) -> Exit {
     match &server.outcome {
-        Ok(Examination::Rules(judged)) if judged.has_failed(least) => Exit::Faults,
+        Ok(Examination::Rules(checked)) if checked.has_failed(least) => Exit::Faults,
         Ok(Examination::Rules(RuleResults { unauthorized: Some(failure), .. })) => failure.exit,
         Ok(Examination::Openers(rows)) if !rows.iter().any(openers::Row::is_open) => Exit::Connection,
         Ok(_) => Exit::Done,

@@ -75,7 +75,7 @@ pub(super) fn add(server: ServerBuilder) -> ServerBuilder {
                     let text = format!("A message of the level {}", level.as_str());
                     cx.log_as(Some("demo"), level, text);
                 }
-                "Whoever wanted messages of these levels has them"
+                "Clients that wanted messages of these levels have them"
             },
         )
         .tool(
@@ -162,8 +162,8 @@ enum ContactMethod {
 
 #[derive(Deserialize, JsonSchema)]
 struct Routed {
-    /// Where the call is to be handled. Over HTTP it also goes into the header `Mcp-Param-Region`, for whoever
-    /// routes the call without reading it
+    /// Where the call is to be handled. Over HTTP it also goes into the header `Mcp-Param-Region`, for proxies
+    /// that route the call without reading it
     #[schemars(extend("x-mcp-header" = "Region"))]
     region: String,
 }

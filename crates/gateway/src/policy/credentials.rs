@@ -1,6 +1,6 @@
 //! How a bridge authorizes itself at a target: a part of the file of a policy.
 //!
-//! The gateway checks and reports it ([`Policy::credentials`](super::Policy::credentials)), and does not act on it: whoever
+//! The gateway checks and reports it ([`Policy::credentials`](super::Policy::credentials)), and does not act on it: the code that
 //! makes the links to the target does. It holds no secret, only where each one is.
 
 use std::path::{Path, PathBuf};

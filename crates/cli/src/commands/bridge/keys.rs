@@ -49,7 +49,7 @@ impl KeyFile {
         })?;
         if is_readable_by_others(path) {
             let name = shown(path.as_os_str());
-            ui.warning(&format!("other users can read {name}, and whoever has a key can take over sessions"));
+            ui.warning(&format!("other users can read {name}, and with a key they can take over sessions"));
         }
         Ok(Self { path: path.into(), keys: SealingKeys::new(first, others), stamp })
     }
