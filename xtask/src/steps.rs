@@ -1,5 +1,6 @@
 //! The steps of a chore: each has a name and a measured time and, when it fails, prints how to run it again.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -119,19 +120,33 @@ pub(crate) fn cpu_of_children() -> Result<f64> {
 
 /// The cargo that runs this chore, in the project's folder, with an empty standard input.
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(program);
+    let mut command = Command::new(program());
     command.args(arguments).current_dir(root).stdin(Stdio::null());
+    forget_package(&mut command);
     command
 }
 
 /// The same with the lowest priority: for what compiles while tests run.
 pub(crate) fn background_cargo(root: &Path, arguments: &[&str]) -> Command {
-    let cargo = cargo(root, arguments);
     let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(cargo.get_program()).args(cargo.get_args());
-    command.current_dir(root).stdin(Stdio::null());
+    command.args(["-n", "19"]).arg(program()).args(arguments).current_dir(root).stdin(Stdio::null());
+    forget_package(&mut command);
     command
+}
+
+fn program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Removes the variables that cargo has set for this program. The build script of `ring` asks to run again when they
+/// change, so that after a cargo at the prompt half of the dependencies would be compiled once more.
+fn forget_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
 }
 
 /// Runs a command to its end; any exit status but success is an error that names the command.
@@ -177,9 +192,11 @@ pub(crate) fn detached(root: &Path) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use anyhow::bail;
 
-    use super::{Beside, Steps};
+    use super::{Beside, Steps, background_cargo, cargo};
 
     #[test]
     fn a_step_beside_others_counts_like_any_other() {
@@ -190,5 +207,15 @@ mod tests {
         assert_eq!(steps.joined(well), Some(7));
         assert_eq!(steps.joined(badly), None);
         assert_eq!(steps.summary(), 1);
+    }
+
+    #[test]
+    fn a_cargo_of_a_step_does_not_get_the_variables_of_this_package() {
+        for command in [cargo(Path::new("."), &["build"]), background_cargo(Path::new("."), &["build"])] {
+            let removed = |name: &str| command.get_envs().any(|(set, value)| set == name && value.is_none());
+            for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION_MAJOR"] {
+                assert!(removed(name), "{name}");
+            }
+        }
     }
 }
