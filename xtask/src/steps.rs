@@ -120,33 +120,31 @@ pub(crate) fn cpu_of_children() -> Result<f64> {
 
 /// The cargo that runs this chore, in the project's folder, with an empty standard input.
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(program());
-    command.args(arguments).current_dir(root).stdin(Stdio::null());
-    forget_package(&mut command);
-    command
+    prepared(Command::new(program()), root, arguments)
 }
 
 /// The same with the lowest priority: for what compiles while tests run.
 pub(crate) fn background_cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(program()).args(arguments).current_dir(root).stdin(Stdio::null());
-    forget_package(&mut command);
-    command
+    command.args(["-n", "19"]).arg(program());
+    prepared(command, root, arguments)
 }
 
 fn program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Removes the variables that cargo has set for this program. The build script of `ring` asks to run again when they
-/// change, so that after a cargo at the prompt half of the dependencies would be compiled once more.
-fn forget_package(command: &mut Command) {
+/// Adds what every cargo has here, and removes the variables that the outer cargo has set for this program. The build script
+/// of `ring` runs again when they change, and everything above `ring` is then compiled again.
+fn prepared(mut command: Command, root: &Path, arguments: &[&str]) -> Command {
+    command.args(arguments).current_dir(root).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
             command.env_remove(&name);
         }
     }
+    command
 }
 
 /// Runs a command to its end; any exit status but success is an error that names the command.

@@ -179,8 +179,8 @@ impl Far {
         }
     }
 
-    /// Asks the client to sample in the call of this id, with a prompt of so many bytes, and answers the call with what
-    /// comes back.
+    /// Asks the client to sample during the call `id`. The system prompt has `bytes` bytes. In the modern era the question
+    /// is the result of the call. In the legacy era the result is the gateway's reason for refusing the question, or null.
     async fn ask(&self, raw: &mut Raw, era: Era, id: &Value, bytes: usize) {
         let params = json!({ "messages": [], "maxTokens": 1, "systemPrompt": "x".repeat(bytes) });
         let question = json!({ "method": "sampling/createMessage", "params": params });
