@@ -1,5 +1,5 @@
-//! Checks the dependencies against `deny.toml`: licences, duplicate versions, denied versions and sources; and counts the
-//! packages in a build of the binary. Reads `cargo metadata`, and uses the network only where a build would use it too.
+//! Checks the dependencies against `deny.toml`: licences, duplicate versions, denied versions and sources; that none needs a
+//! newer Rust than the workspace promises; and counts the packages in a build of the binary. Reads `cargo metadata`, and uses the network only where a build would use it too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use semver::{Version, VersionReq};
 use serde_json::Value as Json;
 
-use crate::{spdx, steps};
+use crate::{oldest_rust, spdx, steps};
 
 /// The only source of packages: crates.io, under its name in Cargo.lock.
 const SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
@@ -29,7 +29,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     ))?;
     let metadata = serde_json::from_str(&metadata)?;
     let packages = packages(&metadata)?;
-    let mut faults = judge(&policy, &packages)?;
+    let mut faults = faults(&policy, &packages)?;
+    faults.extend(too_new(&packages, &oldest_rust::version(root)?)?);
     let tree = tree(&metadata, BINARY)?.len();
     if tree > MOST_IN_TREE {
         faults.push(format!("{BINARY}: {tree} packages in its tree, and {MOST_IN_TREE} are the most"));
@@ -63,6 +64,8 @@ struct Package {
     version: Version,
     licence: Option<String>,
     source: String,
+    /// The oldest Rust that compiles it, if it says so.
+    rust: Option<String>,
     dependencies: Vec<String>,
 }
 
@@ -160,6 +163,7 @@ fn packages(metadata: &Json) -> Result<Vec<Package>> {
             version: Version::parse(text("version").context("a package without version")?)?,
             licence: text("license").map(str::to_owned),
             source: source.to_owned(),
+            rust: text("rust_version").map(str::to_owned),
             dependencies: edges.remove(id).unwrap_or_default(),
         });
     }
@@ -196,7 +200,7 @@ fn tree<'a>(metadata: &'a Json, root: &str) -> Result<BTreeSet<&'a str>> {
 }
 
 /// Returns everything that is wrong, one line for each finding.
-fn judge(policy: &Policy, packages: &[Package]) -> Result<Vec<String>> {
+fn faults(policy: &Policy, packages: &[Package]) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for package in packages {
         let shown = format!("{} {}", package.name, package.version);
@@ -221,6 +225,28 @@ fn judge(policy: &Policy, packages: &[Package]) -> Result<Vec<String>> {
     }
     faults.extend(duplicates(policy, packages));
     Ok(faults)
+}
+
+/// The packages that say that they need a newer Rust than `oldest`. Those that say nothing are compiled by `release-check`.
+fn too_new(packages: &[Package], oldest: &str) -> Result<Vec<String>> {
+    let ours = rust_version(oldest)?;
+    let mut faults = Vec::new();
+    for package in packages {
+        let Some(theirs) = &package.rust else { continue };
+        if rust_version(theirs)? > ours {
+            faults.push(format!(
+                "{} {}: needs Rust {theirs}, and the workspace promises {oldest}",
+                package.name, package.version
+            ));
+        }
+    }
+    Ok(faults)
+}
+
+/// Parses a `rust-version`, whose patch version may be missing.
+fn rust_version(text: &str) -> Result<Version> {
+    let full = if text.matches('.').count() == 1 { format!("{text}.0") } else { text.to_owned() };
+    Version::parse(&full).with_context(|| format!("`{text}` is no version of Rust"))
 }
 
 /// Packages in several versions without an entry that allows them, and entries that allow nothing.
@@ -296,12 +322,13 @@ mod tests {
             version: Version::parse(version).unwrap(),
             licence: Some(licence.to_owned()),
             source: SOURCE.to_owned(),
+            rust: None,
             dependencies: dependencies.iter().map(|&id| id.to_owned()).collect(),
         }
     }
 
     fn faults(bans: &str, packages: &[Package]) -> Vec<String> {
-        judge(&policy(bans), packages).unwrap()
+        super::faults(&policy(bans), packages).unwrap()
     }
 
     #[test]
@@ -334,6 +361,19 @@ mod tests {
         let bare = "[licenses]\nallow = []\n[bans]\nmultiple-versions = \"deny\"\nskip = [\"a@1.0.0\"]\n\
                     [sources]\nunknown-registry = \"deny\"\nunknown-git = \"deny\"\n";
         assert!(Policy::parse(bare).is_err(), "no reason given");
+    }
+
+    #[test]
+    fn a_package_that_needs_a_newer_rust_is_found() {
+        let needs = |rust: Option<&str>| {
+            let mut package = package("a", "1.0.0", "MIT", &[]);
+            package.rust = rust.map(str::to_owned);
+            too_new(&[package], "1.88").unwrap()
+        };
+        assert!([None, Some("1.9"), Some("1.88"), Some("1.88.0")].map(needs).iter().all(Vec::is_empty));
+        assert_eq!(needs(Some("1.89.0")), ["a 1.0.0: needs Rust 1.89.0, and the workspace promises 1.88"]);
+        assert_eq!(needs(Some("1.88.1")).len(), 1);
+        assert!(rust_version("new").is_err());
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Compiles the workspace with the oldest Rust that it supports, which is the `rust-version` of the root manifest. Clippy's
-//! `incompatible_msrv` sees our own calls of the standard library only, not what a dependency needs.
-//!
-//! `test` does it where rustup can bring that compiler; `release-check` always does.
+//! `incompatible_msrv` sees our own calls of the standard library, and the check of `dependencies` what packages say of
+//! themselves; this sees all. Part of `release-check`, because it compiles every package for a second compiler.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,16 +9,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps::succeed;
 
-/// For `test`: without the compiler, because there is no rustup or no network, it says so and succeeds.
-pub(crate) fn check_where_possible(root: &Path) -> Result<()> {
-    let version = version(root)?;
-    if let Err(error) = install(&version) {
-        println!("    oldest Rust: not checked, because Rust {version} could not be installed: {error:#}");
-        return Ok(());
-    }
-    compile(root, &version)
-}
-
 /// Fails if the compiler cannot be installed.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let version = version(root)?;
@@ -27,7 +16,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     compile(root, &version)
 }
 
-fn version(root: &Path) -> Result<String> {
+/// The oldest Rust of the workspace, for example `1.88`.
+pub(crate) fn version(root: &Path) -> Result<String> {
     let manifest: toml::Table = std::fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
     let version = manifest["workspace"]["package"]["rust-version"].as_str().context("a rust-version")?;
     Ok(version.to_owned())

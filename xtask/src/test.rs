@@ -13,8 +13,8 @@ use crate::counts::{self, Counts};
 use crate::steps::{self, Beside, Steps, background_cargo, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
 use crate::{
-    bounds, catalogue, conformance, dependencies, dist, fuzz, interop, oldest_rust, public_api, requirements,
-    tools, tree, wire,
+    bounds, catalogue, conformance, dependencies, dist, fuzz, interop, public_api, requirements, tools, tree,
+    wire,
 };
 
 /// The package whose tests need the published servers.
@@ -97,10 +97,6 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         if let Some(tallies) = steps.joined(examples) {
             steps.step("doc test counts", "cargo test --workspace --doc", || doc_tests(tallies, &mut ran));
         }
-        // Not beside the tests: more compilers at once would take the doc tests beyond their limit.
-        steps.step("oldest Rust", "cargo +VERSION check --workspace", || {
-            oldest_rust::check_where_possible(root)
-        });
     }
     steps.step("counts", "cargo xtask test --update-counts", || hold_counts(root, options, &ran));
 
