@@ -140,7 +140,7 @@ pub fn zombies() -> usize {
 
 /// The inventory after all runtimes have ended. The keeper thread may still be returning from waking a task, with a waker
 /// that keeps the runtime's driver open. There is no notification of its release, so this function polls.
-pub fn settled() -> (Vec<String>, usize, usize) {
+pub fn settled() -> (Vec<String>, Vec<String>, usize) {
     let start = std::time::Instant::now();
     loop {
         let now = inventory();
@@ -157,13 +157,22 @@ pub fn settled() -> (Vec<String>, usize, usize) {
     }
 }
 
-/// The resources that a process can leak: file descriptors and their targets, threads, zombies.
-fn inventory() -> (Vec<String>, usize, usize) {
+/// The resources that a process can leak: file descriptors by their targets, threads by their names, zombies.
+fn inventory() -> (Vec<String>, Vec<String>, usize) {
     let mut files: Vec<_> = std::fs::read_dir("/proc/self/fd")
         .expect("/proc")
         .flatten()
         .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
         .collect();
     files.sort();
-    (files, std::fs::read_dir("/proc/self/task").expect("/proc").count(), zombies())
+    // Threads of the test harness have the names of tests, and start and end while another test runs.
+    let mut threads: Vec<_> = std::fs::read_dir("/proc/self/task")
+        .expect("/proc")
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())
+        .map(|name| name.trim_end().to_owned())
+        .filter(|name| name.starts_with("mcpjoin") || name.starts_with("tokio"))
+        .collect();
+    threads.sort();
+    (files, threads, zombies())
 }
