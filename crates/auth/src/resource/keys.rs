@@ -56,7 +56,7 @@ pub(super) struct IssuerKeys {
 struct State {
     keys: Option<Keys>,
     attempted: Option<Instant>,
-    /// Why the last fetch failed.
+    /// Why the last fetch failed, if it did.
     problem: Option<String>,
 }
 
@@ -88,13 +88,19 @@ impl IssuerKeys {
         }
         // The issuer may use a new key.
         self.fetch(Some(keys.since)).await;
-        let newer = self.state.lock().keys.clone().filter(|newer| newer.since != keys.since);
-        let Some(newer) = newer else {
-            return Err(Rejected::Invalid(
-                "the token is signed with a key that its issuer does not publish".into(),
-            ));
+        let (newer, is_unknown) = {
+            let state = self.state.lock();
+            let newer = state.keys.clone().filter(|newer| newer.since != keys.since);
+            (newer, state.problem.is_some())
         };
-        jws.verify(&newer.set).map_err(invalid)
+        match newer {
+            Some(newer) => jws.verify(&newer.set).map_err(invalid),
+            // The newest keys are not known, and a client would discard a good token.
+            None if is_unknown => Err(unavailable()),
+            None => Err(Rejected::Invalid(
+                "the token is signed with a key that its issuer does not publish".into(),
+            )),
+        }
     }
 
     async fn keys(self: &Arc<Self>) -> Result<Keys, Rejected> {
@@ -113,9 +119,7 @@ impl IssuerKeys {
             _ => fetching.await,
         }
         let keys = self.state.lock().keys.clone().filter(|keys| keys.since.elapsed() < MAX_STALE_AGE);
-        keys.ok_or_else(|| {
-            Rejected::Unavailable("the keys of the authorization server are unavailable".into())
-        })
+        keys.ok_or_else(unavailable)
     }
 
     /// Fetches the keys before they are needed. A request that needs them fetches at once, also after this has failed; the problem
@@ -155,7 +159,9 @@ impl IssuerKeys {
             match fetched.unwrap_or_else(|_| Err(format!("no response within {} s", FETCH_TIMEOUT.as_secs())))
             {
                 Ok(set) => {
-                    this.state.lock().keys = Some(Keys { set: Arc::new(set), since: Instant::now() });
+                    let mut state = this.state.lock();
+                    state.keys = Some(Keys { set: Arc::new(set), since: Instant::now() });
+                    state.problem = None;
                 }
                 Err(error) => {
                     let issuer = &this.issuer;
@@ -174,6 +180,10 @@ impl IssuerKeys {
     }
 }
 
+fn unavailable() -> Rejected {
+    Rejected::Unavailable("the keys of the authorization server are unavailable".into())
+}
+
 fn invalid(error: JwsError) -> Rejected {
     Rejected::Invalid(format!("the token cannot be verified: {error}"))
 }
@@ -182,7 +192,15 @@ fn invalid(error: JwsError) -> Rejected {
 async fn fetched(issuer: &str, documents: Arc<dyn Documents>) -> Result<KeySet, String> {
     let mut problem = "its metadata is missing at the well-known URLs".to_owned();
     for url in authorization_server_urls(issuer) {
-        let Some(document) = documents.clone().get(url.clone()).await? else { continue };
+        let document = match documents.clone().get(url.clone()).await {
+            Ok(Some(document)) => document,
+            Ok(None) => continue,
+            // The metadata may be at another of these URLs, whatever is at this one.
+            Err(error) => {
+                problem = error;
+                continue;
+            }
+        };
         let metadata = match AuthorizationServer::parse(document) {
             Ok(metadata) => metadata,
             Err(error) => {

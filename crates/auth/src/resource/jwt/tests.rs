@@ -319,6 +319,41 @@ fn keys_that_cannot_be_fetched_are_no_reason_to_call_a_token_bad() {
 }
 
 #[test]
+fn a_key_that_is_not_known_is_no_bad_one_while_newer_keys_cannot_be_fetched() {
+    run(async {
+        let (old, new) = (Signer::new("old"), Signer::new("new"));
+        let web = published(&[&old]);
+        let verifier = JwtVerifier::fetching(ISSUER.into(), web.clone());
+        assert!(verifier.verify(&old.sign(&claims(), None)).await.is_ok());
+        // The issuer signs with a new key, and its keys cannot be fetched now.
+        web.put(KEYS, Err("connection refused"));
+        tokio::time::advance(Duration::from_secs(31)).await;
+        for _ in 0..10 {
+            unavailable(&verifier, &new.sign(&claims(), None)).await;
+        }
+        assert!(verifier.verify(&old.sign(&claims(), None)).await.is_ok());
+        web.put(KEYS, Ok(&json!({ "keys": [new.jwk()] })));
+        tokio::time::advance(Duration::from_secs(31)).await;
+        assert!(verifier.verify(&new.sign(&claims(), None)).await.is_ok());
+        // The keys were fetched: what they do not contain is not published.
+        tokio::time::advance(Duration::from_secs(31)).await;
+        invalid(&verifier, &old.sign(&claims(), None)).await;
+    });
+}
+
+#[test]
+fn metadata_at_one_url_are_found_whatever_the_others_answer() {
+    run(async {
+        let signer = Signer::new("1");
+        let web = published(&[&signer]);
+        // A redirect to a page for people, or a failure of a proxy.
+        web.put("https://as.example/.well-known/oauth-authorization-server/tenant", Err("302 Found"));
+        let verifier = JwtVerifier::fetching(ISSUER.into(), web.clone());
+        assert!(verifier.verify(&signer.sign(&claims(), None)).await.is_ok());
+    });
+}
+
+#[test]
 fn g140_a_hundred_tokens_at_once_fetch_the_keys_once_and_so_do_clients_that_leave() {
     run(async {
         let signer = Signer::new("1");
