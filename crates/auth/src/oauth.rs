@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, StatusCode};
-use mcpjoin_proto::http::resource::origin_of;
+use mcpjoin_proto::http::origin::same_origin;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -260,7 +260,7 @@ impl Credentials for OAuth {
         request: AuthorizationRequest<'_>,
     ) -> Result<Option<HeaderValue>, CredentialsError> {
         let account = &self.0;
-        if origin_of(request.url) != origin_of(&account.server) {
+        if !same_origin(request.url, &account.server) {
             return Ok(None);
         }
         // Twice: a token that another process has refreshed meanwhile may be stale, too.
@@ -321,7 +321,7 @@ impl Credentials for OAuth {
             challenge;
         // The user should not have to log in for the end of a session.
         let asks = account.can_log_in() && challenge.method != "DELETE";
-        if origin_of(challenge.url) != origin_of(&account.server) {
+        if !same_origin(challenge.url, &account.server) {
             return AfterChallenge::GiveUp;
         }
         let challenged = Challenged::of(status, www_authenticate);

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::HeaderValue;
-use mcpjoin_proto::http::resource::{canonical, origin_of};
+use mcpjoin_proto::http::origin::same_origin;
+use mcpjoin_proto::http::resource::canonical;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
@@ -464,7 +465,7 @@ impl Credentials for PrincipalCredentials {
         &self,
         request: AuthorizationRequest<'_>,
     ) -> Result<Option<HeaderValue>, CredentialsError> {
-        if origin_of(request.url) != origin_of(&self.exchange.0.server) {
+        if !same_origin(request.url, &self.exchange.0.server) {
             return Ok(None);
         }
         self.token().await.map(Some)
@@ -480,7 +481,7 @@ impl Credentials for PrincipalCredentials {
 
     async fn challenged(&self, challenge: AuthorizationChallenge<'_>) -> AfterChallenge {
         let AuthorizationChallenge { status, authorization, again, repeatable, .. } = challenge;
-        if origin_of(challenge.url) != origin_of(&self.exchange.0.server) {
+        if !same_origin(challenge.url, &self.exchange.0.server) {
             return AfterChallenge::GiveUp;
         }
         let challenged = Challenged::of(status, challenge.www_authenticate);

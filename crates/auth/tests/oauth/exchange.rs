@@ -158,6 +158,20 @@ fn each_principal_gets_a_token_of_its_own_and_shares_it_with_nobody() {
 }
 
 #[test]
+fn however_the_url_of_the_server_is_written_its_requests_have_a_token() {
+    run(async {
+        let world = World::new().await;
+        world.subjects.insert("alice", "alice-s3cr3t", None);
+        // Upper and lower case are the same in a scheme (RFC 3986, 6.2.2.1).
+        let url = world.server.url().replace("http:", "HTTP:");
+        let exchange = TokenExchange::builder(&url, "gateway").client_secret("hush");
+        let exchange = exchange.token_endpoint(format!("{}/token", world.origin())).build().unwrap();
+        world.connect(&exchange, "alice").await.unwrap().close().await;
+        assert_eq!(world.tokens(), ["hush-alice-1"]);
+    });
+}
+
+#[test]
 fn the_endpoint_is_that_of_the_issuer_and_the_client_proves_itself_as_that_wants() {
     run(async {
         let world = World::new().await;
