@@ -27,7 +27,7 @@ use super::user_agent::ErasedUserAgent;
 pub(super) const REFRESH_MARGIN: Duration = Duration::from_secs(60);
 /// A token that was issued less than this ago and is refused will be refused again.
 pub(super) const JUST_NOW: Duration = Duration::from_secs(60);
-/// After a refresh that failed because of the network, how long a valid token is used before the next attempt.
+/// After a refresh that failed, how long a valid token is used before the next attempt.
 const REFRESH_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 pub(super) struct Account {
@@ -62,7 +62,7 @@ pub(super) struct State {
     changes: u64,
     /// The issuer and the time of the last login.
     pub(super) logged_in: Option<(String, Instant)>,
-    /// When a refresh failed last for a temporary reason.
+    /// When a refresh failed last, for another reason than that a login is needed.
     pub(super) failed: Option<Instant>,
 }
 

@@ -30,7 +30,7 @@ use super::single_flight::SingleFlight;
 use super::steps::Step;
 use super::store::{ErasedStore, MemoryStore, TokenStore};
 use super::stored_login::StoredLogin;
-use super::token::{TokenError, TokenKind, refusal};
+use super::token::{TokenError, TokenKind, Tokens, refusal};
 use super::user_agent::{ErasedUserAgent, UserAgent};
 use mcpjoin::transport::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
@@ -283,7 +283,7 @@ impl Credentials for OAuth {
                 Ok(()) => {}
                 // The server will send a challenge, and a login is possible.
                 Err(AuthError::LoginNeeded(_)) if account.can_log_in() => return Ok(None),
-                Err(AuthError::Token(error)) if error.is_transient() && is_near(tokens.expires, now) => {
+                Err(error) if account.is_worth_sending(tokens, now, &error) => {
                     tracing::warn!(target: "mcpjoin", %error, "the token is not refreshed");
                     return Ok(Some(value));
                 }
@@ -338,6 +338,21 @@ impl Credentials for OAuth {
         match outcome {
             Ok(()) => AfterChallenge::Retry,
             Err(error) => AfterChallenge::Fail(failed(error)),
+        }
+    }
+}
+
+impl Account {
+    /// Whether a token is sent all the same although its refresh has failed.
+    fn is_worth_sending(&self, tokens: &Tokens, now: SystemTime, error: &AuthError) -> bool {
+        let is_valid = tokens.expires.is_some_and(|expires| now < expires);
+        match error {
+            // The tokens are forgotten.
+            AuthError::LoginNeeded(_) => false,
+            AuthError::Token(error) if error.is_transient() => is_near(tokens.expires, now),
+            // The refresh may fail each time. The challenge of the server leads to a login.
+            AuthError::Token(_) => is_valid || self.can_log_in(),
+            _ => is_valid,
         }
     }
 }

@@ -24,7 +24,13 @@ impl Account {
     pub(super) async fn refreshed(self: &Arc<Self>, stale: HeaderValue) -> Result<(), AuthError> {
         let this = Arc::clone(self);
         let work = self.refreshing.join(move || {
-            let work = tokio::spawn(async move { this.refresh(&stale).await });
+            let work = tokio::spawn(async move {
+                let outcome = this.refresh(&stale).await;
+                if !matches!(outcome, Ok(()) | Err(AuthError::LoginNeeded(_))) {
+                    this.state().failed = Some(Instant::now());
+                }
+                outcome
+            });
             async move { work.await.unwrap_or(Err(AuthError::Abandoned)) }
         });
         work.await
@@ -64,7 +70,7 @@ impl Account {
                 tracing::debug!(target: "mcpjoin", server = %self.shown(), "the token is refreshed");
                 Ok(())
             }
-            Err(AuthError::Token(error)) if is_final(&error) => {
+            Err(AuthError::Token(error)) if error.is_final() => {
                 // A client that the server does not know any more cannot do anything else.
                 let unknown = error.is("invalid_client") && kept.registration.way == Way::Dynamic;
                 let forgotten = if unknown {
@@ -82,15 +88,7 @@ impl Account {
                     self.shown()
                 )))
             }
-            Err(error) => {
-                self.state().failed = Some(Instant::now());
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
     }
-}
-
-/// Whether the refresh token is definitely invalid.
-fn is_final(error: &TokenError) -> bool {
-    ["invalid_grant", "invalid_client", "unauthorized_client"].iter().any(|reason| error.is(reason))
 }

@@ -40,6 +40,8 @@ impl Account {
         if let (Some(refused), Some(_), false) = (refused, refresh, again) {
             match self.refreshed(refused.clone()).await {
                 Err(AuthError::LoginNeeded(_)) if asks => {}
+                // It may fail each time: a login finds another endpoint, or gets another refresh token.
+                Err(AuthError::Token(error)) if asks && !error.is_transient() => {}
                 outcome => return outcome,
             }
         }

@@ -81,10 +81,18 @@ impl TokenError {
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
-            Self::Unreached(error) => !matches!(error.kind, FetchErrorKind::Url | FetchErrorKind::Address),
+            Self::Unreached(error) => !matches!(
+                error.kind,
+                FetchErrorKind::Url | FetchErrorKind::Address | FetchErrorKind::Redirect
+            ),
             Self::Unavailable { .. } => true,
             _ => false,
         }
+    }
+
+    /// Whether the grant or the client is definitely not valid.
+    pub(super) fn is_final(&self) -> bool {
+        ["invalid_grant", "invalid_client", "unauthorized_client"].iter().any(|reason| self.is(reason))
     }
 
     /// Whether it was refused for that reason.
@@ -272,12 +280,15 @@ pub(super) fn refusal(url: &str, fetched: &Fetched) -> Option<TokenError> {
 /// The members of a successful response.
 fn accepted(url: &str, fetched: &Fetched) -> Result<Map<String, Value>, TokenError> {
     let nonsense = |what: String| TokenError::Nonsense { url: url.to_owned(), what };
-    if let Some(error) = refusal(url, fetched) {
-        return Err(error);
-    }
     let status = fetched.status;
-    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+    let refusal = refusal(url, fetched);
+    let is_busy = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    // The errors of proxies and of rate limiters may have the form of OAuth.
+    if is_busy && !refusal.as_ref().is_some_and(TokenError::is_final) {
         return Err(TokenError::Unavailable { url: url.to_owned(), status: status.as_u16() });
+    }
+    if let Some(refusal) = refusal {
+        return Err(refusal);
     }
     if !status.is_success() {
         let kind = fetched.content_type().unwrap_or_else(|| "without a content type".into());

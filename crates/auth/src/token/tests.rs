@@ -125,6 +125,20 @@ fn a_refusal_is_told_and_what_may_pass_is_told_from_it() {
     for status in [429, 500, 503] {
         assert!(read_at(status, "<html>", SystemTime::now()).unwrap_err().is_transient(), "{status}");
     }
+    // Proxies and rate limiters write their errors in the form of OAuth, too.
+    for (status, error) in [
+        (429, "too_many_requests"),
+        (500, "server_error"),
+        (503, "temporarily_unavailable"),
+        (503, "Service Unavailable"),
+    ] {
+        let body = serde_json::json!({ "error": error, "error_description": "later" }).to_string();
+        let told = read_at(status, &body, SystemTime::now()).unwrap_err();
+        assert!(matches!(told, TokenError::Unavailable { .. }) && told.is_transient(), "{told}");
+    }
+    // What the refresh token or the client is refused for is final, whatever the status.
+    let told = read_at(500, r#"{"error":"invalid_grant"}"#, SystemTime::now()).unwrap_err();
+    assert!(told.is("invalid_grant"), "{told}");
 }
 
 #[test]

@@ -11,10 +11,15 @@ use crate::scripted::{call, run};
 
 /// Sets the expiry of the stored token to this many seconds ago.
 async fn expire(store: &MemoryStore, world: &World, ago: u64) {
+    set_expiry(store, world, |now| now - ago).await;
+}
+
+/// Sets the expiry of the stored token, in seconds since 1970, by the present time.
+async fn set_expiry(store: &MemoryStore, world: &World, at: impl FnOnce(u64) -> u64) {
     let text = store.load(&world.url()).await.unwrap().unwrap();
     let mut text: serde_json::Value = serde_json::from_str(text.expose()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    text["tokens"]["expires_at"] = (now - ago).into();
+    text["tokens"]["expires_at"] = at(now).into();
     store.save(&world.url(), Secret::new(text.to_string())).await.unwrap();
 }
 
@@ -137,6 +142,60 @@ fn a_refresh_that_is_refused_forgets_the_tokens_and_one_that_fails_keeps_them() 
         world.turn(|knobs| knobs.refresh_reply = None);
         connect(&world, &world.asking().store(store).build().unwrap()).await.unwrap();
         assert_eq!(world.asked(0, "/authorize").pop().unwrap()["client_id"], "client-1");
+    });
+}
+
+#[test]
+fn a_valid_token_is_used_whatever_the_refresh_of_it_ends_with() {
+    run(async {
+        let world = World::new().await;
+        for reply in [
+            (400, json!({"error": "invalid_request"}).to_string()),
+            (404, "<html>".to_owned()),
+            (503, json!({"error": "temporarily_unavailable"}).to_string()),
+        ] {
+            let store = MemoryStore::default();
+            world.turn(|knobs| knobs.refresh_reply = None);
+            world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
+            // It is valid for half a minute.
+            set_expiry(&store, &world, |now| now + 30).await;
+            world.turn(|knobs| knobs.refresh_reply = Some(reply.clone()));
+            let before = world.grants(0, "refresh_token");
+            let oauth = world.builder().store(store.clone()).build().unwrap();
+            let client = connect(&world, &oauth).await.unwrap_or_else(|error| panic!("{reply:?}: {error}"));
+            assert_eq!(call(&client, "a").await.unwrap(), "a");
+            assert_eq!(world.grants(0, "refresh_token"), before + 1, "the next try is later");
+        }
+    });
+}
+
+#[test]
+fn a_refresh_that_fails_for_good_leads_to_a_login_where_one_is_possible() {
+    run(async {
+        for reply in [
+            // GitHub sends 200 and an error of its own for a refresh token that is not valid any more.
+            (200, json!({"error": "bad_refresh_token"}).to_string()),
+            (400, json!({"error": "invalid_request"}).to_string()),
+            // The endpoint has moved.
+            (404, "<html>".to_owned()),
+            (308, String::new()),
+        ] {
+            let world = World::new().await;
+            let store = MemoryStore::default();
+            world.asking().store(store.clone()).build().unwrap().login().await.unwrap();
+            world.revoke_access();
+            expire(&store, &world, 3600).await;
+            world.turn(|knobs| knobs.refresh_reply = Some(reply.clone()));
+            // Without a user the reason is told, and the login stays.
+            let oauth = world.builder().store(store.clone()).build().unwrap();
+            let error = connect(&world, &oauth).await.unwrap_err().to_string();
+            assert!(error.contains("no token"), "{error}");
+            assert!(oauth.status().await.unwrap().unwrap().refreshable);
+            let oauth = world.asking().store(store.clone()).build().unwrap();
+            let client = connect(&world, &oauth).await.unwrap_or_else(|error| panic!("{reply:?}: {error}"));
+            assert_eq!(call(&client, "a").await.unwrap(), "a");
+            assert_eq!(world.grants(0, "authorization_code"), 2);
+        }
     });
 }
 
