@@ -228,7 +228,9 @@ fn ending_a_session_ends_what_is_under_way_in_it() {
         let mut waiting = Box::pin(session.call_in_session(1, "wait", json!({})));
         begins(&mut waiting).await;
         assert_eq!(session.send(Method::DELETE, "/mcp", "").await.status, 204);
-        assert_eq!(waiting.await.error().await, (404, -32600));
+        // Not 404: clients send again what is refused so, and this call has begun.
+        assert_eq!(waiting.await.error().await, (500, -32603));
+        assert_eq!(session.call_in_session(2, "echo", json!({})).await.error().await, (404, -32600));
         assert_eq!(stream.message().await, None);
         settle().await;
         assert_eq!(gate.dropped(), 1);

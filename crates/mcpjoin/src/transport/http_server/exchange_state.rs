@@ -74,6 +74,8 @@ pub(super) struct ExchangeState {
     pub(super) abandoned: bool,
     /// Its reader was detached behind the queued events, and resumes the stream for what follows.
     pub(super) detached: bool,
+    /// The connection was closed before it has read the requests.
+    pub(super) unread: bool,
 }
 
 /// An event that waits for its reader.
@@ -213,6 +215,21 @@ impl State {
         let (inbound, size) = self.unread.pop_front()?;
         self.unread_bytes -= size;
         Some(inbound)
+    }
+
+    /// Drops what the connection has not read, and notes on the exchanges of its requests that nothing was done.
+    pub(super) fn drop_unread(&mut self) {
+        self.unread_bytes = 0;
+        for (inbound, _) in std::mem::take(&mut self.unread) {
+            for message in messages(&inbound).flatten() {
+                if let Message::Request(request) = message
+                    && let Some(stream) = self.reply_streams.get(&request.id)
+                    && let Some(slot) = self.posts.get_mut(stream)
+                {
+                    slot.unread = true;
+                }
+            }
+        }
     }
 
     pub(super) fn attach_reader(&mut self, stream: u64) -> Reader {

@@ -36,6 +36,9 @@ const STREAM_DELAY: Duration = Duration::from_millis(100);
 /// The number of the event that ends a stream in the place of a process that is gone: nothing follows it.
 const BEHIND_ALL: u64 = u64::MAX;
 
+/// The end of a request that was in progress when its session has ended.
+const SESSION_ENDED: &str = "the session has ended, and may have processed the request";
+
 /// The end of a request whose stream is resumed after the end of its process.
 const PROCESS_ENDED: &str =
     "the process that handled this request has ended without a response, and may have processed the request";
@@ -199,6 +202,8 @@ async fn post(shared: &Arc<Shared>, session: Arc<Session>, received: Received) -
         Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
         Head::Nothing => reply::stream(HttpBody::stream([], None, shared.options.keep_alive)),
         Head::Closed => reply::error(404, first, gone()),
+        // Not 404: a client opens another session then, and may send the request again.
+        Head::Lost => reply::error(500, first, ErrorObject::internal(SESSION_ENDED)),
     })
 }
 

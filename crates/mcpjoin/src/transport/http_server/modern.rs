@@ -49,7 +49,7 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, received:
             }
             response
         }
-        Head::Nothing | Head::Closed => reply::error(500, Some(id), gone()),
+        Head::Nothing | Head::Closed | Head::Lost => reply::error(500, Some(id), gone()),
     })
 }
 

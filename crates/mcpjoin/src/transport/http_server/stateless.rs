@@ -89,7 +89,7 @@ pub(super) async fn answer(
     Ok(match exchange.head(timeout).await {
         Head::Json { status, body } => reply::json(status, body),
         Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
-        Head::Nothing | Head::Closed => reply::error(500, first, gone()),
+        Head::Nothing | Head::Closed | Head::Lost => reply::error(500, first, gone()),
     })
 }
 

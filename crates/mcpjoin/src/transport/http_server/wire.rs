@@ -64,8 +64,10 @@ pub(super) enum Head {
     Stream,
     /// No reply: the request was cancelled.
     Nothing,
-    /// No reply: the connection is closed.
+    /// No reply: the connection was closed before it has read the request.
     Closed,
+    /// No reply: the connection was closed after it has read the request.
+    Lost,
 }
 
 /// The exchanges' side of a session.
@@ -248,7 +250,7 @@ impl Wire {
     pub(super) fn poll_head(&self, reader: Reader, cx: &mut Context<'_>) -> Poll<Head> {
         let mut state = self.lock();
         let closed = state.closed;
-        let Some(slot) = state.held(reader) else { return Poll::Ready(Head::Closed) };
+        let Some(slot) = state.held(reader) else { return Poll::Ready(Head::Lost) };
         match &mut slot.form {
             Form::Json(status, body) => {
                 let head = Head::Json { status: *status, body: std::mem::take(body) };
@@ -259,7 +261,9 @@ impl Wire {
             }
             Form::Stream => Poll::Ready(Head::Stream),
             Form::Open if slot.ended && !closed => Poll::Ready(Head::Nothing),
-            Form::Open if slot.ended || closed => Poll::Ready(Head::Closed),
+            Form::Open if slot.ended || closed => {
+                Poll::Ready(if slot.unread { Head::Closed } else { Head::Lost })
+            }
             Form::Open => {
                 keep(&mut slot.waker, cx.waker());
                 Poll::Pending
@@ -506,8 +510,7 @@ impl Wire {
             return;
         }
         state.closed = true;
-        state.unread.clear();
-        state.unread_bytes = 0;
+        state.drop_unread();
         let mut wake = Wake::default();
         wake.add(state.driver.take());
         wake.add(state.get_stream.waker.take());
@@ -620,6 +623,24 @@ mod tests {
 
     fn inbound(message: Message) -> Inbound {
         Inbound::Message { message, origin: Arc::new(Origin::new("http")) }
+    }
+
+    #[test]
+    fn what_was_read_before_the_end_is_told_from_what_was_not() {
+        let wire = Arc::new(Wire::new(Routing::Session, false));
+        let mut cx = Context::from_waker(Waker::noop());
+        let read = wire.begin(&[1.into()], inbound(request(1, Method::CallTool)), 1).expect("the first");
+        assert!(HttpIo(wire.clone()).poll_inbound(&mut cx).is_ready());
+        let unread = wire.begin(&[2.into()], inbound(request(2, Method::CallTool)), 1).expect("the second");
+        let parts = [3, 4].map(|id| Ok(request(id, Method::CallTool))).into();
+        let batch = Inbound::Batch { parts, exchange: None, origin: Arc::new(Origin::new("http")) };
+        let batch = wire.begin(&[3.into(), 4.into()], batch, 1).expect("the third");
+        wire.close();
+        for (reader, is_lost) in [(read, true), (unread, false), (batch, false)] {
+            let head = wire.poll_head(reader, &mut cx);
+            assert_eq!(matches!(head, Poll::Ready(Head::Lost)), is_lost, "{head:?}");
+            assert_eq!(matches!(head, Poll::Ready(Head::Closed)), !is_lost, "{head:?}");
+        }
     }
 
     /// A wire whose messages are not read, filled with as many requests of this size as it accepts.
