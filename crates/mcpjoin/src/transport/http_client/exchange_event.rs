@@ -84,8 +84,11 @@ impl HttpLink {
             }
             ExchangeEvent::Initialized { session, reply } => {
                 if let Some(probe) = self.probe.take() {
-                    // Its response has no meaning any more.
+                    // Its response has no meaning any more, and nothing waits for it.
                     self.abort(&probe);
+                    if self.gate == SendGate::Postponed {
+                        self.gate = SendGate::Open;
+                    }
                 }
                 self.handle.took(HttpWay::Streamable);
                 if let Inbound::Message { message: Message::Response(response), .. } = &reply

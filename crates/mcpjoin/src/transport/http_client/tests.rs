@@ -146,3 +146,25 @@ fn what_was_refused_in_an_earlier_session_opens_no_other() {
         assert_eq!(link.gate, gate, "{generation}");
     }
 }
+
+#[tokio::test]
+async fn a_session_that_opens_beside_a_postponed_probe_is_used_at_once() {
+    let mut link = link();
+    // The probe was slow, so `initialize` was sent beside it. Then the server asks to repeat the probe later.
+    link.probe = Some(1.into());
+    let probe = Task::Request { id: 1.into(), counted: true, opens: None };
+    link.in_flight.start(probe, std::future::pending());
+    link.handle_event(ExchangeEvent::ProbePostponed);
+    assert_eq!(link.gate, SendGate::Postponed);
+    let result = Payload::from_raw(Raw::parse(r#"{"protocolVersion":"2025-11-25"}"#).expect("JSON"));
+    let message = Message::Response(mcpjoin_proto::Response { id: Some(2.into()), outcome: Ok(result) });
+    let reply = Inbound::Message { message, origin: Arc::clone(&link.requester.origin) };
+    let session = LegacySession::of(&reply, &http::HeaderMap::new(), &2.into());
+    let session = session.expect("no wrong id").expect("a session");
+    link.handle_event(ExchangeEvent::Initialized { session, reply });
+    let initialized = Notification { method: Method::Initialized, params: None };
+    link.push(Outbound::Message { message: initialized.into(), route: Route::Session });
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(link.poll_flush(&mut cx).is_ready());
+    assert_eq!((link.sent(), link.waiting.len()), (1, 0));
+}
