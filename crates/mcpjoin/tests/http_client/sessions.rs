@@ -211,20 +211,22 @@ fn f113_a_server_that_is_busy_while_a_session_is_opened_again_loses_no_call() {
 #[test]
 fn f113_a_server_that_stays_busy_is_asked_so_often_and_the_next_call_asks_again() {
     run(async {
-        let server = counting(|number, seen, talk| async move {
-            match (seen.about().as_str(), number) {
-                ("initialize", 1..=3) => talk.answer(503, &[("Retry-After", "0")], "").await,
-                ("initialize", 4) => talk.status(503).await,
-                ("tools/call", 1..=5) => talk.status(404).await,
-                _ => legacy(V2025_11, "s", seen, talk).await,
-            }
-        })
-        .await;
-        let client = server.connect().await.unwrap();
-        let error = call(&client, "a").await.unwrap_err();
-        assert!(error.contains("opening another: 503"), "{error}");
-        assert_eq!(server.count("initialize"), 5);
-        assert_eq!(call(&client, "b").await.as_deref(), Ok("b"));
+        for status in [503, 429, 408] {
+            let server = counting(move |number, seen, talk| async move {
+                match (seen.about().as_str(), number) {
+                    ("initialize", 1..=3) => talk.answer(status, &[("Retry-After", "0")], "").await,
+                    ("initialize", 4) => talk.status(status).await,
+                    ("tools/call", 1..=5) => talk.status(404).await,
+                    _ => legacy(V2025_11, "s", seen, talk).await,
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains(&format!("opening another: {status}")), "{error}");
+            assert_eq!(server.count("initialize"), 5);
+            assert_eq!(call(&client, "b").await.as_deref(), Ok("b"), "{status}");
+        }
     });
 }
 

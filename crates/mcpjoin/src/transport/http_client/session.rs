@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use http::Method as HttpMethod;
 use http::header::{HeaderMap, HeaderValue};
+use http::{Method as HttpMethod, StatusCode};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::response_head::is_session_id;
 use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportError, TransportErrorReason};
@@ -217,7 +217,8 @@ impl Reopening {
         let head = response.headers().clone();
         let status = response.status();
         if !status.is_success() {
-            let fatal = !status.is_server_error();
+            let later = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+            let fatal = !status.is_server_error() && !later;
             return Err(failed(
                 format!("opening another: {}", response_error::read_page(response).await.text),
                 fatal,
