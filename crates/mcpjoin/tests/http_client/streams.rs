@@ -1,5 +1,6 @@
 //! Tests of a client with event streams that are cut, resumed, repeated, or malformed.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -472,6 +473,42 @@ fn the_stream_of_a_session_is_opened_again_after_the_last_event() {
 }
 
 #[test]
+fn a_stream_that_begins_anew_repeats_nothing() {
+    run(async {
+        let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}).to_string();
+        let server = streaming(move |number, seen: Seen, talk: Talk| {
+            let changed = changed.clone();
+            async move {
+                // The server counts the events of each stream for itself, and stores none.
+                assert_eq!(seen.header("last-event-id"), (number == 1).then_some("1"));
+                if number == 1 {
+                    return talk.status(400).await;
+                }
+                let mut talk = talk.stream(&[]).await;
+                talk.piece("retry: 100\n").await;
+                talk.event(Some("1"), &changed).await;
+                if number == 0 {
+                    return talk.finish().await;
+                }
+                talk.gone().await;
+                None
+            }
+        })
+        .await;
+        let (received, mut receiver) = mpsc::unbounded_channel();
+        let client = builder()
+            .on_notification(move |note| drop(received.send(note)))
+            .connect(server.link().build().unwrap())
+            .await
+            .unwrap();
+        for _ in 0..2 {
+            assert_eq!(receiver.recv().await.unwrap().method.as_str(), "notifications/tools/list_changed");
+        }
+        client.close().await;
+    });
+}
+
+#[test]
 fn a_session_that_is_gone_when_its_stream_is_opened_again_is_made_again_without_a_call() {
     run(async {
         let session = Arc::new(AtomicUsize::new(0));
@@ -504,6 +541,48 @@ fn a_session_that_is_gone_when_its_stream_is_opened_again_is_made_again_without_
         assert_eq!(receiver.recv().await.unwrap().method.as_str(), "notifications/tools/list_changed");
         assert_eq!(server.count("initialize"), 2);
         client.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_loses_each_session_with_its_stream_is_asked_for_the_next_ever_later() {
+    run(async {
+        let opened = Arc::new(Mutex::new(Vec::new()));
+        let (times, streams) = (opened.clone(), Arc::new(Mutex::new(HashSet::new())));
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let (times, streams) = (times.clone(), streams.clone());
+            async move {
+                if seen.about() == "initialize" {
+                    let id = {
+                        let mut times = times.lock().unwrap();
+                        times.push(Instant::now());
+                        format!("s{}", times.len())
+                    };
+                    return legacy(V2025_11, &id, seen, talk).await;
+                }
+                let id = seen.header("mcp-session-id").unwrap_or("none").to_owned();
+                if seen.about() != "GET" {
+                    return legacy(V2025_11, &id, seen, talk).await;
+                }
+                // The first stream of a session ends at once, and the server does not know the session any more.
+                if !streams.lock().unwrap().insert(id) {
+                    return talk.status(404).await;
+                }
+                let mut talk = talk.stream(&[]).await;
+                talk.piece("retry: 100\n\n").await;
+                talk.finish().await
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        server.wait("initialize", 4).await;
+        client.close().await;
+        let opened = opened.lock().unwrap();
+        let after = |number: usize| opened[number] - opened[number - 1];
+        // The delay before the stream is opened again, which was lost with the session; then 2 and 4 times this delay.
+        assert!(after(1) >= Duration::from_millis(100), "{:?}", after(1));
+        assert!(after(2) >= Duration::from_millis(300), "{:?}", after(2));
+        assert!(after(3) >= Duration::from_millis(500), "{:?}", after(3));
     });
 }
 

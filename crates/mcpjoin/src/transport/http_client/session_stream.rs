@@ -32,17 +32,18 @@ pub(super) async fn listen(
     let limits = &requester.limits;
     let mut events = EventStream::new(limits.message, &requester.event_hash);
     let mut failures = 0_u32;
-    let mut opened = false;
+    // Whether there was a stream, and whether the next one continues it.
+    let (mut opened, mut continues) = (false, false);
     loop {
         let http_request = stream_request(&requester, &session, events.last());
         let mut asked = None;
         match requester.send(&http_request).await {
             Ok(response) if is_stream(&response) => {
                 let mut response = response;
-                if opened {
+                if continues {
                     events.next_body();
                 }
-                opened = true;
+                (opened, continues) = (true, true);
                 loop {
                     match events.next(&mut response, &limits.decode, &requester.origin, None).await {
                         StreamItem::Inbound(inbound, key) => {
@@ -73,12 +74,18 @@ pub(super) async fn listen(
                 if status == StatusCode::BAD_REQUEST && events.last().is_some() {
                     // The server may not have stored the events. If it has lost the session, the next response says so.
                     events = EventStream::new(limits.message, &requester.event_hash);
+                    continues = false;
                     continue;
                 }
                 let is_lost = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
                 // Where the session is new, the server may just have no such stream.
                 let is_known = opened || held.is_shared() && forgets_session(status.as_u16(), page.error());
                 if is_known && is_lost && session.id.is_some() {
+                    if session.generation > 0 {
+                        // A server that loses each session with its stream would be asked for sessions without a pause.
+                        let losses = u32::try_from(session.generation).unwrap_or(u32::MAX);
+                        sleep(reconnect_delay(events.retry(), losses)).await;
+                    }
                     let lost = ExchangeEvent::SessionLost { generation: session.generation, refused: None };
                     let _ = reports.send(lost).await;
                     return;
