@@ -124,3 +124,45 @@ fn credentials_that_know_why_let_the_message_fail_with_their_words() {
         }
     });
 }
+
+/// Credentials that give up, and remember the challenge.
+#[derive(Clone, Default)]
+struct Reading(Arc<Mutex<Vec<String>>>);
+
+impl Credentials for Reading {
+    async fn authorization(
+        &self,
+        _: AuthorizationRequest<'_>,
+    ) -> Result<Option<HeaderValue>, CredentialsError> {
+        Ok(Some(HeaderValue::from_static("Bearer token")))
+    }
+
+    async fn challenged(&self, challenge: AuthorizationChallenge<'_>) -> AfterChallenge {
+        *self.0.lock().unwrap() = challenge.www_authenticate.iter().map(ToString::to_string).collect();
+        AfterChallenge::GiveUp
+    }
+}
+
+#[test]
+fn a_challenge_in_the_language_of_its_server_is_no_lost_one() {
+    run(async {
+        let script = |seen: Seen, mut talk: Talk| async move {
+            if seen.about() != "tools/call" {
+                return modern(seen, talk).await;
+            }
+            let head =
+                b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nWWW-Authenticate: Bearer scope=\"write\", \
+                error=\"insufficient_scope\", error_description=\"acc\xc3\xa8s refus\xe9\"\r\n\r\n";
+            talk.raw(head).await;
+            Some(talk)
+        };
+        let server = Scripted::new(script).await;
+        let credentials = Reading::default();
+        let link = server.link().credentials(credentials.clone()).build().unwrap();
+        let client = builder().connect(link).await.unwrap();
+        call(&client, "a").await.unwrap_err();
+        let expected = "Bearer scope=\"write\", error=\"insufficient_scope\", \
+            error_description=\"acc\u{e8}s refus\u{fffd}\"";
+        assert_eq!(*credentials.0.lock().unwrap(), [expected]);
+    });
+}

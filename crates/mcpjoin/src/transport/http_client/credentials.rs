@@ -41,7 +41,7 @@ pub struct AuthorizationChallenge<'a> {
     pub method: &'a str,
     /// 401 or 403.
     pub status: u16,
-    /// The values of `WWW-Authenticate`, as far as they are text.
+    /// The values of `WWW-Authenticate`. Invalid UTF-8 is replaced by U+FFFD.
     pub www_authenticate: &'a [&'a str],
     /// The refused value of `Authorization`: a newer one that is there already can be used at once.
     pub authorization: Option<&'a HeaderValue>,

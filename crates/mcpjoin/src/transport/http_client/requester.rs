@@ -200,12 +200,11 @@ impl Requester {
                 }
                 status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                     let Some(credentials) = &self.credentials else { return Ok(response) };
-                    let values: Vec<&str> = response
-                        .headers()
-                        .get_all(name::WWW_AUTHENTICATE)
-                        .iter()
-                        .filter_map(|value| value.to_str().ok())
-                        .collect();
+                    let values = response.headers().get_all(name::WWW_AUTHENTICATE).iter();
+                    // A description may be in any language.
+                    let values: Vec<_> =
+                        values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+                    let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
                     let wants_nonce = nonce.is_some() && status == StatusCode::UNAUTHORIZED && !nonced;
                     let repeatable = retries < MAX_AUTHORIZATION_RETRIES || wants_nonce;
                     let challenge = AuthorizationChallenge {
