@@ -62,6 +62,8 @@ pub(super) struct State {
     changes: u64,
     /// The issuer and the time of the last login.
     pub(super) logged_in: Option<(String, Instant)>,
+    /// The scopes that were requested in vain since the last login.
+    pub(super) denied: Vec<String>,
     /// When a refresh failed last, for another reason than that a login is needed.
     pub(super) failed: Option<Instant>,
 }

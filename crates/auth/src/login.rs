@@ -224,7 +224,10 @@ impl Account {
             // A concurrent refresh of the old token must not overwrite this login.
             let lock = this.store.lock(&this.server).await;
             let stored = this.keep(kept, possession).await;
-            this.state().logged_in = Some((issuer, Instant::now()));
+            let mut state = this.state();
+            state.logged_in = Some((issuer, Instant::now()));
+            state.denied.clear();
+            drop(state);
             lock.map(drop).and(stored)
         });
         let given_up =

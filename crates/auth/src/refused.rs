@@ -14,7 +14,10 @@ use super::error::AuthError;
 use super::fetch::cut;
 use super::login::Occasion;
 
-/// The largest number of scopes of a login: a server cannot require one more each time for ever.
+/// The errors of an authorization endpoint that say nothing about the request
+/// ([RFC 6749, 4.1.2.1](https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1)).
+const TEMPORARY: [&str; 2] = ["server_error", "temporarily_unavailable"];
+/// The largest number of scopes of a login, with those that were denied: a server cannot require one more each time for ever.
 const MAX_SCOPES: usize = 256;
 
 impl Account {
@@ -77,15 +80,25 @@ impl Account {
         let granted = granted.unwrap_or(requested);
         let without =
             |has: &[String]| needed.iter().filter(|scope| !has.contains(scope)).cloned().collect::<Vec<_>>();
-        let wider = without(requested).len();
-        let too_many = requested.len() + wider > MAX_SCOPES;
-        if wider == 0 || too_many || !repeatable || !self.can_log_in() {
+        let wider = without(requested);
+        let denied = self.state().denied.clone();
+        let is_known = wider.iter().all(|scope| denied.contains(scope));
+        let too_many = requested.len() + denied.len() + wider.len() > MAX_SCOPES;
+        if is_known || too_many || !repeatable || !self.can_log_in() {
             let mut missing = without(granted);
             if missing.is_empty() {
                 missing = needed;
             }
             return Err(AuthError::Scopes { missing });
         }
-        self.logged_in(Occasion::StepUp { refused: refused.clone(), challenge }).await
+        let outcome = self.logged_in(Occasion::StepUp { refused: refused.clone(), challenge }).await;
+        if let Err(AuthError::Refused { error, .. }) = &outcome
+            && !TEMPORARY.contains(&error.as_str())
+        {
+            let denied = &mut self.state().denied;
+            let new: Vec<String> = wider.into_iter().filter(|scope| !denied.contains(scope)).collect();
+            denied.extend(new);
+        }
+        outcome
     }
 }

@@ -282,6 +282,38 @@ fn g144_more_scopes_are_asked_for_twice_at_most_and_never_the_same_again() {
 }
 
 #[test]
+fn g144_scopes_that_the_user_has_denied_are_not_asked_for_again() {
+    run(async {
+        let world = World::with(|knobs| knobs.challenge_scope = Some("read".into())).await;
+        let oauth = world.asking().build().unwrap();
+        let client = connect(&world, &oauth).await.unwrap();
+        let asked = || world.asked(0, "/authorize").len();
+        world.turn(|knobs| {
+            knobs.tool_scope = Some("write".into());
+            knobs.denies = Some("access_denied".into());
+        });
+        let error = call(&client, "a").await.unwrap_err();
+        assert!(error.contains("access_denied"), "{error}");
+        assert_eq!(asked(), 2);
+        for _ in 0..3 {
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains("not granted: write"), "{error}");
+            assert_eq!(asked(), 2);
+        }
+        // Another scope is another question.
+        world.turn(|knobs| knobs.tool_scope = Some("delete".into()));
+        let error = call(&client, "a").await.unwrap_err();
+        assert!(error.contains("access_denied"), "{error}");
+        assert_eq!(asked(), 3);
+        // The user has logged in anew, and may have another opinion.
+        world.turn(|knobs| knobs.denies = None);
+        oauth.login().await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+        assert_eq!(asked(), 5);
+    });
+}
+
+#[test]
 fn g144_a_server_that_takes_no_token_at_all_has_nobody_asked_over_and_over() {
     run(async {
         let world = World::with(|knobs| knobs.refuses_all = true).await;
