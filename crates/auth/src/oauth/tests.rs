@@ -187,9 +187,14 @@ fn client_credentials(at: &ScriptedServer) -> OAuthBuilder {
 #[test]
 fn g144_no_login_is_widened_to_more_than_256_scopes() {
     run(async {
-        for (requested, wanted, asked) in
-            [(255, "more", 1), (254, "more most", 1), (255, "more most", 0), (256, "more", 0)]
-        {
+        for (requested, denied, wanted, asked) in [
+            (255, 0, "more", 1),
+            (254, 0, "more most", 1),
+            (255, 0, "more most", 0),
+            (256, 0, "more", 0),
+            (250, 5, "more", 1),
+            (250, 6, "more", 0),
+        ] {
             let at = authority().await;
             let (store, url) = (MemoryStore::default(), at.url());
             let requested: Vec<_> = (0..requested).map(|n| format!("s{n}")).collect();
@@ -197,6 +202,7 @@ fn g144_no_login_is_widened_to_more_than_256_scopes() {
             let kept = StoredLogin { requested, ..login(&url, &at.origin) };
             TokenStore::save(&store, &url, kept.text().unwrap()).await.unwrap();
             let oauth = client_credentials(&at).store(store).build().unwrap();
+            oauth.0.state().denied = (0..denied).map(|n| format!("d{n}")).collect();
             let request = AuthorizationRequest::new(&url, "POST");
             let refused = oauth.authorization(request).await.unwrap();
             let www_authenticate = format!("Bearer error=insufficient_scope, scope=\"{wanted}\"");
