@@ -2,7 +2,8 @@
 //! declares, and of the resources that the client has subscribed to.
 //!
 //! The stream is opened again when the client changes its subscriptions, when the stream ends, and when the server
-//! restarts. The old one is closed after the new one is acknowledged, so that no notification is lost in between.
+//! restarts. The old one is closed after the new one is acknowledged, so that no notification is lost in between. After a
+//! stream that has ended, the client is notified of what may have changed until the next one.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use crate::pair::Pair;
 use crate::relay::too_long_to_subscribe;
 use crate::upstream::Upstream;
 use mcpjoin::client::{Client, RestartError};
-use mcpjoin::connection::{CallEvent, Calling};
+use mcpjoin::connection::{CallEvent, Calling, Connection};
 
 /// The pause before a stream that has ended is opened again. It doubles each time, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -86,6 +87,7 @@ impl Stream {
             lists,
             wanted: shared.wanted.subscribe(),
             shared: shared.clone(),
+            gap_after: None,
         };
         let task = tokio::spawn(task.run()).abort_handle();
         Self { shared, task }
@@ -192,6 +194,8 @@ struct StreamTask {
     lists: SubscriptionFilter,
     wanted: watch::Receiver<Wanted>,
     shared: Arc<Shared>,
+    /// The run of the server whose stream has ended. `None`: no stream was open before, or the last one still is.
+    gap_after: Option<Connection>,
 }
 
 /// Why a stream is closed.
@@ -314,8 +318,17 @@ impl StreamTask {
                     continue;
                 }
                 *old = None;
+                if acknowledged {
+                    self.gap_after = Some(server.connection().clone());
+                }
                 let error = match calling.await {
-                    Ok(_) => None,
+                    Ok(_) => {
+                        if !acknowledged {
+                            // The server has accepted nothing of it.
+                            self.report(change, Ok(SubscriptionFilter::default()));
+                        }
+                        None
+                    }
                     Err(error) => Some(self.pair.errors.call_error(error, server.connection()).await),
                 };
                 return StreamEnd::Ended(error);
@@ -328,9 +341,26 @@ impl StreamTask {
                     .as_ref()
                     .and_then(|params| AcknowledgedParams::read(params.raw()).ok());
                 self.report(change, Ok(acknowledged.map(|known| known.notifications).unwrap_or_default()));
+                self.tell_missed(&server);
                 continue;
             }
             self.deliver(notification);
+        }
+    }
+
+    /// Notifies the client of what may have changed since the last stream has ended. After a restart of the server the `pair`
+    /// tells of the lists.
+    fn tell_missed(&mut self, server: &Client) {
+        let Some(last) = self.gap_after.take() else { return };
+        if last.is(server.connection()) {
+            for method in server.peer().server_capabilities().into_iter().flat_map(crate::pair::changes_of) {
+                self.pair.notify(Notification { method, params: None });
+            }
+        }
+        let wanted = self.wanted.borrow().clone();
+        for (uri, _) in wanted.by_uri.iter().filter(|(_, one)| one.accepted) {
+            let params = Payload::from_raw(Raw::empty_object()).with_member("uri", &Raw::string(uri));
+            self.pair.notify(Notification { method: Method::ResourceUpdated, params: Some(params) });
         }
     }
 

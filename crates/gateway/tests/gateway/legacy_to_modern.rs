@@ -14,7 +14,7 @@ use mcpjoin::{Client, Link, Server};
 use mcpjoin_gateway::Gateway;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{INITIALIZE, INITIALIZED, Raw, Servers, client, run};
 
@@ -252,6 +252,8 @@ fn subscriptions_and_changes_of_lists_are_one_stream_that_is_opened_again_when_i
         let listen = server.value().await;
         assert_eq!(listen["params"]["notifications"]["resourceSubscriptions"], json!(["a:b"]));
         acknowledge(&mut server, &listen).await;
+        assert_eq!(client.value().await["method"], "notifications/tools/list_changed");
+        assert_eq!(client.value().await["params"], json!({ "uri": "a:b" }));
         client
             .say(r#"{"jsonrpc":"2.0","id":3,"method":"resources/unsubscribe","params":{"uri":"a:b"}}"#)
             .await;
@@ -320,6 +322,58 @@ fn what_a_stream_says_until_the_next_one_is_there_is_not_lost() {
         answered.sort_unstable();
         assert_eq!((received, answered), (2, vec![1, 2]));
         assert_eq!(server.value().await["params"]["requestId"], 2);
+    });
+}
+
+#[test]
+fn a_subscription_is_refused_if_the_server_ends_the_stream_without_having_accepted_it() {
+    run(async {
+        let (_gateway, mut client, mut server, _servers) = opened().await;
+        client.say(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}"#).await;
+        // So does each further one.
+        let ends = async {
+            loop {
+                let message = server.value().await;
+                if let ("subscriptions/listen", id) = (message["method"].as_str().unwrap(), &message["id"]) {
+                    let result = json!({ "resultType": "complete" });
+                    let ended = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+                    server.say(&ended.to_string()).await;
+                }
+            }
+        };
+        let reply = tokio::select! {
+            reply = timeout(Duration::from_secs(3_600), client.value()) => reply.expect("the request ends"),
+            () = ends => unreachable!("it has no end"),
+        };
+        assert_eq!(
+            (&reply["id"], &reply["error"]["code"]),
+            (&json!(1), &json!(code::INVALID_PARAMS)),
+            "{reply}"
+        );
+    });
+}
+
+#[test]
+fn a_client_is_told_of_what_may_have_changed_while_no_stream_was_open() {
+    run(async {
+        let (_gateway, mut client, mut server, _servers) = opened().await;
+        client.say(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}"#).await;
+        let listen = server.value().await;
+        acknowledge(&mut server, &listen).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+        server.line().await;
+        let id = &listen["id"];
+        server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete"}}}}"#)).await;
+        // Until the next stream is there, the server has no way to tell.
+        let listen = server.value().await;
+        acknowledge(&mut server, &listen).await;
+        for told in [
+            r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}"#,
+        ] {
+            let received = timeout(Duration::from_secs(600), client.line()).await.expect("it is told");
+            assert_eq!(received, told);
+        }
     });
 }
 
