@@ -339,6 +339,9 @@ impl TargetSession {
         {
             return;
         }
+        if self.pair.tasks.as_ref().is_some_and(|tasks| !tasks.concerns(&notification)) {
+            return;
+        }
         let sent = self.upstream.current().map(|server| server.connection().notify(notification));
         if !matches!(sent, Some(Ok(()))) {
             tracing::debug!(target: "mcpjoin", ?sent, "a notification of a client was not forwarded");

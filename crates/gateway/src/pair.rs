@@ -52,7 +52,7 @@ pub(super) struct Pair {
     /// What the server may ask the client.
     pub(super) questions: Questions,
     /// The ids of the server's tasks, where the client has others for them.
-    tasks: Option<TargetTasks>,
+    pub(super) tasks: Option<TargetTasks>,
     /// Set if the client's session may be stored.
     pub(super) portable: Option<Arc<Portable>>,
     client: watch::Sender<Option<Connection>>,
@@ -213,6 +213,9 @@ impl Pair {
     /// Relays a request of the server to the client.
     async fn ask_client(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         self.questions.check(&request.method)?;
+        if let Some(tasks) = &self.tasks {
+            tasks.check(&request.method, request.params.as_ref())?;
+        }
         let client = self.client().await?;
         let params = match (&self.tasks, request.params) {
             (Some(tasks), Some(params)) => Some(tasks.question(params)),

@@ -4,7 +4,8 @@
 //! principal of the client, otherwise its session or connection, otherwise its address. So an id leads to its target
 //! without a table, cannot be guessed, and is unknown where another client presents it. The key lives as long as the
 //! gateway, or is derived from those that several processes share. Which tasks a client has created is remembered here for `tasks/list`,
-//! and in a [`TaskStore`] for the other processes. Used by `router`, by `legacy` and `modern`, and by `pair` for what a server sends by
+//! and in a [`TaskStore`] for the other processes. A task of the client itself, which a question of a target has created, keeps its
+//! id, and is remembered for that target: the others may not ask for it. Used by `router`, by `legacy` and `modern`, and by `pair` for what a server sends by
 //! itself. It never asks a server, and never reads a result of a tool.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks> and
@@ -38,7 +39,8 @@ const MAX_ID_BYTES: usize = 1024;
 const MAC_BYTES: usize = 16;
 /// Bytes before the id at the target: the MAC, and the index of the target.
 const HEADER_BYTES: usize = MAC_BYTES + size_of::<u32>();
-/// Tasks of one session that `tasks/list` has. Beyond it, the oldest is left out. Its id stays valid.
+/// Tasks of one session that `tasks/list` has. Beyond it, the oldest is left out. Its id stays valid. As many tasks of the client
+/// itself are remembered. Beyond it, the target of the oldest may not ask for it any more.
 const MAX_LISTED: usize = 1000;
 
 /// How long other processes list a task at most: as long as the id of a session is accepted.
@@ -76,6 +78,8 @@ pub(super) struct ClientTasks {
     /// The tasks that were created in this session, with their targets, the oldest first: what `tasks/list` may contain,
     /// because a target may list the tasks of all clients that it takes for one.
     created: Mutex<VecDeque<Created>>,
+    /// The tasks of the client itself, with the targets whose questions have created them, the oldest first.
+    of_client: Mutex<VecDeque<Created>>,
 }
 
 /// A task: its target, and its id there.
@@ -119,7 +123,8 @@ impl TaskIds {
     }
 
     fn owned_by(self: &Arc<Self>, owner: Vec<u8>, is_owner_everywhere: bool) -> Arc<ClientTasks> {
-        Arc::new(ClientTasks { ids: self.clone(), owner, is_owner_everywhere, created: Mutex::default() })
+        let (created, of_client) = (Mutex::default(), Mutex::default());
+        Arc::new(ClientTasks { ids: self.clone(), owner, is_owner_everywhere, created, of_client })
     }
 
     /// As [`TaskIds::of_connection`]. `name`: what names the session in every process, if it may be stored.
@@ -239,7 +244,7 @@ impl ClientTasks {
                 Some(task) if task.kind() == Kind::Object && asks_for_task() => {
                     let shown =
                         self.with_id(target, &Payload::from_raw(task.clone())).ok_or_else(too_long)?;
-                    self.remember(target, &task);
+                    remember(&self.created, target, &task);
                     result.with_member("task", shown.raw())
                 }
                 _ => result,
@@ -263,17 +268,6 @@ impl ClientTasks {
     /// Returns a message of a target with the id that the client knows for the task that the message belongs to.
     fn with_related(&self, target: usize, message: Payload) -> Payload {
         related(&message, |id| self.seal(target, id)).unwrap_or(message)
-    }
-
-    /// Remembers a task that was created in this session.
-    fn remember(&self, target: usize, task: &Raw) {
-        let id = task.member("taskId");
-        let Some(id) = id.as_ref().and_then(Raw::to_string_value) else { return };
-        let mut created = self.created.lock();
-        if created.len() >= MAX_LISTED {
-            created.pop_front();
-        }
-        created.push_back((target, (*id).into()));
     }
 
     /// Where other processes find the tasks of this client, and whose they are there.
@@ -335,16 +329,70 @@ impl TargetTasks {
         notification
     }
 
+    /// Returns whether a task of the client was created by a question of this target.
+    fn has_created(&self, task: Option<&str>) -> bool {
+        task.is_some_and(|task| {
+            let known = self.tasks.of_client.lock();
+            known.iter().any(|(target, id)| *target == self.target && **id == *task)
+        })
+    }
+
+    /// Refuses a request of the target about a task of the client that a question of another target has created: its result is the
+    /// answer to that question.
+    ///
+    /// # Errors
+    /// The error to answer the target with.
+    pub(crate) fn check(&self, method: &Method, params: Option<&Payload>) -> Result<(), ErrorObject> {
+        let is_about_task = matches!(method, Method::GetTask | Method::GetTaskResult | Method::CancelTask);
+        if !is_about_task || self.has_created(params.and_then(|params| id_of(params.raw())).as_deref()) {
+            return Ok(());
+        }
+        Err(ErrorObject::invalid_params("unknown task: this client did not issue the id to this server"))
+    }
+
+    /// Returns whether a notification of the client may be sent to this target.
+    pub(crate) fn concerns(&self, notification: &Notification) -> bool {
+        let params = notification.params.as_ref();
+        notification.method != Method::TaskStatus
+            || self.has_created(params.and_then(|params| id_of(params.raw())).as_deref())
+    }
+
     /// Returns the parameters of a question of the target with the id that the client knows for the task that asks.
     pub(crate) fn question(&self, params: Payload) -> Payload {
         if mentions(&params) { self.tasks.with_related(self.target, params) } else { params }
     }
 
-    /// Returns the answer of the client to a question of a task with the id that the target knows.
+    /// Returns the answer of the client to a request of the target: with the id that the target knows for the task that has asked, and
+    /// without tasks of the client that other targets have created.
     pub(crate) fn answer(&self, result: Payload) -> Payload {
+        if !mentions(&result) {
+            return result;
+        }
+        if let Some(task) = result.raw().member("task") {
+            remember(&self.tasks.of_client, self.target, &task);
+        }
+        if let Some(tasks) = result.raw().member("tasks").and_then(|tasks| tasks.decode::<Vec<Raw>>().ok()) {
+            let own: Vec<Raw> =
+                tasks.into_iter().filter(|task| self.has_created(id_of(task).as_deref())).collect();
+            return Raw::from_value(&own).map_or(result.clone(), |own| result.with_member("tasks", &own));
+        }
         let own = |id: &str| self.tasks.open(id).filter(|(target, _)| *target == self.target);
         related(&result, |id| own(id).map(|(_, id)| id)).unwrap_or(result)
     }
+}
+
+/// Remembers a task of this target.
+fn remember(tasks: &Mutex<VecDeque<Created>>, target: usize, task: &Raw) {
+    let Some(id) = id_of(task) else { return };
+    let mut tasks = tasks.lock();
+    if tasks.len() >= MAX_LISTED {
+        tasks.pop_front();
+    }
+    tasks.push_back((target, id.into()));
+}
+
+fn id_of(task: &Raw) -> Option<String> {
+    Some(task.member("taskId")?.to_string_value()?.into_owned())
 }
 
 /// Returns whether the message may contain the id of a task. Much faster than reading it.
@@ -478,7 +526,7 @@ mod tests {
     fn the_list_has_the_last_tasks_of_this_session_and_no_others() {
         let tasks = Arc::new(TaskIds::new(None, None)).of(&Caller::Local);
         let task = |id: usize| Raw::parse(format!(r#"{{"taskId":"{id}"}}"#)).expect("JSON");
-        (0..=MAX_LISTED).for_each(|id| tasks.remember(1, &task(id)));
+        (0..=MAX_LISTED).for_each(|id| remember(&tasks.created, 1, &task(id)));
         let all = || (0..MAX_LISTED + 5).map(task).collect::<Vec<_>>();
         let created = tasks.created().now_or_never().expect("no store").expect("all");
         let listed = |target: usize, all: Vec<Raw>| tasks.listed(target, all, &created);
@@ -489,6 +537,20 @@ mod tests {
         let id = last.member("taskId").expect("an id");
         let id = id.to_string_value().expect("a string").into_owned();
         assert_eq!(tasks.open(&id), Some((1, MAX_LISTED.to_string())));
+    }
+
+    #[test]
+    fn so_many_tasks_of_the_client_are_known_to_the_target_that_has_created_them() {
+        let tasks = Arc::new(TaskIds::new(None, None)).of(&Caller::Local);
+        let task = |id: usize| format!(r#"{{"taskId":"{id}"}}"#);
+        (0..=MAX_LISTED)
+            .for_each(|id| drop(tasks.at(1).answer(payload(&format!(r#"{{"task":{}}}"#, task(id))))));
+        let asks = |target: usize, id: usize| {
+            tasks.at(target).check(&Method::GetTaskResult, Some(&payload(&task(id)))).is_ok()
+        };
+        assert!((1..=MAX_LISTED).all(|id| asks(1, id)) && !asks(1, 0) && !asks(0, 1));
+        let listed = format!(r#"{{"tasks":[{}]}}"#, task(7));
+        assert_eq!(tasks.at(0).answer(payload(&listed)).raw().as_str(), r#"{"tasks":[]}"#);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::client::{ClientBuilder, ClientError, TaskHandle, TaskOutcome};
+use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{
     ElicitAction, ElicitParams, ElicitResult, SubscriptionFilter, TaskStatus, task::EXTENSION,
 };
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::joined::{Target, builder, call, connect, form, until};
-use super::{INITIALIZE, INITIALIZED, Raw as PeerOfLines, modern_request, run};
+use super::{INITIALIZE, INITIALIZED, Raw as PeerOfLines, Servers, modern_request, run};
 
 /// The pairs whose eras have tasks of one kind.
 const WITH_TASKS: [(Era, Version); 2] =
@@ -461,5 +462,88 @@ fn methods_and_clients_without_tasks_are_refused_as_a_server_refuses_them() {
             let reply = client.value().await;
             assert_eq!(reply["error"]["code"], code::METHOD_NOT_FOUND, "{method}: {reply}");
         }
+    });
+}
+
+/// A legacy client that has tasks itself, in front of two scripted servers, `a` and `b`.
+async fn with_tasks_of_client() -> (JoinedGateway, PeerOfLines, PeerOfLines, PeerOfLines) {
+    let ((mut of_a, start_a), (mut of_b, start_b)) = (Servers::set(), Servers::set());
+    let legacy = EraChoice::Only(Era::Legacy);
+    let gateway = Gateway::joined("both", "1")
+        .target("a", Gateway::builder(start_a).era(legacy))
+        .target("b", Gateway::builder(start_b).era(legacy))
+        .build();
+    let (link, mut client) = PeerOfLines::pair();
+    let served = gateway.clone();
+    tokio::spawn(async move { served.serve(link).await });
+    let tasks = json!({ "list": {}, "cancel": {}, "requests": { "elicitation": { "create": {} } } });
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": { "elicitation": {}, "tasks": tasks },
+        "clientInfo": { "name": "c", "version": "1" },
+    });
+    let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    client.say(&initialize.to_string()).await;
+    let (mut a, mut b) = (of_a.next().await, of_b.next().await);
+    for server in [&mut a, &mut b] {
+        let id = server.value().await["id"].clone();
+        let result = json!({
+            "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+            "serverInfo": { "name": "s", "version": "1" },
+        });
+        server.say(&json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()).await;
+        server.expects(INITIALIZED).await;
+    }
+    client.value().await;
+    client.say(INITIALIZED).await;
+    (gateway, client, a, b)
+}
+
+#[test]
+fn the_task_of_a_client_is_known_to_the_target_alone_whose_question_created_it() {
+    run(async {
+        let (_gateway, mut client, mut a, mut b) = with_tasks_of_client().await;
+        let task = json!({
+            "taskId": "T", "status": "working", "ttl": 60_000,
+            "createdAt": "2026-11-22T08:00:00Z", "lastUpdatedAt": "2026-11-22T08:00:00Z",
+        });
+        let asks = async |server: &mut PeerOfLines, method: &str, params: Value| {
+            let request = json!({ "jsonrpc": "2.0", "id": method, "method": method, "params": params });
+            server.say(&request.to_string()).await;
+        };
+        let answer = async |client: &mut PeerOfLines, method: &str, result: Value| {
+            let asked = client.value().await;
+            assert_eq!(asked["method"], method, "{asked}");
+            let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result });
+            client.say(&answer.to_string()).await;
+        };
+        let question = json!({
+            "message": "Password?", "requestedSchema": { "type": "object", "properties": {} },
+            "task": { "ttl": 60_000 },
+        });
+        asks(&mut a, "elicitation/create", question).await;
+        answer(&mut client, "elicitation/create", json!({ "task": task })).await;
+        assert_eq!(a.value().await["result"]["task"]["taskId"], "T");
+        // The other target gets no answer of the user, and learns of no task.
+        for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+            asks(&mut b, method, json!({ "taskId": "T" })).await;
+            let refused = b.value().await;
+            assert_eq!(refused["error"]["code"], code::INVALID_PARAMS, "{method}: {refused}");
+        }
+        asks(&mut b, "tasks/list", json!({})).await;
+        answer(&mut client, "tasks/list", json!({ "tasks": [task] })).await;
+        assert_eq!(b.value().await["result"]["tasks"], json!([]));
+        // Its own one does.
+        let status = json!({ "jsonrpc": "2.0", "method": "notifications/tasks/status", "params": task });
+        client.say(&status.to_string()).await;
+        assert_eq!(a.value().await["params"]["taskId"], "T");
+        asks(&mut a, "tasks/list", json!({})).await;
+        answer(&mut client, "tasks/list", json!({ "tasks": [task] })).await;
+        assert_eq!(a.value().await["result"]["tasks"], json!([task]));
+        asks(&mut a, "tasks/result", json!({ "taskId": "T" })).await;
+        answer(&mut client, "tasks/result", json!({ "action": "accept", "content": {} })).await;
+        assert_eq!(a.value().await["result"]["action"], "accept");
+        // The status was told to `a` alone.
+        asks(&mut b, "ping", json!({})).await;
+        assert_eq!(b.value().await["id"], "ping");
     });
 }
