@@ -215,7 +215,10 @@ impl TargetRequests {
         cx: &Context,
         sink: Option<StreamSink>,
     ) -> Result<Reply, ErrorObject> {
-        let (request, permit) = self.policy.admit(request, cx)?;
+        let (request, mut permit) = self.policy.admit(request, cx)?;
+        if let Some(sink) = &sink {
+            permit = permit.telling(sink);
+        }
         let settings = &self.pools.launcher.settings;
         let (timeout, errors) = (settings.timeout, &self.errors);
         let method = request.method.clone();

@@ -22,6 +22,7 @@ use super::{MAX_NAME_BYTES, Policy, SharedPolicy};
 use crate::capacity::Caller;
 use crate::end::GatewayEvent;
 use crate::errors::{failure, millis};
+use crate::relay::{StreamSink, to_request};
 use crate::settings::Settings;
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
@@ -61,8 +62,8 @@ struct Admitted {
     method: Method,
     /// The tool that is called: its name at the server, and for the client.
     tool: Option<(Box<str>, Box<str>)>,
-    /// The request that opens a stream for changes of tools.
-    stream: Option<Context>,
+    /// The stream for changes of tools that the request opens: where its notifications go, and its id.
+    stream: Option<(StreamSink, Raw)>,
     bytes: Option<usize>,
     _client: Option<Held<Caller>>,
     _target: Option<Held<Box<str>>>,
@@ -144,7 +145,8 @@ impl ClientPolicy {
         admitted.limit(&request, self.counting)?;
         let request = admitted.rewrite(request)?;
         if admitted.policy.is_some() && wants_changes_of_tools(&request) {
-            admitted.stream = Some(cx.clone());
+            let id = cx.request_id().and_then(|id| Raw::from_value(id).ok()).unwrap_or_else(Raw::null);
+            admitted.stream = Some((to_request(cx), id));
         }
         Ok((request, Permit(Some(admitted))))
     }
@@ -169,6 +171,14 @@ impl ClientPolicy {
 }
 
 impl Permit {
+    /// Sets where the notifications of a stream go, in place of the request that opens it.
+    pub(crate) fn telling(mut self, sink: &StreamSink) -> Self {
+        if let Some((to, _)) = self.0.as_mut().and_then(|admitted| admitted.stream.as_mut()) {
+            *to = sink.clone();
+        }
+        self
+    }
+
     /// Answers the request. `server`: the connection to the target.
     ///
     /// # Errors
@@ -308,16 +318,12 @@ impl Admitted {
 
     /// Tells the client on its stream each time its tools change because another policy is in force. Never ends.
     async fn tell_stream<T>(&self) -> T {
-        let (Some(cx), Some((shared, _))) = (&self.stream, &self.policy) else {
+        let (Some((sink, id)), Some((shared, _))) = (&self.stream, &self.policy) else {
             return std::future::pending().await;
         };
-        let id = cx.request_id().and_then(|id| Raw::from_value(id).ok()).unwrap_or_else(Raw::null);
         let tell = || {
-            let params = Payload::from_raw(Raw::empty_object()).with_meta_member(key::SUBSCRIPTION_ID, &id);
-            let told = cx.notify(Notification { method: Method::ToolListChanged, params: Some(params) });
-            if let Err(error) = told {
-                tracing::debug!(target: "mcpjoin", %error, "a client was not notified of its changed tools");
-            }
+            let params = Payload::from_raw(Raw::empty_object()).with_meta_member(key::SUBSCRIPTION_ID, id);
+            sink(Notification { method: Method::ToolListChanged, params: Some(params) });
         };
         shared.each_change(&self.settings.name, || self.origin.clone(), tell).await;
         std::future::pending().await

@@ -1,11 +1,14 @@
 //! Tests of the limits of a policy at a joined gateway, which asks several targets for one request of a client.
 
 use std::path::Path;
+use std::time::Duration;
 
 use mcpjoin::Client;
+use mcpjoin::proto::types::SubscriptionFilter;
 use mcpjoin::proto::{Era, Version};
 use mcpjoin_gateway::{CallOutcome, Gateway, GatewayEvent, JoinedGateway, Policy, SharedPolicy};
 use std::sync::{Arc, Mutex};
+use tokio::time::timeout;
 
 use super::joined::{PAIRS, Target, builder, call, connect, one_of_everything, refused, tools};
 use super::run;
@@ -47,6 +50,24 @@ impl Limited {
     fn recorded(&self) -> Vec<(String, CallOutcome)> {
         std::mem::take(&mut *self.records.lock().unwrap())
     }
+}
+
+#[test]
+fn another_policy_for_several_targets_is_told_once_on_a_stream() {
+    run(async {
+        for version in [Version::V2025_06_18, Version::V2026_07_28] {
+            let it = Limited::new(Era::Modern, &version).await;
+            let filter = SubscriptionFilter::default().with_tools_list_changed(true);
+            let mut stream = it.client.listen(filter).await.unwrap();
+            it.limit("[defaults]\ndeny = [\"who\"]");
+            let changed = timeout(Duration::from_secs(5), stream.next()).await;
+            let changed = changed.expect("it is told").unwrap().unwrap();
+            assert_eq!(changed.method.as_str(), "notifications/tools/list_changed", "{version}");
+            let second = timeout(Duration::from_secs(5), stream.next()).await;
+            assert!(second.is_err(), "{version}: {second:?}");
+            assert_eq!(tools(&it.client).await.len(), 12, "{version}");
+        }
+    });
 }
 
 #[test]
