@@ -300,6 +300,9 @@ impl<P: Part> Router<P> {
                     return None;
                 }
                 let read = self.in_time(target, self.read_list(target, *kind, request, cx)).await;
+                if read.is_ok() {
+                    part.health().was_in_time(&self.caller);
+                }
                 let why = read.unwrap_or_else(|_| Err(part.late())).err()?;
                 // A server without this kind refuses its list.
                 errors::is_of_gateway(&why).then_some((target, why))
@@ -318,16 +321,10 @@ impl<P: Part> Router<P> {
         if health.is_late(&self.caller) {
             return Err(Late::Known);
         }
-        match timeout(LIST_TIMEOUT, list).await {
-            Ok(read) => {
-                health.was_in_time(&self.caller);
-                Ok(read)
-            }
-            Err(_) => {
-                health.was_late(&self.caller);
-                Err(Late::New)
-            }
-        }
+        timeout(LIST_TIMEOUT, list).await.map_err(|_| {
+            health.was_late(&self.caller);
+            Late::New
+        })
     }
 
     /// Reads the whole list of a target.
@@ -441,18 +438,17 @@ impl<P: Part> Router<P> {
         // One request to each target at a time. A page that continues reads one target after the other.
         let mut waiting: Vec<Option<Option<Page>>> = (0..self.parts.len()).map(|_| None).collect();
         if cursor.is_none() {
-            let first = (0..self.parts.len()).map(|target| self.first_page(target, listed, request, cx));
-            waiting = join_all(first).await.into_iter().map(Some).collect();
+            let first =
+                (0..self.parts.len()).map(|target| self.page_in_time(target, listed, None, request, cx));
+            waiting = join_all(first).await.into_iter().map(Result::ok).collect();
         }
         let (mut items, mut next) = (Vec::new(), None);
         let (mut ttl, mut is_public) = (u64::MAX, true);
         for (target, waiting) in waiting.iter_mut().enumerate().skip(at.source) {
-            let page = match (waiting.take(), &at.cursor) {
-                (Some(page), _) => page,
-                (None, Some(cursor)) if target == at.source => {
-                    Some(self.page(target, listed, Some(cursor), request, cx).await?)
-                }
-                (None, _) => self.first_page(target, listed, request, cx).await,
+            let cursor = at.cursor.as_deref().filter(|_| target == at.source);
+            let page = match waiting.take() {
+                Some(page) => page,
+                None => self.page_in_time(target, listed, cursor, request, cx).await?,
             };
             let Some(page) = page else {
                 if let Listed::Named(kind) = listed {
@@ -492,19 +488,29 @@ impl<P: Part> Router<P> {
         Ok(Reply::Complete(result.with_member(listed.member(), &list).into_raw()))
     }
 
-    /// Returns the first page of a target. `None` if it is not ready, fails or takes too long.
-    async fn first_page(
+    /// Returns a page of a target. `None` if the target is not ready or takes too long, or if its first page fails.
+    ///
+    /// # Errors
+    /// Those of a page with a cursor, which may be none of the target's any more.
+    async fn page_in_time(
         &self,
         target: usize,
         listed: Listed,
+        cursor: Option<&str>,
         request: &Request,
         cx: &Context,
-    ) -> Option<Page> {
+    ) -> Result<Option<Page>, ErrorObject> {
         if !self.parts[target].is_ready() {
-            return None;
+            return Ok(None);
         }
-        match self.in_time(target, self.page(target, listed, None, request, cx)).await {
+        let page = self.in_time(target, self.page(target, listed, cursor, request, cx)).await;
+        // Of a list with pages the last one counts.
+        if page.as_ref().is_ok_and(|page| page.as_ref().map_or(true, |page| page.next.is_none())) {
+            self.parts[target].health().was_in_time(&self.caller);
+        }
+        Ok(match page {
             Ok(Ok(page)) => Some(page),
+            Ok(Err(error)) if cursor.is_some() => return Err(error),
             Ok(Err(error)) => {
                 let list = listed.member();
                 tracing::debug!(target: "mcpjoin", from = target, list, %error, "a list is left out");
@@ -519,7 +525,7 @@ impl<P: Part> Router<P> {
                 );
                 None
             }
-        }
+        })
     }
 }
 

@@ -439,6 +439,29 @@ fn a_target_that_never_answers_a_list_is_left_out_after_five_seconds_and_at_once
     }
 }
 
+#[test]
+fn a_target_that_does_not_answer_a_further_page_keeps_no_list_of_the_others_from_its_end() {
+    for (era, of) in ERAS {
+        let warnings = warned(async {
+            let stalls = |mut server: Scripted| async move {
+                while let Some(request) = server.next().await {
+                    if request["method"] == "tools/list" && request["params"]["cursor"].is_null() {
+                        let page = json!({ "tools": [tool_named("first")], "nextCursor": "more" });
+                        server.answer(&request, page).await;
+                    }
+                }
+            };
+            let (gateway, _b) = beside(scripted(of, stalls));
+            let client = connect(&gateway, builder(era)).await;
+            let began = Instant::now();
+            assert_eq!(tools(&client).await.len(), 8, "{era:?} {of:?}");
+            assert_eq!(began.elapsed(), Duration::from_secs(5), "{era:?} {of:?}");
+            client.close().await;
+        });
+        assert_named(&warnings, "bad", "took too long", 1);
+    }
+}
+
 /// What the gateway reports about a target: how each start ended.
 fn ends(bad: GatewayBuilder) -> (GatewayBuilder, Arc<Mutex<Vec<String>>>) {
     let ends = Arc::new(Mutex::new(Vec::new()));
