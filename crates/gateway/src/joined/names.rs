@@ -29,6 +29,8 @@ struct State {
     /// For each target and kind, what was read of its list.
     lists: Vec<[Listed; Kind::ALL.len()]>,
     links: Links,
+    /// The user interfaces of tools. Apart from `links`, so that no result takes one from the target of the tool.
+    interfaces: Links,
     /// Makes numbers of cursors.
     hasher: RandomState,
 }
@@ -109,7 +111,8 @@ impl Names {
     pub(super) fn new(sources: impl IntoIterator<Item = Source>) -> Self {
         let catalogue = Catalogue::new(sources);
         let lists = vec![Default::default(); catalogue.sources().len()];
-        Self(Mutex::new(State { catalogue, lists, links: Links::default(), hasher: RandomState::new() }))
+        let (links, interfaces) = (Links::default(), Links::default());
+        Self(Mutex::new(State { catalogue, lists, links, interfaces, hasher: RandomState::new() }))
     }
 
     /// Learns the page of a list that this cursor led to. `last`: no page follows.
@@ -124,7 +127,7 @@ impl Names {
         last: bool,
     ) -> Learned {
         let mut state = self.0.lock();
-        let State { catalogue, lists, links, hasher } = &mut *state;
+        let State { catalogue, lists, interfaces: known, hasher, .. } = &mut *state;
         let mut learned =
             Learned { items: Vec::new(), repeated: None, left_out: false, collisions: Vec::new() };
         let Some(listed) = lists.get_mut(target).map(|lists| &mut lists[kind as usize]) else {
@@ -155,7 +158,7 @@ impl Names {
             listed.names.insert((&*name).into(), page);
             new.push((&*name).into());
             if kind == Kind::Tool {
-                interfaces(item).for_each(|uri| links.insert_listed(&uri, target));
+                interfaces(item).for_each(|uri| known.insert_listed(&uri, target));
             }
             true
         });
@@ -220,11 +223,13 @@ impl Names {
         source.is_some_and(|source| joined.starts_with(&*source.joined("")))
     }
 
-    /// Returns the target that owns a URI: by the lists, otherwise by a link in a result.
+    /// Returns the target that owns a URI: by the lists, otherwise by the interface of a tool, otherwise by a link in a result.
     pub(super) fn owner(&self, uri: &str) -> Option<usize> {
         let state = self.0.lock();
         let by_lists = state.catalogue.owner(uri).map(|owner| owner.source);
-        by_lists.or_else(|| state.links.targets.get(uri).copied())
+        let by_links =
+            || [&state.interfaces, &state.links].into_iter().find_map(|links| links.targets.get(uri));
+        by_lists.or_else(|| by_links().copied())
     }
 
     /// Returns the items of a page as they are offered. Items that another target owns are left out.

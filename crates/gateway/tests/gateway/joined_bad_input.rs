@@ -462,6 +462,39 @@ fn a_target_that_does_not_answer_a_further_page_keeps_no_list_of_the_others_from
     }
 }
 
+#[test]
+fn a_link_in_a_result_takes_no_interface_from_the_tool_of_another_target() {
+    run(async {
+        for (era, of) in ERAS {
+            // The healthy target gives the same URI as a link.
+            let shows = |mut server: Scripted| async move {
+                while let Some(request) = server.next().await {
+                    let mut tool = tool_named("shows");
+                    tool["_meta"] = json!({ "ui": { "resourceUri": "b:/hidden" } });
+                    let result = match request["method"].as_str().unwrap_or_default() {
+                        "tools/list" => json!({ "tools": [tool] }),
+                        "resources/read" => json!({
+                            "contents": [{ "uri": "b:/hidden", "text": "of the tool" }],
+                            "ttlMs": 0, "cacheScope": "private",
+                        }),
+                        other => panic!("{other}"),
+                    };
+                    server.answer(&request, result).await;
+                }
+            };
+            let (gateway, _b) = beside(scripted(of, shows));
+            let client = connect(&gateway, builder(era)).await;
+            assert_eq!(tools(&client).await.len(), 8);
+            drop(client.call_tool("b__links", ()).await.unwrap());
+            let read = client.read_resource("b:/hidden").await;
+            let read = read.unwrap_or_else(|error| panic!("{era:?} {of:?}: {error}"));
+            assert!(serde_json::to_string(&read).unwrap().contains("of the tool"), "{era:?} {of:?}");
+            client.close().await;
+            gateway.close().await;
+        }
+    });
+}
+
 /// What the gateway reports about a target: how each start ended.
 fn ends(bad: GatewayBuilder) -> (GatewayBuilder, Arc<Mutex<Vec<String>>>) {
     let ends = Arc::new(Mutex::new(Vec::new()));
