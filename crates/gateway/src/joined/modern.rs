@@ -19,6 +19,7 @@ use mcpjoin_proto::types::{
     DiscoverResult, InputRequest, ListenParams, Members, ProtocolType, ServerCapabilities, SubscriptionFilter,
 };
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -185,6 +186,8 @@ impl ModernClient {
             }
             *uris = known;
         }
+        let notifications = Raw::from_value(&accepted).unwrap_or_else(|_| Raw::empty_object());
+        let acknowledgement = Arc::new(Acknowledgement::new(cx, &notifications, &id));
         let (changes, changed) = watch::channel(0_u64);
         let (acknowledged, mut acknowledgements) = watch::channel(0_usize);
         let streams = self.parts.iter().zip(owned.into_iter().zip(tasks)).enumerate();
@@ -204,6 +207,7 @@ impl ModernClient {
                 index,
                 changes: changes.clone(),
                 acknowledged: acknowledged.clone(),
+                acknowledgement: acknowledgement.clone(),
             };
             stream.run()
         });
@@ -212,14 +216,7 @@ impl ModernClient {
             let late = self.parts.iter().filter(|part| part.health().is_late(&router.caller)).count();
             let enough = acknowledgements.wait_for(|count| *count + late >= self.parts.len());
             drop(timeout(ACKNOWLEDGE_TIMEOUT, enough).await);
-            let notifications = Raw::from_value(&accepted).unwrap_or_else(|_| Raw::empty_object());
-            let params = Payload::from_raw(Raw::empty_object())
-                .with_member("notifications", &notifications)
-                .with_meta_member(key::SUBSCRIPTION_ID, &id);
-            relay::notify(
-                cx,
-                Notification { method: Method::SubscriptionsAcknowledged, params: Some(params) },
-            );
+            acknowledgement.send();
             self.tell_changes(changed, &filter, &id, cx).await;
         };
         tokio::join!(all, tell);
@@ -325,6 +322,32 @@ struct TargetStream {
     changes: watch::Sender<u64>,
     /// Counts the targets that have acknowledged, or have failed once.
     acknowledged: watch::Sender<usize>,
+    acknowledgement: Arc<Acknowledgement>,
+}
+
+/// The acknowledgement of a joined stream. It precedes each event, so it is sent with the first one if a target is slow.
+struct Acknowledgement {
+    cx: Context,
+    unsent: Mutex<Option<Notification>>,
+}
+
+impl Acknowledgement {
+    fn new(cx: &Context, notifications: &Raw, id: &Raw) -> Self {
+        let params = Payload::from_raw(Raw::empty_object())
+            .with_member("notifications", notifications)
+            .with_meta_member(key::SUBSCRIPTION_ID, id);
+        let unsent = Notification { method: Method::SubscriptionsAcknowledged, params: Some(params) };
+        Self { cx: cx.clone(), unsent: Mutex::new(Some(unsent)) }
+    }
+
+    /// Sends it, unless it was sent.
+    fn send(&self) {
+        // The lock is held, so that no other target sends an event before.
+        let mut unsent = self.unsent.lock();
+        if let Some(acknowledgement) = unsent.take() {
+            relay::notify(&self.cx, acknowledgement);
+        }
+    }
 }
 
 impl TargetStream {
@@ -345,6 +368,7 @@ impl TargetStream {
                 let (count, was_open, cx) = (count.clone(), was_open.clone(), self.cx.clone());
                 let (names, index, changes) = (self.names.clone(), self.index, self.changes.clone());
                 let (tasks, target) = (self.tasks.clone(), self.part.target.clone());
+                let acknowledgement = self.acknowledgement.clone();
                 Arc::new(move |notification: Notification| match notification.method {
                     Method::SubscriptionsAcknowledged => {
                         // What happened while there was no stream is not known, and a late target is new to the client.
@@ -362,9 +386,13 @@ impl TargetStream {
                         let mut notification = tasks.notification(notification);
                         notification.params =
                             notification.params.map(|task| named_questions(&target.name, task));
+                        acknowledgement.send();
                         relay::notify(&cx, notification);
                     }
-                    _ => relay::notify(&cx, notification),
+                    _ => {
+                        acknowledgement.send();
+                        relay::notify(&cx, notification);
+                    }
                 })
             };
             let ended = self.part.ask(self.request.clone(), &self.cx, Some(sink)).await;

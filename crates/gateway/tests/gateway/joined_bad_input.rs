@@ -495,6 +495,40 @@ fn a_link_in_a_result_takes_no_interface_from_the_tool_of_another_target() {
     });
 }
 
+#[test]
+fn a_stream_is_acknowledged_before_the_first_event_of_a_target_although_another_target_is_slow() {
+    run(async {
+        let stalls = |mut server: Scripted| async move {
+            while let Some(message) = server.receive().await {
+                let result = match message["method"].as_str().unwrap_or_default() {
+                    "server/discover" => json!({
+                        "supportedVersions": ["2026-07-28"], "capabilities": { "tools": { "listChanged": true } },
+                        "ttlMs": 0, "cacheScope": "private",
+                    }),
+                    "resources/list" => json!({ "resources": [] }),
+                    "resources/templates/list" => json!({ "resourceTemplates": [] }),
+                    _ => continue,
+                };
+                server.answer(&message, result).await;
+            }
+        };
+        let (gateway, b) = beside(scripted(Era::Modern, stalls));
+        let (link, mut client) = super::Raw::pair();
+        let served = gateway.clone();
+        tokio::spawn(async move { served.serve(link).await });
+        let filter = r#""notifications":{"resourceSubscriptions":["b:/all"]},"#;
+        client.say(&super::modern_request("1", "subscriptions/listen", filter, "")).await;
+        // Virtual time: the stream of the healthy target is open, and that of the other one is waited for.
+        passes(Duration::from_secs(1)).await;
+        b.handle.notify_resource_updated("b:/all");
+        for method in ["notifications/subscriptions/acknowledged", "notifications/resources/updated"] {
+            let told = timeout(Duration::from_secs(60), client.value()).await.unwrap();
+            assert_eq!(told["method"], method, "{told}");
+        }
+        gateway.close().await;
+    });
+}
+
 /// What the gateway reports about a target: how each start ended.
 fn ends(bad: GatewayBuilder) -> (GatewayBuilder, Arc<Mutex<Vec<String>>>) {
     let ends = Arc::new(Mutex::new(Vec::new()));
