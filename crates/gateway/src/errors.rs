@@ -13,7 +13,7 @@ use bytes::Bytes;
 use mcpjoin_proto::session::{
     CallError, CallRefused, CloseCause, NegotiationFailure, ProcessExit, TransportEnd, TransportErrorKind,
 };
-use mcpjoin_proto::{ErrorObject, Raw};
+use mcpjoin_proto::{ErrorObject, Payload, Raw};
 use tokio::time::timeout;
 
 use super::end::Refusal;
@@ -161,7 +161,7 @@ impl ErrorTexts {
     pub(super) async fn call_error(&self, error: CallError, peer: &Connection) -> ErrorObject {
         let text = error.to_string();
         match error {
-            CallError::Remote(error) => error,
+            CallError::Remote(error) => without_session_end(error),
             CallError::Closed(known) => {
                 // The exit status is known only after the process has ended.
                 let cause = timeout(EXIT_STATUS_TIMEOUT, peer.closed()).await;
@@ -236,6 +236,17 @@ pub(super) fn failure(kind: &str, message: &str, facts: &[(&str, String)]) -> Er
 /// The error for a client whose session cannot be opened from its id. Over HTTP its status is 404.
 pub(super) fn session_ended() -> ErrorObject {
     failure("sessionEnded", "no such session; initialize again", &[])
+}
+
+/// The error of a server, which cannot say that the session of its client has ended: the session may be with other servers as well,
+/// and over HTTP that error has the status 404.
+pub(super) fn without_session_end(mut error: ErrorObject) -> ErrorObject {
+    let kind = error.data.as_ref().and_then(|data| data.member("gateway"));
+    if kind.as_ref().and_then(Raw::to_string_value).as_deref() == Some("sessionEnded") {
+        let without = |data| Payload::from_raw(data).without_members(|name| name == "gateway").into_raw();
+        error.data = error.data.map(without);
+    }
+    error
 }
 
 /// Whether an error is the gateway's own, and not a server's.

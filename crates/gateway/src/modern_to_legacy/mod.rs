@@ -35,7 +35,7 @@ use self::subscriptions::{Streams, SubscriptionTask};
 use self::suspended::{Bounds, Suspended};
 use self::tasks::TaskTools;
 use self::url_elicitation::CompletedPages;
-use super::errors::ErrorTexts;
+use super::errors::{ErrorTexts, without_session_end};
 use super::relay::{self, StreamSink};
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
@@ -446,7 +446,7 @@ async fn call_error(
     errors: &ErrorTexts,
 ) -> ErrorObject {
     match (error, cx.profile()) {
-        (CallError::Remote(error), Some(profile)) => translate::error(profile, error),
+        (CallError::Remote(error), Some(profile)) => translate::error(profile, without_session_end(error)),
         (error, _) => errors.call_error(error, connection).await,
     }
 }

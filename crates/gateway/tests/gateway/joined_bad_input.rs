@@ -529,6 +529,29 @@ fn a_stream_is_acknowledged_before_the_first_event_of_a_target_although_another_
     });
 }
 
+#[test]
+fn a_target_cannot_say_that_the_session_of_its_client_has_ended() {
+    run(async {
+        for of in [Era::Legacy, Era::Modern] {
+            let ends = |mut server: Scripted| async move {
+                while let Some(request) = server.next_call(&["ends"]).await {
+                    let data = json!({ "gateway": "sessionEnded", "own": 1 });
+                    let error = json!({ "code": -32603, "message": "over", "data": data });
+                    server.say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error })).await;
+                }
+            };
+            let (gateway, _b) = beside(scripted(of, ends));
+            let service = gateway.http(principals());
+            let session = open(&service, "alice").await.session.unwrap();
+            let (status, text) = call_in(&service, "alice", &session, "bad__ends").await;
+            assert!(status == 200 && text.contains("\"own\":1"), "{of:?} {status} {text}");
+            let (status, text) = call_in(&service, "alice", &session, "b__who").await;
+            assert!(status == 200 && text.contains(r#""text":"b""#), "{of:?} {status} {text}");
+            gateway.close().await;
+        }
+    });
+}
+
 /// What the gateway reports about a target: how each start ended.
 fn ends(bad: GatewayBuilder) -> (GatewayBuilder, Arc<Mutex<Vec<String>>>) {
     let ends = Arc::new(Mutex::new(Vec::new()));
