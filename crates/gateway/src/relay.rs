@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mcpjoin_proto::session::{Call, CallError, Limits, Reply};
+use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw};
 
 use mcpjoin::connection::{CallEvent, Calling, Context};
@@ -35,11 +36,19 @@ impl Drop for CancelOnDrop<'_> {
 /// progress; the total time is not limited.
 pub(super) fn call(method: Method, params: Option<Payload>, cx: &Context, timeout: Duration) -> Call {
     let mut call = Call::new(method);
+    call.progress = wants_progress(params.as_ref(), cx);
     call.params = params;
-    call.progress = cx.request().is_some_and(|request| request.progress_token.is_some());
     call.timeout = Some(timeout);
     call.total = Some(Duration::MAX);
     call
+}
+
+/// Whether a request asks for progress. One that the gateway makes for a request of a client has no token, although the
+/// request of the client may have one.
+pub(super) fn wants_progress(params: Option<&Payload>, cx: &Context) -> bool {
+    let has_token = |meta: Raw| meta.member(key::PROGRESS_TOKEN).is_some();
+    cx.request().is_some_and(|request| request.progress_token.is_some())
+        && params.and_then(Payload::meta).is_some_and(has_token)
 }
 
 /// Waits for the result, and forwards the progress and notifications that precede it to `cx`.

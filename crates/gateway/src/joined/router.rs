@@ -15,6 +15,7 @@ use mcpjoin::connection::Context;
 use mcpjoin::server::catalogue::{Claim, Collision, Kind, Position};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::text::Line;
+use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{CompleteParams, PageParams, ProtocolType, Reference};
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Raw, Request, code};
 use tokio::time::timeout;
@@ -357,9 +358,12 @@ impl<P: Part> Router<P> {
         cx: &Context,
     ) -> Result<Page, ErrorObject> {
         let part = &self.parts[target];
-        // The envelope of the client's request belongs to this one as well.
+        // The envelope of the client's request belongs to this one as well. The progress of several lists, or of a list that is read
+        // for a call, is not that of the client's request.
         let params = match request.params.as_ref().and_then(Payload::meta) {
-            Some(meta) => Payload::from_raw(Raw::empty_object()).with_member("_meta", &meta),
+            Some(meta) => Payload::from_raw(Raw::empty_object())
+                .with_member("_meta", &meta)
+                .without_meta_members(|name| name == key::PROGRESS_TOKEN),
             None => Payload::from_raw(Raw::empty_object()),
         };
         let params = cursor

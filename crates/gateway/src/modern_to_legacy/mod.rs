@@ -425,8 +425,12 @@ fn requester(cx: &Context) -> Requester<Context> {
 
 /// The call that makes a client's request at the server.
 fn call(method: &Method, params: Option<&Payload>, cx: &Context, timeout: Duration) -> Call {
+    let wants_progress = relay::wants_progress(params, cx);
     let params = params.map(|params| translate::params(method, params));
-    relay::call(method.clone(), params, cx, timeout)
+    let mut call = relay::call(method.clone(), params, cx, timeout);
+    // The translation removes the token.
+    call.progress = wants_progress;
+    call
 }
 
 fn level_of(notification: &Notification) -> Option<LoggingLevel> {

@@ -552,6 +552,35 @@ fn a_target_cannot_say_that_the_session_of_its_client_has_ended() {
     });
 }
 
+#[test]
+fn the_progress_of_a_list_that_is_read_for_a_call_is_not_that_of_the_call() {
+    run(async {
+        for (era, of) in ERAS {
+            let progresses = |mut server: Scripted| async move {
+                while let Some(request) = server.next().await {
+                    let token = &request["params"]["_meta"]["progressToken"];
+                    if !token.is_null() {
+                        let params = json!({ "progressToken": token, "progress": 1_000_000 });
+                        server.notify("notifications/progress", params).await;
+                    }
+                    server.answer(&request, json!({ "tools": [tool_named("t")] })).await;
+                }
+            };
+            let (gateway, _b) = beside(scripted(of, progresses));
+            let client = connect(&gateway, builder(era)).await;
+            let progress = Arc::new(Mutex::new(Vec::new()));
+            let seen = progress.clone();
+            let call = client.call_tool("b__tells", ()).on_progress(move |progress| {
+                seen.lock().unwrap().push(progress.progress);
+            });
+            assert_eq!(call.await.unwrap().to_text(), "told");
+            assert_eq!(*progress.lock().unwrap(), [1.0], "{era:?} {of:?}");
+            client.close().await;
+            gateway.close().await;
+        }
+    });
+}
+
 /// What the gateway reports about a target: how each start ended.
 fn ends(bad: GatewayBuilder) -> (GatewayBuilder, Arc<Mutex<Vec<String>>>) {
     let ends = Arc::new(Mutex::new(Vec::new()));
