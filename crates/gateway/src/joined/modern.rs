@@ -30,7 +30,7 @@ use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
 use crate::end::GatewayEnd;
-use crate::errors::ErrorTexts;
+use crate::errors::{ErrorTexts, failure};
 use crate::modern::TargetRequests;
 use crate::opening::Opening;
 use crate::policy::Counting;
@@ -162,6 +162,12 @@ impl ModernClient {
             Some(Err(error)) => return Err(ErrorObject::invalid_params(error.to_string())),
             None => SubscriptionFilter::default(),
         };
+        let named = filter.resource_subscriptions.iter().chain(&filter.task_ids).flatten().count();
+        let limit = self.joined.limits.subscriptions;
+        if named > limit {
+            let text = format!("too many subscriptions: the limit `subscriptions` of {limit} is exceeded");
+            return Err(failure("tooManySubscriptions", &text, &[("limit", limit.to_string())]));
+        }
         let id = cx.request_id().and_then(|id| Raw::from_value(id).ok()).unwrap_or_else(Raw::null);
         // Each target receives its own resources and tasks only.
         let mut owned: Vec<Vec<String>> = vec![Vec::new(); self.parts.len()];
@@ -177,14 +183,11 @@ impl ModernClient {
             });
         }
         if let Some(uris) = &mut accepted.resource_subscriptions {
-            let mut known = Vec::new();
-            for uri in std::mem::take(uris) {
-                if let Ok(owner) = router.owner(&uri, &request, cx).await {
-                    owned[owner].push(uri.clone());
-                    known.push(uri);
-                }
-            }
-            *uris = known;
+            router.learn(uris, &request, cx).await;
+            uris.retain(|uri| {
+                let owner = router.names.owner(uri);
+                owner.map(|owner| owned[owner].push(uri.clone())).is_some()
+            });
         }
         let notifications = Raw::from_value(&accepted).unwrap_or_else(|_| Raw::empty_object());
         let acknowledgement = Arc::new(Acknowledgement::new(cx, &notifications, &id));

@@ -36,6 +36,8 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 const PAGE_ITEMS: usize = 1000;
 /// How old the list of a target must be before it is read again for a name that it does not have.
 const LIST_MAX_AGE: Duration = Duration::from_secs(1);
+/// The lists that say which target has a URI.
+const OF_URIS: [Kind; 2] = [Kind::Resource, Kind::ResourceTemplate];
 /// Characters of an unknown name that an error repeats.
 const MAX_NAME_CHARS: usize = 100;
 
@@ -197,23 +199,24 @@ impl<P: Part> Router<P> {
     }
 
     /// Returns the target that owns a URI.
-    pub(super) async fn owner(
-        &self,
-        uri: &str,
-        request: &Request,
-        cx: &Context,
-    ) -> Result<usize, ErrorObject> {
-        let kinds = [Kind::Resource, Kind::ResourceTemplate];
+    async fn owner(&self, uri: &str, request: &Request, cx: &Context) -> Result<usize, ErrorObject> {
         if let Some(owner) = self.names.owner(uri) {
             return Ok(owner);
         }
-        let unread = self.read_lists(&kinds, request, cx).await;
+        let unread = self.read_lists(&OF_URIS, request, cx).await;
         self.names.owner(uri).ok_or_else(|| {
             let code = cx.profile().map_or(code::INVALID_PARAMS, |profile| profile.resource_not_found);
             let data = Payload::from_raw(Raw::empty_object()).with_member("uri", &Raw::string(uri));
             let unknown = ErrorObject { code, data: Some(data.into_raw()), ..unknown("resource", uri) };
             self.missing_uri(unread, unknown)
         })
+    }
+
+    /// Reads the lists once if one of the URIs is not known.
+    pub(super) async fn learn(&self, uris: &[String], request: &Request, cx: &Context) {
+        if uris.iter().any(|uri| self.names.owner(uri).is_none()) {
+            drop(self.read_lists(&OF_URIS, request, cx).await);
+        }
     }
 
     /// Returns the error for a URI that no list has: why a list was not read, or that it is unknown and which target has no server.

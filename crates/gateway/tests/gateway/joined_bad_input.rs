@@ -553,6 +553,53 @@ fn a_target_cannot_say_that_the_session_of_its_client_has_ended() {
 }
 
 #[test]
+fn for_all_resources_of_a_stream_the_lists_are_read_once() {
+    run(async {
+        let lists = Arc::new(AtomicUsize::new(0));
+        let count = lists.clone();
+        let refuses = move |mut server: Scripted| {
+            let count = count.clone();
+            async move {
+                while let Some(message) = server.receive().await {
+                    let result = match message["method"].as_str().unwrap_or_default() {
+                        "initialize" => json!({
+                            "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
+                            "serverInfo": { "name": "scripted", "version": "1" },
+                        }),
+                        "resources/list" | "resources/templates/list" => {
+                            count.fetch_add(1, Ordering::Relaxed);
+                            let error = json!({ "code": -32601, "message": "no such method" });
+                            server
+                                .say(json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))
+                                .await;
+                            continue;
+                        }
+                        _ => continue,
+                    };
+                    server.answer(&message, result).await;
+                }
+            }
+        };
+        let (gateway, b) = beside(scripted(Era::Legacy, refuses));
+        let client = connect(&gateway, builder(Era::Modern)).await;
+        let mut uris: Vec<String> = (0..1_000).map(|uri| format!("x:/{uri}")).collect();
+        uris.push("b:/all".to_owned());
+        let filter = SubscriptionFilter::default().with_resource_subscriptions(uris.clone());
+        let mut stream = client.listen(filter).await.unwrap();
+        assert_eq!(lists.load(Ordering::Relaxed), 2);
+        b.handle.notify_resource_updated("b:/all");
+        assert!(stream.next().await.is_some_and(|told| told.is_ok()));
+        // As at a server of its own, the number has a limit.
+        uris.extend((0..24).map(|uri| format!("y:/{uri}")));
+        let error = client.listen(SubscriptionFilter::default().with_resource_subscriptions(uris)).await;
+        let error = error.err().expect("it is refused").to_string();
+        assert!(error.contains("`subscriptions` of 1024"), "{error}");
+        client.close().await;
+        gateway.close().await;
+    });
+}
+
+#[test]
 fn the_progress_of_a_list_that_is_read_for_a_call_is_not_that_of_the_call() {
     run(async {
         for (era, of) in ERAS {
