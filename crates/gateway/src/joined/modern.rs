@@ -5,6 +5,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
@@ -21,7 +22,7 @@ use mcpjoin_proto::types::{
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::names::Names;
 use super::router::{Part, Router};
@@ -30,7 +31,7 @@ use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning
 use crate::capacity::Caller;
 use crate::client::ClientHandle;
 use crate::end::GatewayEnd;
-use crate::errors::{ErrorTexts, failure};
+use crate::errors::{ErrorTexts, failure, is_of_gateway};
 use crate::modern::TargetRequests;
 use crate::opening::Opening;
 use crate::policy::Counting;
@@ -42,8 +43,10 @@ use crate::target_health::TargetHealth;
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the answer to `server/discover` waits for the instructions of the targets.
 const DISCOVER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause before the stream of a target is opened again.
+/// The pause before the stream of a target is opened again. It doubles each time in which the target itself refuses or ends it
+/// soon, up to [`MAX_REOPEN_DELAY`].
 const REOPEN_DELAY: Duration = Duration::from_secs(1);
+const MAX_REOPEN_DELAY: Duration = Duration::from_secs(30);
 
 /// Serves a client that gives its version in each request.
 pub(super) async fn serve(
@@ -357,7 +360,8 @@ impl TargetStream {
     /// Opens the stream of the target, and opens it again when it has ended, until this is dropped.
     async fn run(self) {
         let (counted, was_open) = (Arc::new(watch::Sender::new(false)), watch::Sender::new(false));
-        let was_open = Arc::new(was_open);
+        let (was_open, is_open) = (Arc::new(was_open), Arc::new(AtomicBool::new(false)));
+        let mut delay = REOPEN_DELAY;
         let count = {
             let (counted, acknowledged) = (counted.clone(), self.acknowledged.clone());
             move || {
@@ -371,9 +375,10 @@ impl TargetStream {
                 let (count, was_open, cx) = (count.clone(), was_open.clone(), self.cx.clone());
                 let (names, index, changes) = (self.names.clone(), self.index, self.changes.clone());
                 let (tasks, target) = (self.tasks.clone(), self.part.target.clone());
-                let acknowledgement = self.acknowledgement.clone();
+                let (acknowledgement, is_open) = (self.acknowledgement.clone(), is_open.clone());
                 Arc::new(move |notification: Notification| match notification.method {
                     Method::SubscriptionsAcknowledged => {
+                        is_open.store(true, Ordering::Relaxed);
                         // What happened while there was no stream is not known, and a late target is new to the client.
                         if was_open.send_replace(true) || names.is_left_out(index) {
                             names.outdate(index);
@@ -398,13 +403,21 @@ impl TargetStream {
                     }
                 })
             };
+            let began = Instant::now();
             let ended = self.part.ask(self.request.clone(), &self.cx, Some(sink)).await;
+            let is_answer = ended.as_ref().err().is_none_or(|error| !is_of_gateway(error));
             tracing::debug!(target: "mcpjoin", from = self.index, ended = ?ended.err(), "a stream of a target has ended");
             count();
-            // Its tools leave, and come back with the next stream.
             was_open.send_replace(true);
-            self.changes.send_modify(|changes| *changes += 1);
-            sleep(REOPEN_DELAY).await;
+            if is_open.swap(false, Ordering::Relaxed) {
+                // Its tools leave, and come back with the next stream.
+                self.changes.send_modify(|changes| *changes += 1);
+            }
+            if !is_answer || began.elapsed() > MAX_REOPEN_DELAY {
+                delay = REOPEN_DELAY;
+            }
+            sleep(delay).await;
+            delay = (2 * delay).min(MAX_REOPEN_DELAY);
             self.part.target.health().ready_to_start().await;
         }
     }

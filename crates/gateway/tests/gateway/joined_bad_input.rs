@@ -553,6 +553,57 @@ fn a_target_cannot_say_that_the_session_of_its_client_has_ended() {
 }
 
 #[test]
+fn a_target_without_streams_gives_a_client_no_changes_of_lists_without_end() {
+    for method_is_known in [false, true] {
+        run(async {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let count = asked.clone();
+            let refuses = move |mut server: Scripted| {
+                let count = count.clone();
+                async move {
+                    while let Some(message) = server.receive().await {
+                        match message["method"].as_str().unwrap_or_default() {
+                            "server/discover" => {
+                                let result = json!({
+                                    "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
+                                    "ttlMs": 0, "cacheScope": "private",
+                                });
+                                server.answer(&message, result).await;
+                            }
+                            "subscriptions/listen" if method_is_known => {
+                                count.fetch_add(1, Ordering::Relaxed);
+                                server.answer(&message, json!({})).await;
+                            }
+                            "subscriptions/listen" => {
+                                count.fetch_add(1, Ordering::Relaxed);
+                                let error = json!({ "code": -32601, "message": "no such method" });
+                                let refused =
+                                    json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+                                server.say(refused).await;
+                            }
+                            other => panic!("{other}"),
+                        }
+                    }
+                }
+            };
+            let (gateway, b) = beside(scripted(Era::Modern, refuses));
+            let client = connect(&gateway, builder(Era::Modern)).await;
+            let filter = SubscriptionFilter::default().with_tools_list_changed(true);
+            let mut stream = client.listen(filter).await.unwrap();
+            let told = timeout(Duration::from_secs(600), stream.next()).await;
+            assert!(told.is_err(), "{told:?}");
+            // It may have streams later.
+            let asked = asked.load(Ordering::Relaxed);
+            assert!((10..40).contains(&asked), "{asked}");
+            b.handle.notify_tools_changed().unwrap();
+            assert!(stream.next().await.is_some_and(|told| told.is_ok()));
+            client.close().await;
+            gateway.close().await;
+        });
+    }
+}
+
+#[test]
 fn for_all_resources_of_a_stream_the_lists_are_read_once() {
     run(async {
         let lists = Arc::new(AtomicUsize::new(0));
