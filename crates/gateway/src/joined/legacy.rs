@@ -31,6 +31,7 @@ use crate::client::{ClientHandle, Storing};
 use crate::end::{GatewayEnd, Refusal};
 use crate::errors::{ErrorTexts, session_ended};
 use crate::legacy::{ClientLink, TargetSession};
+use crate::legacy_to_modern::checked_level;
 use crate::opening::{First, Opening};
 use crate::pair::Subscriptions;
 use crate::policy::Counting;
@@ -457,8 +458,8 @@ impl LegacyClient {
 
     /// Sets the level of log messages at all targets, also at those that open later.
     async fn set_level(&self, params: Option<Payload>) -> Result<Reply, ErrorObject> {
-        let params = params.filter(|params| params.raw().member("level").is_some());
-        let params = params.ok_or_else(|| ErrorObject::invalid_params("`level` is missing"))?;
+        checked_level(params.as_ref())?;
+        let params = params.unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
         let params = params.without_members(|name| name == "_meta");
         *self.level.lock() = Some(params.clone());
         let sessions: Vec<_> = self.router.parts.iter().filter_map(|part| part.session()).collect();

@@ -62,7 +62,9 @@ impl LegacyToModern {
     ) -> Result<Payload, ErrorObject> {
         match request.method {
             // The session stores the level, and each request carries it from now on.
-            Method::SetLevel => checked_level(&request).map(|()| Payload::from_raw(Raw::empty_object())),
+            Method::SetLevel => {
+                checked_level(request.params.as_ref()).map(|()| Payload::from_raw(Raw::empty_object()))
+            }
             Method::Subscribe => self.stream.subscribe(uri(request.params.as_ref())?).await,
             Method::Unsubscribe => self.stream.unsubscribe(&uri(request.params.as_ref())?),
             _ => self.ask(server, request, cx).await,
@@ -127,8 +129,12 @@ fn newest() -> Version {
     Version::newest(mcpjoin_proto::Era::Legacy)
 }
 
-fn checked_level(request: &Request) -> Result<(), ErrorObject> {
-    let params = request.params.as_ref().ok_or_else(|| ErrorObject::invalid_params("`level` is missing"))?;
+/// Checks the parameters of `logging/setLevel`.
+///
+/// # Errors
+/// If there is no such level.
+pub(super) fn checked_level(params: Option<&Payload>) -> Result<(), ErrorObject> {
+    let params = params.ok_or_else(|| ErrorObject::invalid_params("`level` is missing"))?;
     let params =
         SetLevelParams::read(params.raw()).map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
     if LoggingLevel::ALL.contains(&params.level) {

@@ -58,6 +58,31 @@ struct Subscription {
     since: u64,
     /// The client was told that it is subscribed.
     accepted: bool,
+    /// The requests that wait for the answer of the server. If none does any more, what was not accepted is not wanted.
+    waiting: usize,
+}
+
+/// A request that waits for the answer of the server to a subscription, until this is dropped.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    uri: &'a str,
+    since: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.wanted.send_if_modified(|wanted| {
+            let known = wanted.by_uri.get_mut(self.uri).filter(|known| known.since == self.since);
+            let Some(known) = known else { return false };
+            known.waiting -= 1;
+            let is_unwanted = known.waiting == 0 && !known.accepted;
+            if is_unwanted {
+                wanted.by_uri.remove(self.uri);
+                wanted.change += 1;
+            }
+            is_unwanted
+        });
+    }
 }
 
 /// The answer of the server to the subscriptions as of one change.
@@ -104,6 +129,8 @@ impl Stream {
                 format!("too many subscriptions: the limit `subscriptions` of {MAX_RESOURCES} is reached");
             return Err(failure("tooManySubscriptions", &text, &[("limit", MAX_RESOURCES.to_string())]));
         };
+        // Also if the request is cancelled.
+        let _waiting = Waiting { shared: &self.shared, uri: &uri, since: known.since };
         if known.accepted {
             return Ok(Payload::from_raw(Raw::empty_object()));
         }
@@ -116,34 +143,33 @@ impl Stream {
                 self.shared.accept(&uri);
                 Ok(Payload::from_raw(Raw::empty_object()))
             }
-            other => {
-                self.shared.remove(&uri, |one| one.since == known.since && !one.accepted);
-                Err(match other {
-                    Some(Err(error)) => error,
-                    _ => ErrorObject::invalid_params("the server does not announce changes of this resource"),
-                })
-            }
+            Some(Err(error)) => Err(error),
+            _ => Err(ErrorObject::invalid_params("the server does not announce changes of this resource")),
         }
     }
 
     /// Ends the subscription to a resource, if there is one.
     pub(super) fn unsubscribe(&self, uri: &str) -> Result<Payload, ErrorObject> {
-        self.shared.remove(uri, |_| true);
+        self.shared.remove(uri);
         Ok(Payload::from_raw(Raw::empty_object()))
     }
 }
 
 impl Shared {
-    /// Returns the subscription to a resource, which it adds if there is none. `None`: there are too many.
+    /// Returns the subscription to a resource, for which one more request waits. It is added if there is none. `None`: there are too
+    /// many.
     fn add(&self, uri: &str) -> Option<Subscription> {
         let mut known = None;
         self.wanted.send_if_modified(|wanted| {
-            known = wanted.by_uri.get(uri).cloned();
+            if let Some(one) = wanted.by_uri.get_mut(uri) {
+                one.waiting += 1;
+                known = Some(one.clone());
+            }
             if known.is_some() || wanted.by_uri.len() >= MAX_RESOURCES {
                 return false;
             }
             wanted.change += 1;
-            let added = Subscription { since: wanted.change, accepted: false };
+            let added = Subscription { since: wanted.change, accepted: false, waiting: 1 };
             wanted.by_uri.insert(uri.to_owned(), added.clone());
             known = Some(added);
             true
@@ -161,15 +187,12 @@ impl Shared {
         });
     }
 
-    /// Removes the subscription to a resource, if it is one of `these`.
-    fn remove(&self, uri: &str, these: impl FnOnce(&Subscription) -> bool) {
+    /// Removes the subscription to a resource.
+    fn remove(&self, uri: &str) {
         self.wanted.send_if_modified(|wanted| {
-            let is_one = wanted.by_uri.get(uri).is_some_and(these);
-            if is_one {
-                wanted.by_uri.remove(uri);
-                wanted.change += 1;
-            }
-            is_one
+            let is_removed = wanted.by_uri.remove(uri).is_some();
+            wanted.change += u64::from(is_removed);
+            is_removed
         });
     }
 }

@@ -697,6 +697,23 @@ fn a_client_that_wants_log_messages_is_told_which_target_has_no_server() {
 }
 
 #[test]
+fn a_level_of_log_messages_that_does_not_exist_is_refused() {
+    run(async {
+        for version in [Version::V2025_06_18, Version::V2026_07_28] {
+            let two = Two::new(&version);
+            let client = connect(&two.gateway, builder(Era::Legacy)).await;
+            for (level, is_known) in [("loud", false), ("emergency", true)] {
+                let params = Raw::from_value(&json!({ "level": level })).unwrap();
+                let set = client.send_request("logging/setLevel", Some(params)).await;
+                let code = set.err().map(|error| error.remote().unwrap_or_else(|| panic!("{error}")).code);
+                assert_eq!(code, (!is_known).then_some(code::INVALID_PARAMS), "{version} {level}");
+            }
+            client.close().await;
+        }
+    });
+}
+
+#[test]
 fn the_interface_of_a_tool_is_read_at_its_target_although_no_list_of_resources_has_it() {
     run(async {
         for (era, version) in PAIRS {

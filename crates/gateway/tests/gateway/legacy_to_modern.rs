@@ -215,6 +215,39 @@ fn a_second_subscription_to_a_resource_has_the_answer_of_the_first() {
 }
 
 #[test]
+fn a_subscription_that_is_cancelled_ends_unless_another_request_waits_for_it() {
+    run(async {
+        let (_gateway, mut client, mut server, _servers) = opened().await;
+        let subscribe = |id: u64, uri: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/subscribe","params":{{"uri":"{uri}"}}}}"#
+            )
+        };
+        let cancelled = |id: u64| {
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+        };
+        client.say(&subscribe(1, "a:b")).await;
+        let listen = server.value().await;
+        client.say(&subscribe(2, "a:b")).await;
+        client.say(&cancelled(1)).await;
+        client.say(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
+        acknowledge(&mut server, &listen).await;
+        client.expects(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        assert_eq!(server.value().await["params"]["requestId"], 2);
+        client.say(&subscribe(4, "c:d")).await;
+        let listen = server.value().await;
+        assert_eq!(listen["params"]["notifications"]["resourceSubscriptions"], json!(["a:b", "c:d"]));
+        client.say(&cancelled(4)).await;
+        let ended =
+            timeout(Duration::from_secs(60), server.value()).await.expect("the stream is another one");
+        assert_eq!(ended["params"]["requestId"], listen["id"]);
+        let listen = server.value().await;
+        assert_eq!(listen["params"]["notifications"]["resourceSubscriptions"], json!(["a:b"]));
+    });
+}
+
+#[test]
 fn subscriptions_and_changes_of_lists_are_one_stream_that_is_opened_again_when_it_ends() {
     run(async {
         let (_gateway, mut client, mut server, _servers) = opened().await;
