@@ -332,14 +332,21 @@ impl Admitted {
     // ---- results ----
 
     fn reply(&self, reply: Reply, connection: &Connection) -> Result<Reply, ErrorObject> {
-        if self.bytes.is_some() {
-            self.check_bytes(match &reply {
-                Reply::Verbatim(result) => result.raw().len(),
-                Reply::Complete(result) | Reply::Task(result) => result.len(),
-                Reply::NeedInput(input) => Payload::from_value(&**input).map_or(0, |input| input.raw().len()),
-            })?;
-        }
-        questions::check_result(self.settings.questions.by(self.rules()), &reply)?;
+        let allowed = self.settings.questions.by(self.rules());
+        // Questions are written once for both checks, and only for them.
+        let asked = match &reply {
+            Reply::NeedInput(input) if self.bytes.is_some() || !allowed.is_all() => {
+                Payload::from_value(&**input).ok()
+            }
+            _ => None,
+        };
+        let (text, asks) = match &reply {
+            Reply::Verbatim(result) => (Some(result.raw()), true),
+            Reply::Complete(result) | Reply::Task(result) => (Some(result), false),
+            Reply::NeedInput(_) => (asked.as_ref().map(Payload::raw), true),
+        };
+        self.check_bytes(text.map_or(0, Raw::len))?;
+        questions::check_result(allowed, text.filter(|_| asks))?;
         Ok(match reply {
             Reply::Verbatim(result) => Reply::Verbatim(self.result(result, connection)?),
             Reply::Complete(result) => {

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Notification, Payload, Raw};
@@ -156,18 +155,12 @@ pub(super) fn declared(allowed: Allowed, params: Payload) -> Payload {
     )
 }
 
-/// Refuses the result of a modern server that asks what it may not ask.
-pub(super) fn check_result(allowed: Allowed, reply: &Reply) -> Result<(), ErrorObject> {
+/// Refuses a result that asks what its server may not ask. `result`: one that may ask.
+pub(super) fn check_result(allowed: Allowed, result: Option<&Raw>) -> Result<(), ErrorObject> {
     if allowed.is_all() {
         return Ok(());
     }
-    let asked = match reply {
-        Reply::Verbatim(result) => result.raw().member("inputRequests"),
-        Reply::NeedInput(input) => {
-            Payload::from_value(&**input).ok().and_then(|input| input.raw().member("inputRequests"))
-        }
-        _ => None,
-    };
+    let asked = result.and_then(|result| result.member("inputRequests"));
     asked.map_or(Ok(()), |asked| check_requests(allowed, &asked))
 }
 
