@@ -374,7 +374,8 @@ impl TargetTasks {
         if let Some(tasks) = result.raw().member("tasks").and_then(|tasks| tasks.decode::<Vec<Raw>>().ok()) {
             let own: Vec<Raw> =
                 tasks.into_iter().filter(|task| self.has_created(id_of(task).as_deref())).collect();
-            return Raw::from_value(&own).map_or(result.clone(), |own| result.with_member("tasks", &own));
+            let own = Raw::from_value(&own).unwrap_or_else(|_| Raw::null());
+            return result.with_member("tasks", &own);
         }
         let own = |id: &str| self.tasks.open(id).filter(|(target, _)| *target == self.target);
         related(&result, |id| own(id).map(|(_, id)| id)).unwrap_or(result)
