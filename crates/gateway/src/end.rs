@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mcpjoin_proto::session::CloseCause;
+use mcpjoin_proto::code;
+use mcpjoin_proto::session::{CloseCause, NegotiationFailure};
 
 use super::call_record::CallRecord;
 use mcpjoin::client::{RestartError, RunExit};
@@ -67,6 +68,16 @@ pub(super) fn is_not_authorized(end: &RunExit) -> bool {
         RunExit::NotOpened(error) => error.is_unauthorized(),
         _ => false,
     }
+}
+
+/// Whether a server has answered its opening with an error about what the client has said of itself.
+pub(super) fn is_refused(end: &RunExit) -> bool {
+    let RunExit::NotOpened(error) = end else { return false };
+    let CloseCause::Opening(NegotiationFailure::Refused { error, .. }) = &error.cause else { return false };
+    matches!(
+        error.code,
+        code::INVALID_PARAMS | code::UNSUPPORTED_PROTOCOL_VERSION | code::MISSING_REQUIRED_CLIENT_CAPABILITY
+    )
 }
 
 /// An event of a gateway.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{EraChoice, Limits};
 
-use super::end::{GatewayEvent, is_not_authorized};
+use super::end::{GatewayEvent, is_not_authorized, is_refused};
 use super::policy::{Allowed, SharedPolicy};
 use super::target_health::TargetHealth;
 use super::telemetry::Telemetry;
@@ -74,9 +74,10 @@ impl Settings {
         }
     }
 
-    /// Whether a server has ended because its client has no access to the target, which others may have.
+    /// Whether a server has ended because of its client: it has no access to the target, which others may have, or a target that has
+    /// opened for others refuses what it says of itself.
     pub(super) fn is_of_client(&self, end: &RunExit) -> bool {
-        self.is_by_principal && is_not_authorized(end)
+        self.is_by_principal && is_not_authorized(end) || is_refused(end) && self.health.has_opened()
     }
 
     /// Logs a problem of the target, each kind once a minute at most.

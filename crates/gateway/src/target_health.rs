@@ -51,6 +51,8 @@ struct Known {
     running: BTreeSet<u64>,
     /// The servers that ran, have exited and are started again, and whether for the first time.
     restarting: BTreeMap<u64, bool>,
+    /// A server has run.
+    has_opened: bool,
     /// The failed starts since the last server ran.
     failures: u32,
     last: Option<RunExit>,
@@ -90,6 +92,7 @@ impl TargetHealth {
                 known.starting.remove(upstream);
                 known.restarting.remove(upstream);
                 known.running.insert(*upstream);
+                known.has_opened = true;
                 (known.failures, known.next) = (0, None);
                 known.late.retain(|late| !late.start);
             }
@@ -119,6 +122,11 @@ impl TargetHealth {
         }
         drop(known);
         self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Whether a server of this target has opened for some client.
+    pub(super) fn has_opened(&self) -> bool {
+        self.known.lock().has_opened
     }
 
     /// Is notified of each event.

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::router::{Part, Router};
+use super::router::{Part, Router, named};
 use super::tasks::united;
 use super::{CHANGES_DELAY, Joined, Target, list_changes, wants_warnings, warning};
 use crate::answers::{self, Answers};
@@ -42,8 +42,10 @@ use crate::upstream::ClientHello;
 
 /// How long the reply to `initialize` waits for targets that start.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause after an attempt that failed for another reason than the target.
+/// The pause after an attempt that failed for another reason than the target. It doubles each time that the target refuses the
+/// client, up to [`MAX_RETRY_DELAY`].
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// How long `logging/setLevel` waits for the targets.
 const SET_LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -197,7 +199,7 @@ impl LegacyPart {
             return self.errors.failure("notAvailable", text, &[]);
         }
         match &*self.failed.lock() {
-            Some((error, Refusal::NotStarted(_))) => error.clone(),
+            Some((error, Refusal::NotStarted(_))) => named(&self.target.name, error.clone()),
             _ => self.errors.not_available(self.target.health().outage()),
         }
     }
@@ -260,6 +262,7 @@ impl LegacyClient {
     async fn keep_open(self: Arc<Self>, index: usize, caller: Caller, hello: ClientHello, link: ClientLink) {
         let part = &self.router.parts[index];
         let pools = &part.target.gateway.pools;
+        let mut pause = RETRY_DELAY;
         loop {
             // The sender lives as long as `self`.
             let _ = part.may_open.subscribe().wait_for(|may_open| *may_open).await;
@@ -269,14 +272,20 @@ impl LegacyClient {
                 Ok(session) => Arc::new(session),
                 Err(refusal) => {
                     let error = pools.refused(&refusal, &part.errors);
-                    let delay = match refusal {
-                        Refusal::TooManyStarts { retry_after, .. } => retry_after.max(RETRY_DELAY),
-                        _ => RETRY_DELAY,
-                    };
                     let is_of_client = match &refusal {
                         Refusal::TooMany { .. } | Refusal::TooManyStarts { .. } => true,
                         Refusal::NotStarted(end) => part.settings().is_of_client(end),
                         _ => false,
+                    };
+                    let delay = match refusal {
+                        Refusal::TooManyStarts { retry_after, .. } => retry_after.max(RETRY_DELAY),
+                        // Nobody but this client can change that, so its health does not say when to try again.
+                        Refusal::NotStarted(_) if is_of_client => {
+                            let delay = pause;
+                            pause = (2 * pause).min(MAX_RETRY_DELAY);
+                            delay
+                        }
+                        _ => RETRY_DELAY,
                     };
                     *part.failed.lock() = is_of_client.then_some((error, refusal));
                     part.tried.send_replace(true);
@@ -298,6 +307,7 @@ impl LegacyClient {
                 continue;
             };
             part.tried.send_replace(true);
+            pause = RETRY_DELAY;
             if let Some(connection) = connection {
                 session.connect(connection);
             }

@@ -548,7 +548,7 @@ fn exists(method: &Method, cx: &Context) -> bool {
 }
 
 /// Returns an error that begins with the name of the target.
-fn named(target: &str, error: ErrorObject) -> ErrorObject {
+pub(super) fn named(target: &str, error: ErrorObject) -> ErrorObject {
     if error.message.strip_prefix(target).is_some_and(|rest| rest.starts_with(": ")) {
         return error;
     }

@@ -12,13 +12,13 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use mcpjoin::Link;
 use mcpjoin::proto::session::EraChoice;
 use mcpjoin::proto::types::{CreateMessageResult, LoggingLevel, SubscriptionFilter};
 use mcpjoin::proto::{Era, Version};
 use mcpjoin::transport::{
     Accept, Admitted, HttpBody, HttpOptions, HttpService, ListenAddress, Listener, MemoryEvents,
 };
+use mcpjoin::{Client, Link};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEvent, JoinedGateway, TargetOptions};
 use mcpjoin_test_support::events::{Told, hearing};
 use serde_json::{Value, json};
@@ -643,7 +643,7 @@ fn for_all_resources_of_a_stream_the_lists_are_read_once() {
         // As at a server of its own, the number has a limit.
         uris.extend((0..24).map(|uri| format!("y:/{uri}")));
         let error = client.listen(SubscriptionFilter::default().with_resource_subscriptions(uris)).await;
-        let error = error.err().expect("it is refused").to_string();
+        let error = error.expect_err("it is refused").to_string();
         assert!(error.contains("`subscriptions` of 1024"), "{error}");
         client.close().await;
         gateway.close().await;
@@ -997,6 +997,51 @@ fn a_response_with_the_id_of_another_request_answers_nothing_of_the_other_target
         assert_named(&warnings, "bad", "a server has sent a response to request", 1);
         assert!(warnings.iter().all(|warning| warning.len() < 500), "{warnings:#?}");
     }
+}
+
+#[test]
+fn a_client_that_a_target_refuses_makes_it_dead_for_no_other_client() {
+    run(async {
+        let starts = Arc::new(AtomicUsize::new(0));
+        let count = starts.clone();
+        let choosy = move |mut server: Scripted| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let Some(opening) = server.receive().await else { return };
+                if opening["params"]["clientInfo"]["name"] == "odd" {
+                    let error = json!({ "code": -32602, "message": "this client is odd" });
+                    server.say(json!({ "jsonrpc": "2.0", "id": opening["id"], "error": error })).await;
+                    return;
+                }
+                let opened = json!({
+                    "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "choosy", "version": "1" },
+                });
+                server.answer(&opening, opened).await;
+                while server.next_call(&["t"]).await.is_some() {}
+            }
+        };
+        let (gateway, _b) = beside(scripted(Era::Legacy, choosy));
+        let legacy = |name: &str| Client::builder(name, "1").no_cache().era(EraChoice::Only(Era::Legacy));
+        let first = connect(&gateway, legacy("first")).await;
+        assert_eq!(tools(&first).await.len(), 8);
+        first.close().await;
+        let odd = connect(&gateway, legacy("odd")).await;
+        assert_eq!(tools(&odd).await.len(), 7);
+        passes(Duration::from_secs(600)).await;
+        let began = Instant::now();
+        let other = connect(&gateway, legacy("other")).await;
+        assert_eq!((tools(&other).await.len(), began.elapsed()), (8, Duration::ZERO));
+        let error = refused(&odd, "bad__t").await["message"].as_str().unwrap().to_owned();
+        assert_eq!(error, "bad: this client is odd");
+        // The client that is refused does not start it all the time.
+        let starts = starts.load(Ordering::Relaxed);
+        assert!((10..40).contains(&starts), "{starts}");
+        for client in [odd, other] {
+            client.close().await;
+        }
+        gateway.close().await;
+    });
 }
 
 // ---- clients ----
