@@ -6,7 +6,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{ClientInfo, Reply, ServerRole};
@@ -225,6 +225,8 @@ impl TargetRequests {
         let (pool, server, _in_use) = self.server(&request, cx).await?;
         let claim = || self.pools.claim(&pool, cx, errors);
         let translation = &pool.first.relay.translation;
+        // The state of a call that waits for its client.
+        let waiting = OnceLock::new();
         let answering = pin!(async {
             match (server.profile().initialize, &method) {
                 (false, Method::Listen) => {
@@ -243,10 +245,23 @@ impl TargetRequests {
                     }
                 }
                 // In a box, because requests to a modern server need none of it.
-                (true, _) => Box::pin(translation.request(claim, &server, request, cx.clone(), errors)).await,
+                (true, _) => {
+                    let reply =
+                        Box::pin(translation.request(claim, &server, request, cx.clone(), errors)).await;
+                    if let Ok(Reply::NeedInput(input)) = &reply
+                        && let Some(state) = &input.request_state
+                    {
+                        let _ = waiting.set(state.clone());
+                    }
+                    reply
+                }
             }
         });
-        permit.answer(&server, answering).await
+        let answer = permit.answer(&server, answering).await;
+        if let (Err(_), Some(state)) = (&answer, waiting.get()) {
+            translation.give_up(state, cx);
+        }
+        answer
     }
 
     /// Relays a request to a modern server, unchanged but for the mark of a state that only this process can use.

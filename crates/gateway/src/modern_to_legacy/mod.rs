@@ -39,6 +39,7 @@ use super::errors::{ErrorTexts, without_session_end};
 use super::relay::{self, StreamSink};
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
+use mcpjoin::transport::Replicas;
 
 pub(super) use self::translate::discover_result;
 
@@ -190,6 +191,13 @@ impl ModernToLegacy {
             Ok(result) => Ok(Reply::Complete(translate::result(&method, result))),
             Err(error) => Err(call_error(error, &run.connection, &cx, errors).await),
         }
+    }
+
+    /// Ends the call that waits for its client under this state, because the client does not receive its questions.
+    pub(super) fn give_up(&self, state: &str, cx: &Context) {
+        let replicas = cx.extension::<Replicas>();
+        let handle = replicas.map_or(state, |replicas| replicas.unmarked(state));
+        self.pool.suspended.give_up(handle, "the policy of this gateway refuses the questions of the call");
     }
 
     /// Answers a question of the server.

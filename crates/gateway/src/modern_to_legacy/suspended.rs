@@ -207,6 +207,14 @@ impl<T: Send + 'static> Suspended<T> {
         Ok(())
     }
 
+    /// Gives up a call whose client does not receive its handle.
+    pub(super) fn give_up(&self, handle: &str, why: &str) {
+        let given_up = self.entries.lock().remove(handle, Invalid::GivenUp);
+        if let Some(call) = given_up {
+            (self.abandon)(call, why);
+        }
+    }
+
     /// How many calls are stored.
     pub(super) fn len(&self) -> usize {
         self.entries.lock().by_handle.len()

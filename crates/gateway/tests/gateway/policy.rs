@@ -11,10 +11,10 @@ use mcpjoin::proto::session::{EraChoice, Origin};
 use mcpjoin_gateway::{Gateway, GatewayEvent, Policy, SharedPolicy};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{Instant, advance};
+use tokio::time::{Instant, advance, timeout};
 
 use super::pools::Person;
-use super::{Raw, passes, run};
+use super::{Raw, Servers, client, modern_request, passes, run};
 
 const ERAS: [(Era, Era); 4] = [
     (Era::Legacy, Era::Legacy),
@@ -591,6 +591,43 @@ fn questions_above_the_size_are_refused_where_they_are_the_result_of_the_call() 
             assert_eq!(large["error"]["data"], json!({ "gateway": "tooLarge", "limit": 900 }), "{large}");
         });
     }
+}
+
+#[test]
+fn a_call_whose_questions_are_too_large_ends_at_the_server() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let limited = SharedPolicy::new(policy("[limits]\nmessage_bytes = 900\n"));
+        let gateway = Gateway::builder(start).era(EraChoice::Only(Era::Legacy)).policy(limited).build();
+        let (mut near, _served) = client(&gateway);
+        near.say(&modern_request("1", "tools/call", r#""name":"t","#, "")).await;
+        let mut server = servers.next().await;
+        let id = server.value().await["id"].clone();
+        let result = json!({
+            "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+            "serverInfo": { "name": "s", "version": "1" },
+        });
+        server.say(&json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()).await;
+        assert_eq!(server.value().await["method"], "notifications/initialized");
+        let call = server.value().await;
+        let params = json!({
+            "message": "x".repeat(900), "requestedSchema": { "type": "object", "properties": {} },
+        });
+        let question =
+            json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params });
+        server.say(&question.to_string()).await;
+        assert_eq!(near.value().await["error"]["data"]["gateway"], "tooLarge");
+        let mut ends = Vec::new();
+        for _ in 0..2 {
+            ends.push(timeout(Duration::from_secs(5), server.value()).await.expect("the server is told"));
+        }
+        ends.sort_by_key(|end| end["id"].is_string());
+        assert_eq!(
+            (&ends[0]["method"], &ends[0]["params"]["requestId"]),
+            (&json!("notifications/cancelled"), &call["id"])
+        );
+        assert!(ends[1]["id"] == "q" && ends[1]["error"].is_object(), "{}", ends[1]);
+    });
 }
 
 #[test]
