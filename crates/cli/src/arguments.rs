@@ -134,6 +134,22 @@ impl Typed {
         })
     }
 
+    /// The words that send those values as JSON that are JSON. A form of such a word where there is none.
+    pub(crate) fn as_json(&self) -> String {
+        let words = self.members.iter().filter_map(|(name, typing)| match typing {
+            Typing::Named(values) => match &values[..] {
+                [Named::Word(word)] if Raw::parse(word.as_bytes().to_vec()).is_ok() => {
+                    Some(format!("{name}:={word}"))
+                }
+                _ => None,
+            },
+            Typing::Member(_) => None,
+        });
+        let words = words.filter(|word| word.chars().count() <= MAX_PROPOSED_CHARS).take(MAX_NOTED_NAMES);
+        let words: Vec<String> = words.map(|word| exact(&word)).collect();
+        if words.is_empty() { "NAME:=JSON".into() } else { words.join(" ") }
+    }
+
     /// The arguments as one object. Without a schema, or beyond the limits of reading it, every word is a string.
     ///
     /// # Errors

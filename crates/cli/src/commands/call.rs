@@ -208,13 +208,21 @@ async fn prepare(
     let listed = if force && !need_schema {
         None
     } else {
-        definition(ui, client, &tool).await.map_err(|failure| match failure.id {
+        let found = definition(ui, client, &tool).await.map_err(|failure| match failure.id {
             "E_TIMEOUT" if !need_schema => {
                 let hint = format!("{}; --force sends the call without the list of tools", failure.hint);
                 failure.hint(hint)
             }
             _ => failure,
-        })?
+        })?;
+        if let (true, Err(Some(unread))) = (need_schema, &found) {
+            let json = arguments.as_json();
+            ui.note(&format!(
+                "tools/list failed: {unread}; the types of the arguments are not known, and values are sent as text; \
+                 for JSON write {json}"
+            ));
+        }
+        found.ok()
     };
     let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
     let checked = arguments.checked(schema, force).map_err(|problem| {
@@ -235,16 +243,20 @@ async fn prepare(
     })
 }
 
-/// The definition of the tool. `None` where the server does not list it, or cannot: then the server decides about the call.
-async fn definition(ui: &Ui, client: &Client, tool: &str) -> Result<Option<Object>, Failure> {
+/// The definition of the tool. `Err` where the server does not list it, or cannot: then the server decides about the call. It says
+/// why the list was not read.
+async fn definition(ui: &Ui, client: &Client, tool: &str) -> Result<Result<Object, Option<String>>, Failure> {
     match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, tool)).await {
-        Ok(Ok(listed)) => Ok(Some(listed)),
-        Ok(Err(absent)) => {
+        Ok(Ok(listed)) => Ok(Ok(listed)),
+        Ok(Err(mut absent)) => {
+            let unread = absent.unread.take();
             request::note_absent(ui, "tool", tool, absent);
-            Ok(None)
+            Ok(Err(unread))
         }
+        // The call fails in the same way.
+        Err(failure) if failure.id == "E_NOT_OFFERED" => Ok(Err(None)),
         // A list above a limit is a failure of ours.
-        Err(failure) if failure.exit == Exit::ServerError => Ok(None),
+        Err(failure) if failure.exit == Exit::ServerError => Ok(Err(Some(failure.message))),
         Err(failure) => Err(failure),
     }
 }

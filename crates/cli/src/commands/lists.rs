@@ -277,9 +277,12 @@ fn is_unknown_method(error: &ClientError) -> bool {
 }
 
 /// The server lists no item of a name.
+#[derive(Default)]
 pub(super) struct Absent {
     /// The most similar name that it lists.
     pub(super) similar: Option<String>,
+    /// Why the list was not read to its end, so that the item may exist.
+    pub(super) unread: Option<String>,
 }
 
 /// Returns the item of that name as the server lists it. Reads no page behind the one that has it. A list that does not
@@ -294,13 +297,18 @@ pub(super) async fn find(
     loop {
         let items = match pages.next().await {
             Some(Ok(items)) => items,
-            Some(Err(
-                ClientError::RepeatedCursor { .. }
-                | ClientError::TooManyPages { .. }
-                | ClientError::BadResult { .. },
-            ))
-            | None => return Ok(Err(Absent { similar })),
-            Some(Err(error)) => return Err(section.failure(&error)),
+            None => return Ok(Err(Absent { similar, unread: None })),
+            Some(Err(error)) => {
+                let failure = section.failure(&error);
+                return match error {
+                    ClientError::RepeatedCursor { .. }
+                    | ClientError::TooManyPages { .. }
+                    | ClientError::BadResult { .. } => {
+                        Ok(Err(Absent { similar, unread: Some(failure.message) }))
+                    }
+                    _ => Err(failure),
+                };
+            }
         };
         let mut names: Vec<String> = similar.take().into_iter().collect();
         for item in items.iter().filter_map(Object::of) {

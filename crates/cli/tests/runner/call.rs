@@ -202,6 +202,50 @@ fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() 
     assert_eq!(line("call demo: echo message=@@x").exits(0).stdout, "@x\n");
 }
 
+/// A server that refuses the list of its tools, or sends pages that form a loop, and whose tools return their arguments.
+const UNLISTED: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    reply = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] == "initialize":
+        reply["result"] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                           "serverInfo": {"name": "unlisted", "version": "1"}}
+    elif message["method"] == "tools/list" and sys.argv[1] == "loop":
+        reply["result"] = {"tools": [], "nextCursor": "again"}
+    elif message["method"] == "tools/list":
+        reply["error"] = {"code": -32603, "message": "the list is too large"}
+    else:
+        text = json.dumps(message["params"]["arguments"])
+        reply["result"] = {"content": [{"type": "text", "text": text}]}
+    print(json.dumps(reply), flush=True)
+"#;
+
+#[test]
+fn arguments_whose_types_are_unknown_are_sent_as_text_with_a_note() {
+    let call = |options: &[&str], words: &[&str], kind: &str| {
+        let server = ["--era", "legacy", "--", "python3", "-c", UNLISTED, kind];
+        let (before, command) = server.split_at(2);
+        run([&["call"], options, before, &["sum"], words, command].concat()).exits(0)
+    };
+    let unknown = "the types of the arguments are not known, and values are sent as text; for JSON write ";
+    let ran = call(&[], &["a=20", "b=hi", "c=true"], "refuse");
+    assert_eq!(ran.stdout, "{\"a\": \"20\", \"b\": \"hi\", \"c\": \"true\"}\n");
+    let failed = "tools/list failed: JSON-RPC error -32603: the list is too large; ";
+    assert_eq!(ran.stderr, format!("{failed}{unknown}a:=20 c:=true\n"));
+    // A note is no part of the result: it is printed with --json, too.
+    let ran = call(&["--json"], &["b=hi"], "refuse").says(&[&format!("{failed}{unknown}NAME:=JSON\n")]);
+    assert_eq!(ran.json()["content"][0]["text"], "{\"b\": \"hi\"}");
+    let ran = call(&[], &["a=1"], "loop");
+    let failed = "tools/list failed: the result of tools/list: its pages form a loop; ";
+    assert_eq!(ran.stderr, format!("{failed}{unknown}a:=1\n"));
+    // Nothing depends on the types, or no note is wanted.
+    assert_eq!(call(&[], &["a:=20"], "refuse").stderr, "");
+    assert_eq!(call(&["-q"], &["a=20"], "refuse").stderr, "");
+}
+
 #[test]
 fn the_example_of_every_tool_can_be_called() {
     // These end with an error: `greet` because its question is declined, the others always.
