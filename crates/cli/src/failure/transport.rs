@@ -150,7 +150,8 @@ impl Failure {
                 "the server sends a message with a content type that is neither application/json nor text/event-stream",
                 TELL,
             ),
-            TransportErrorKind::Foreign => (
+            // A web server that does not implement POST answers with 501.
+            kind if kind == TransportErrorKind::Foreign || status == Some(501) => (
                 "E_NO_ENDPOINT",
                 Exit::Connection,
                 "the URL answers, but not as an MCP server",

@@ -127,6 +127,8 @@ fn an_http_status_is_told_as_what_it_means() {
             "wait, then try again",
         ),
         ("500 Internal Server Error", "", 4, "(E_LINK)", "the server failed: ", "see the server's own log"),
+        // A web server that does not know POST, such as Python's `http.server`.
+        ("501 Not Implemented", "", 4, "(E_NO_ENDPOINT)", "the URL answers, but not as", "check the path"),
         (
             "502 Bad Gateway",
             "",
