@@ -431,6 +431,10 @@ impl Climb<'_> {
         challenged_scopes: Option<Vec<String>>,
     ) -> Result<Discovered, End> {
         let server_url = self.discovery.server;
+        if matches!(challenge.status, 500..=599) {
+            // The step of the request has failed.
+            return Err(self.first_broken(0, begin));
+        }
         let wants_token = challenge.status == 403 && challenge.of_tokens().next().is_some();
         if challenge.status != 401 && !wants_token {
             let what = "the server does not require authorization and names no authorization server";

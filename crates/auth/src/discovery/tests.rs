@@ -459,6 +459,13 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
             played(|seen, _| Some(if seen.line == "POST /mcp" { json("{}") } else { not_found() })).await;
         let words = "the server does not require authorization and names no authorization server";
         ended(&at, &climbed(&at).await, StepSubject::Server, words);
+        // It is not known whether a server that fails requires authorization.
+        let at = played(|seen, _| {
+            Some(if seen.line == "POST /mcp" { answer("500 Internal Server Error", "", "") } else { not_found() })
+        })
+        .await;
+        let words = "POST ~/mcp: the server fails, so it is not known whether it requires authorization";
+        ended(&at, &climbed(&at).await, StepSubject::Server, words);
         let at =
             played(|seen, _| (seen.line != "POST /mcp").then(|| answer("500 Internal Server Error", "", "")))
                 .await;
