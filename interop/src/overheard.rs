@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_heard_from_its_beginning_to_its_end() {
+    fn a_session_is_recorded_from_its_beginning_to_its_end() {
         for ended in [true, false] {
             let exchanges = legacy(LEGACY, ended);
             speaks(&exchanges, Way::Http, "legacy").unwrap();

@@ -60,7 +60,7 @@ mod tests {
     use super::satisfied;
 
     #[test]
-    fn expressions_are_judged() {
+    fn expressions_are_checked() {
         let allowed = |licence: &str| ["MIT", "Apache-2.0", "Zlib", "X WITH Y"].contains(&licence);
         let judge = |expression| satisfied(expression, &allowed).unwrap();
         assert!(judge("MIT"));

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g129_an_address_is_judged_by_whom_it_reaches() {
+    fn g129_an_address_is_checked_by_the_network_that_it_reaches() {
         use AddressClass::{LinkLocal, Loopback, Never, Private, Public};
         for (address, expected) in [
             ("127.0.0.1", Loopback),

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn g142_whoever_never_comes_back_is_waited_for_five_minutes_and_the_port_is_free_again() {
+    async fn g142_a_user_who_never_comes_back_is_waited_for_five_minutes_and_the_port_is_free_again() {
         let opened = Arc::new(Mutex::new(Vec::new()));
         let (told, open) = (opened.clone(), opened.clone());
         let browser = LocalBrowser::new()

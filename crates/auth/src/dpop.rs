@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nonces_are_for_whoever_gave_them() {
+    fn nonces_are_for_the_server_that_gave_them() {
         let dpop = Dpop::new().unwrap();
         let nonce = |url: &str| claim(&read(dpop.proof("POST", url, None)).0, "nonce");
         dpop.nonce(SERVER, "eyJ7S_zG.eyJH0-Z.HX4w-7v");

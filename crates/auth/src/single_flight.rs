@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn g140_the_work_goes_on_when_whoever_began_it_has_gone() {
+    async fn g140_the_work_goes_on_when_the_caller_that_began_it_has_gone() {
         let (flight, begun, go) =
             (SingleFlight::default(), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let join = || {

@@ -535,7 +535,7 @@ fn cancelling_reaches_the_handler_in_both_eras() {
 }
 
 #[test]
-fn log_messages_of_a_call_are_heard_over_http_in_both_eras() {
+fn log_messages_of_a_call_are_received_over_http_in_both_eras() {
     run(async {
         for era in [Era::Legacy, Era::Modern] {
             let up = Up::new(&Gate::default()).await;

@@ -562,7 +562,7 @@ mod real {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_is_told_when_the_runtime_has_taken_the_task_away() {
+async fn a_caller_that_waits_is_told_when_the_runtime_has_taken_the_task_away() {
     // A panic in a listener ends the task that starts servers.
     let (mut stage, restart, start) = Stage::set();
     let restart = restart.on_event(|event| assert!(matches!(event, RunEvent::Started { .. })));

@@ -404,7 +404,7 @@ fn dropping_the_future_of_a_server_ends_everything() {
 }
 
 #[test]
-fn a_request_that_a_web_page_makes_a_browser_send_is_not_heard() {
+fn a_request_that_a_web_page_makes_a_browser_send_is_not_handled() {
     run(async {
         let gate = Gate::default();
         let (listener, address) = tcp().await;

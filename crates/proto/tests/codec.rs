@@ -175,7 +175,7 @@ fn a15_lines_of_white_space_are_skipped() {
 }
 
 #[test]
-fn a18_a19_what_stands_at_the_end_is_given_for_its_caller_to_judge() {
+fn a18_a19_what_stands_at_the_end_is_given_to_its_caller() {
     assert_eq!(lines_of(100, [&b"{}\n{\"id\":"[..]]), [line("{}"), LineEvent::Last("{\"id\":".into())]);
     assert_eq!(lines_of(100, [&b"{\"id\":1}"[..]]), [LineEvent::Last("{\"id\":1}".into())]);
 }

@@ -248,7 +248,7 @@ fn b26_a_batch_is_bounded_and_never_empty() {
 }
 
 #[test]
-fn b26_each_element_of_a_batch_is_judged_alone() {
+fn b26_each_element_of_a_batch_is_checked_alone() {
     let parts = batch(&format!("[{},1,[{}],{{\"id\":7,\"method\":\"x\"}}]", request("1"), request("2")));
     let kinds: Vec<_> = parts
         .iter()
@@ -633,7 +633,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Checks that our parser accepts the same texts as serde_json, except for repeated keys.
-fn judged_alike(text: &[u8]) -> Result<(), TestCaseError> {
+fn parsed_alike(text: &[u8]) -> Result<(), TestCaseError> {
     let ours = Raw::parse(text.to_vec());
     let theirs = serde_json::from_slice::<Value>(text);
     match (&ours, &theirs) {
@@ -658,7 +658,7 @@ proptest! {
 
     #[test]
     fn what_is_json_is_decided_as_serde_json_decides(text in prop_oneof![soup(), mutated(), any::<Vec<u8>>()]) {
-        judged_alike(&text)?;
+        parsed_alike(&text)?;
     }
 
     #[test]

@@ -184,7 +184,7 @@ mod tests {
     use crate::{Outcome, Run, Selection, Trace, check_server};
 
     #[test]
-    fn a_flood_of_beginnings_is_judged_soon() {
+    fn a_flood_of_beginnings_is_checked_soon() {
         let mut run = Run::new("flood", Version::newest(Era::Legacy));
         for _ in 0..20_000 {
             run.received(r#"{"a":["#);

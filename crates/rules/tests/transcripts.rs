@@ -339,7 +339,7 @@ fn are_in_order(rules: &[&Rule]) {
 }
 
 #[test]
-fn f27_every_rule_finds_its_fault_and_no_other_accuses() {
+fn f27_every_rule_finds_its_fault_and_no_other_rule_does() {
     each_finds_its_fault(&cases(), check_server);
 }
 
@@ -392,7 +392,7 @@ fn a_finding_says_where_and_how_bindingly() {
 }
 
 #[test]
-fn a_run_by_a_revision_that_is_not_known_is_judged_by_no_rule() {
+fn a_run_by_a_revision_that_is_not_known_is_checked_by_no_rule() {
     let mut run = Run::new("a look", Version::parse("1999-01-01"));
     run.received("nonsense");
     let trace = Trace { runs: vec![run], ..Trace::default() };

@@ -104,7 +104,7 @@ async fn a_head_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn thirty_two_connections_are_heard_at_once_and_the_next_waits_for_one_to_end() {
+async fn thirty_two_connections_are_read_at_once_and_the_next_waits_for_one_to_end() {
     let callback = Callback::listen(0, "/callback", false).await.unwrap();
     let port = callback.port();
     let answer = tokio::spawn(async move { callback.answer("right").await });

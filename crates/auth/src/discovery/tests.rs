@@ -461,7 +461,11 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
         ended(&at, &climbed(&at).await, StepSubject::Server, words);
         // It is not known whether a server that fails requires authorization.
         let at = played(|seen, _| {
-            Some(if seen.line == "POST /mcp" { answer("500 Internal Server Error", "", "") } else { not_found() })
+            Some(if seen.line == "POST /mcp" {
+                answer("500 Internal Server Error", "", "")
+            } else {
+                not_found()
+            })
         })
         .await;
         let words = "POST ~/mcp: the server fails, so it is not known whether it requires authorization";

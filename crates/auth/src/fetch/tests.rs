@@ -108,7 +108,7 @@ fn g129_what_a_name_says_later_counts_for_nothing() {
 }
 
 #[test]
-fn g129_names_are_judged_when_they_are_connected_to() {
+fn g129_names_are_checked_when_they_are_connected_to() {
     run(async {
         let server = ScriptedServer::new(|_, _| json("{}")).await;
         let url = server.url().replace("127.0.0.1", "localhost");
@@ -131,7 +131,7 @@ fn g129_names_are_judged_when_they_are_connected_to() {
 }
 
 #[test]
-fn g129_an_address_is_judged_however_it_is_written() {
+fn g129_an_address_is_checked_in_every_spelling() {
     use FetchErrorKind::{Address, Url};
     let table = [
         ("https://1.1.1.1/x", [None; 4]),

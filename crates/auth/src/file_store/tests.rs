@@ -170,7 +170,7 @@ async fn g139_a_login_that_is_too_long_is_neither_read_nor_written() {
 }
 
 #[tokio::test]
-async fn i180_one_at_a_time_has_the_lock_and_whoever_waits_gets_it() {
+async fn i180_one_at_a_time_has_the_lock_and_the_next_one_waits_for_it() {
     let folder = Folder::new();
     let (one, other) = (folder.store(), folder.store());
     let held = one.lock(SERVER).await.unwrap();

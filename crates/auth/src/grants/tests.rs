@@ -201,7 +201,7 @@ fn refusal() -> Answer {
 }
 
 #[test]
-fn an_identity_provider_and_an_authorization_server_hear_nothing_of_each_other() {
+fn an_identity_provider_and_an_authorization_server_learn_nothing_of_each_other() {
     run(async {
         let granted =
             format!(r#"{{"issued_token_type":"{ID_JAG}","access_token":"granted","token_type":"N_A"}}"#);

@@ -634,7 +634,7 @@ fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
 }
 
 #[test]
-fn whoever_can_reach_it_is_named_once_where_everybody_can() {
+fn a_listener_that_everybody_can_reach_is_warned_of_once() {
     for (words, told) in [
         (&["--listen", "tcp://0.0.0.0:0", "--listen", "http://0.0.0.0:0/mcp"][..], "no encryption"),
         (&["--listen", "quic://0.0.0.0:0"], "there is no authentication"),

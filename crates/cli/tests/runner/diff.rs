@@ -12,7 +12,7 @@ pub(crate) const OFFERING: &str = r#"
 import json, os, sys
 offer = json.loads(os.path.expandvars(open(sys.argv[1]).read()))
 if len(sys.argv) > 2:
-    # Whoever opens the other end has been started, too.
+    # The process that opens the other end has been started, too.
     open(sys.argv[2], sys.argv[3]).close()
 members = {"tools/list": "tools", "resources/list": "resources", "prompts/list": "prompts",
            "resources/templates/list": "resourceTemplates"}

@@ -158,7 +158,7 @@ fn an_http_status_is_told_as_what_it_means() {
         let ran = line(&format!("ping {url}")).exits(exit);
         assert!(ran.stderr.contains(status), "{}", ran.stderr);
         says(ran, id, message, hint);
-        // It follows no redirect, and judges how a token is asked for.
+        // It follows no redirect, and checks how a token is requested.
         if !matches!(&status[..3], "302" | "401") {
             says(line(&format!("validate {url}")).exits(exit), id, message, hint);
         }

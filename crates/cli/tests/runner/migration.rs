@@ -90,8 +90,8 @@ impl Surroundings {
     fn run(&self, line: &str) -> Ran {
         let line = line.replace("http://127.0.0.1:8080/mcp", &self.url);
         // One era is enough to see that a server is validated, and takes a third of the time.
-        let judges = !line.contains("--rules") && !line.contains("--help");
-        let line = if judges { line.replace("validate ", "validate --era modern ") } else { line };
+        let checks = !line.contains("--rules") && !line.contains("--help");
+        let line = if checks { line.replace("validate ", "validate --era modern ") } else { line };
         let mut command = program("sh", ["-c", &line]);
         self.folder.place(&mut command);
         let bin = self.folder.path().join("here/bin");

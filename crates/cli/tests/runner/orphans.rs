@@ -167,7 +167,7 @@ setsid sh -c 'trap "" TERM; env -i /bin/sh -c "echo ready \$\$ >&2; exec /bin/sl
 }
 
 #[test]
-fn d78_after_sigkill_whoever_leaves_by_itself_may() {
+fn d78_after_sigkill_a_server_that_exits_by_itself_may() {
     let path = std::env::temp_dir().join(format!("mcpjoin-left-{}", std::process::id()));
     // The grandchild reads the standard input, and the shell does not.
     let polite = format!(
@@ -184,7 +184,7 @@ while :; do sleep 1000; done",
 }
 
 #[test]
-fn d78_a_guard_does_not_hear_ctrl_c() {
+fn d78_a_guard_does_not_end_on_ctrl_c() {
     let mut call = Call::begin(&format!("trap '' INT TERM; echo ready >&2; {MUTE}"));
     call.receive("ready", 1);
     let guard = call.guard();

@@ -80,8 +80,13 @@ fn cve_2026_116686_no_reference_of_a_schema_is_ever_fetched() {
     let called = ask(&["call", "--era", "legacy", "t", "a=1", "b=true", "c=3"], &schema).exits(0);
     assert_eq!(called.stdout, "called\n");
     ask(&["call", "--era", "legacy", "t", "c=three"], &schema).exits(2).says(&["must be an integer"]);
-    let judged = ask(&["validate"], &schema);
-    assert!(judged.code.is_some_and(|code| code < 2), "it was judged: {} {}", judged.stdout, judged.stderr);
+    let validated = ask(&["validate"], &schema);
+    assert!(
+        validated.code.is_some_and(|code| code < 2),
+        "it was validated: {} {}",
+        validated.stdout,
+        validated.stderr
+    );
     let examined = ask(&["doctor"], &schema);
     assert!(
         examined.code.is_some_and(|code| code < 2),

@@ -294,7 +294,7 @@ fn f22_the_exit_code_says_how_it_went() {
 }
 
 #[test]
-fn a_server_that_dies_in_the_middle_is_judged_by_what_it_did() {
+fn a_server_that_dies_in_the_middle_is_checked_by_what_it_did() {
     let script = legacy("read -r line; exit 3");
     let report = run(["validate", "--json", "--era", "legacy", "sh", "-c", &script]).exits(1).json();
     assert!(failed(&report).contains(&"request-answered"), "{report:#}");
@@ -457,7 +457,7 @@ fn guarded(documents: bool) -> String {
 }
 
 #[test]
-fn f22_a_server_that_wants_a_token_is_judged_by_how_it_does_and_exits_with_3_or_1() {
+fn f22_a_server_that_requires_a_token_is_checked_by_how_it_requires_it_and_exits_with_3_or_1() {
     let right = guarded(true);
     let told =
         ["(E_AUTH)", "status 401, invalid_token: it ended yesterday", "--header", "mcpjoin auth login"];

@@ -18,11 +18,11 @@ fn outcome<'r>(report: &'r Value, rule: &str) -> &'r str {
 }
 
 #[test]
-fn our_client_that_starts_the_judge_is_clean() {
+fn our_client_that_starts_the_validator_is_clean() {
     let file = scratch("validate-client.json");
     let report = file.to_str().unwrap();
-    let judge = ["--", BINARY, "validate", "--client", "--json", "--report", report];
-    run(["list", "--era", "legacy"].into_iter().chain(judge)).exits(0);
+    let validator = ["--", BINARY, "validate", "--client", "--json", "--report", report];
+    run(["list", "--era", "legacy"].into_iter().chain(validator)).exits(0);
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(report["failed"], 0, "{report:#}");
@@ -32,10 +32,10 @@ fn our_client_that_starts_the_judge_is_clean() {
 }
 
 #[test]
-fn our_client_that_the_judge_starts_is_clean() {
-    let judge = ["validate", "--client", "--json", "--listen", "http://127.0.0.1:0/mcp"];
+fn our_client_that_the_validator_starts_is_clean() {
+    let validator = ["validate", "--client", "--json", "--listen", "http://127.0.0.1:0/mcp"];
     let client = ["--", BINARY, "list", "--era", "modern", "{url}"];
-    let report = run(judge.into_iter().chain(client)).exits(0).json();
+    let report = run(validator.into_iter().chain(client)).exits(0).json();
     assert_eq!(report["failed"], 0, "{report:#}");
     for rule in ["client-meta-complete", "client-method-header", "client-version-header-agrees"] {
         assert_eq!(outcome(&report, rule), "passed", "{rule}");
@@ -45,9 +45,9 @@ fn our_client_that_the_judge_starts_is_clean() {
 #[test]
 fn a_client_is_disturbed_only_when_that_is_asked_for() {
     let rule = |options: &[&str]| {
-        let judge = ["validate", "--client", "--json", "--listen", "http://127.0.0.1:0/mcp"];
+        let validator = ["validate", "--client", "--json", "--listen", "http://127.0.0.1:0/mcp"];
         let client = ["--", BINARY, "list", "--json", "--era", "modern", "{url}"];
-        let ran = run(judge.iter().chain(options).chain(&client).copied()).exits(0);
+        let ran = run(validator.iter().chain(options).chain(&client).copied()).exits(0);
         assert_eq!(ran.json()["failed"], 0, "{}", ran.stdout);
         // The client's output goes to standard error: it is complete, and nothing is repeated.
         let names =
@@ -64,9 +64,9 @@ fn a_client_with_a_fault_makes_the_exit_code_1() {
     let script = format!(
         r#"printf '{{"jsonrpc":"2.0","id":1,"method":"tools/list"}}\n' | '{BINARY}' validate --client --report /dev/stderr >/dev/null"#
     );
-    let judged = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-    let report = String::from_utf8_lossy(&judged.stderr);
-    assert_eq!(judged.status.code(), Some(1), "{report}");
+    let validated = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    let report = String::from_utf8_lossy(&validated.stderr);
+    assert_eq!(validated.status.code(), Some(1), "{report}");
     assert!(report.contains("client-opens-with-initialize"), "{report}");
 }
 
@@ -115,8 +115,8 @@ cat; echo end of input; wait"#;
 
 /// Validates that client.
 fn look(options: &[&str]) -> std::process::Command {
-    let judge = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp"].iter().chain(options);
-    command(judge.chain(&["--", "sh", "-c", LAUNCHER, "{url}"]))
+    let validator = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp"].iter().chain(options);
+    command(validator.chain(&["--", "sh", "-c", LAUNCHER, "{url}"]))
 }
 
 /// Waits until the client's input has ended and the process that it started is ready.
@@ -182,8 +182,8 @@ fn d78_after_sigkill_nothing_is_left_of_the_client() {
 /// The output for a client that we started and that sends nothing.
 #[track_caller]
 fn silent(command: &[&str], says: &[&str]) {
-    let judge = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--"];
-    let ran = run(judge.iter().chain(command)).exits(4).says(&["(E_NO_CLIENT)", "try "]);
+    let validator = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--"];
+    let ran = run(validator.iter().chain(command)).exits(4).says(&["(E_NO_CLIENT)", "try "]);
     ran.says(says);
 }
 
@@ -226,15 +226,15 @@ fn d84_no_client_gets_a_secret_that_is_for_this_program() {
 fn a_report_that_cannot_be_written_is_refused_before_anything_is_done() {
     let started = scratch("validate-client-started");
     let touch = started.to_str().unwrap();
-    let judge = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--report"];
+    let validator = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--report"];
     for place in ["/nowhere/report.txt", env!("CARGO_MANIFEST_DIR")] {
-        let words = judge.iter().copied().chain([place, "--", "touch", touch, "{url}"]);
+        let words = validator.iter().copied().chain([place, "--", "touch", touch, "{url}"]);
         run(words).exits(2).says(&["could not be written", place]);
         assert!(!started.exists(), "the client was started");
     }
     // Without a report, no file is left, and an existing file stays unchanged.
     let file = scratch("validate-client-none.txt");
-    let words = || judge.iter().copied().chain([file.to_str().unwrap(), "--", "true", "{url}"]);
+    let words = || validator.iter().copied().chain([file.to_str().unwrap(), "--", "true", "{url}"]);
     run(words()).exits(4);
     assert!(!file.exists());
     std::fs::write(&file, "earlier").unwrap();

@@ -86,7 +86,7 @@ fn the_table_is_the_same_over_every_transport() {
 }
 
 #[test]
-fn a_server_over_quic_is_judged_on_one_stream_and_with_one_for_each_request() {
+fn a_server_over_quic_is_validated_on_one_stream_and_with_one_for_each_request() {
     let demo = Demo::start("quic://127.0.0.1:0", 2);
     let pin = demo.said.split_once("--pin ").unwrap().1.split_whitespace().next().unwrap();
     let trace = super::support::scratch("validate-quic-trace");
@@ -116,7 +116,7 @@ fn a_server_over_quic_is_judged_on_one_stream_and_with_one_for_each_request() {
 }
 
 #[test]
-fn of_several_servers_the_table_says_which_are_opened_and_judges_none() {
+fn of_several_servers_the_table_says_which_are_opened_and_validates_none() {
     let ran = line("validate --eras --also demo: --also ./no/such demo:").exits(4);
     let last = ran.stdout.lines().last().unwrap();
     assert_eq!(last, "3 servers: 2 accept an opening request, 0 accept none, 1 not reached");
@@ -124,7 +124,7 @@ fn of_several_servers_the_table_says_which_are_opened_and_judges_none() {
 }
 
 #[test]
-fn a_server_behind_a_socket_is_judged() {
+fn a_server_behind_a_socket_is_validated() {
     let demo = Demo::start("tcp://127.0.0.1:0", 1);
     let report = line(&format!("validate --json --strict {}", demo.address)).exits(0).json();
     assert!(report["ran"].as_u64().unwrap() > 50 && report["failed"] == 0, "{report:#}");

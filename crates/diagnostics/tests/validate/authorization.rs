@@ -12,7 +12,7 @@ use mcpjoin::transport::{AuthorizationRequest, Credentials, CredentialsError};
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 
 use super::fault::Fault;
-use super::front::{Front, Reply, failed, full, judged, looked, outcome, server};
+use super::front::{Front, Reply, checked, failed, full, looked, outcome, server};
 use mcpjoin_rules::{Chapter, Outcome, Report, Trace, rules};
 
 const TOKEN: &str = "Bearer the-token-of-the-user";
@@ -124,7 +124,7 @@ async fn kept_out(validator: Validator) -> Report {
     match looked(validator).await {
         Err(ValidateError::Unauthorized { seen, .. }) => {
             assert!(seen.runs.is_empty() && seen.authorization.is_some());
-            judged(&seen)
+            checked(&seen)
         }
         other => panic!("{other:?}"),
     }
@@ -361,7 +361,7 @@ async fn r71_a_server_that_wants_a_token_is_clean_without_one_and_with_one() {
         let report = kept_out(in_version(&front, version)).await;
         assert_eq!(failed(&report), [""; 0], "{version}: {:#?}", report.failed().collect::<Vec<_>>());
         assert!(report.ran() > 7, "{version}: {}", report.ran());
-        let Outcome::Skipped(why) = outcome(&report, "ping-empty") else { panic!("it was judged") };
+        let Outcome::Skipped(why) = outcome(&report, "ping-empty") else { panic!("it was checked") };
         assert!(why.contains("use --header") && why.contains("mcpjoin auth login"), "{why}");
         // One request is refused, and fifteen find out what the server requires.
         assert!(came.lock().unwrap().len() <= 16, "{:?}", came.lock().unwrap());
@@ -369,7 +369,7 @@ async fn r71_a_server_that_wants_a_token_is_clean_without_one_and_with_one() {
     let (front, came) = guarded(|_, _| {}).await;
     let with = Validator::http(Link::http(&front.url).header("Authorization", TOKEN));
     let trace: Trace = looked(with).await.unwrap();
-    let report = judged(&trace);
+    let report = checked(&trace);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     assert!(report.ran() > 130, "{}", report.ran());
     assert!(!format!("{trace:?}").contains("the-token-of-the-user"));
@@ -378,7 +378,7 @@ async fn r71_a_server_that_wants_a_token_is_clean_without_one_and_with_one() {
     }
     // The same with credentials, which are asked for each request.
     let with = Validator::http(Link::http(&front.url).credentials(Stored));
-    let report = judged(&looked(with.without_modern()).await.unwrap());
+    let report = checked(&looked(with.without_modern()).await.unwrap());
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     assert_eq!(*outcome(&report, "missing-token-unauthorized"), Outcome::Passed);
     // The token is sent to the server, and to no other path.
@@ -388,13 +388,13 @@ async fn r71_a_server_that_wants_a_token_is_clean_without_one_and_with_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_no_token_is_judged_by_none_of_these_rules() {
+async fn a_server_that_requires_no_token_is_checked_by_none_of_these_rules() {
     let front = Front::new(Fault::default()).await;
     let with = Validator::http(Link::http(&front.url).header("Authorization", TOKEN));
     for validator in [front.validator(), with] {
         let trace = looked(validator.without_legacy()).await.unwrap();
         assert!(trace.authorization.is_none());
-        let report = judged(&trace);
+        let report = checked(&trace);
         assert!(authorization(&report).iter().all(|it| matches!(it, Outcome::Skipped(_))));
     }
     // A server that requires another scheme than an OAuth token.
@@ -409,7 +409,7 @@ async fn a_server_that_wants_no_token_is_judged_by_none_of_these_rules() {
 }
 
 #[tokio::test]
-async fn a_server_that_lets_everybody_in_is_judged_by_the_documents_that_it_has() {
+async fn a_server_that_requires_no_token_is_checked_by_the_documents_that_it_has() {
     let front = Front::of(
         &server(&[]),
         Fault {
@@ -427,7 +427,7 @@ async fn a_server_that_lets_everybody_in_is_judged_by_the_documents_that_it_has(
         },
     )
     .await;
-    let report = judged(&looked(front.validator().without_legacy()).await.unwrap());
+    let report = checked(&looked(front.validator().without_legacy()).await.unwrap());
     assert_eq!(failed(&report), ["resource-identifier"]);
     assert!(matches!(outcome(&report, "missing-token-unauthorized"), Outcome::Skipped(_)));
 }

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::demo::Demo;
 use super::fault::{Fault, Look, Of, Over, Row, modern};
-use super::front::{Front, SLOW, failed, judged, looked, outcome, server, small};
+use super::front::{Front, SLOW, checked, failed, looked, outcome, server, small};
 use super::lines;
 use super::table::{NONE, features, http, protocol, rows};
 
@@ -72,7 +72,7 @@ fn wrong(row: &Row, over: Over, report: &Result<Report, String>) -> Option<Strin
 
 /// Validates a server behind a fault over lines, on a paused clock that advances only while all tasks wait.
 fn over_lines(server: &Server, row: &Row) -> Result<Report, String> {
-    looked_over_lines(server, row).map(|trace| judged(&trace))
+    looked_over_lines(server, row).map(|trace| checked(&trace))
 }
 
 fn looked_over_lines(server: &Server, row: &Row) -> Result<Trace, String> {
@@ -97,7 +97,7 @@ async fn over_http(server: &Server, row: &Row, over: Over) -> Result<Report, Str
         _ => looking(front.validator(), row),
     };
     let validator = validator.respond_within(if row.fault.slow { SLOW } else { PATIENCE });
-    looked(validator).await.map(|trace| judged(&trace)).map_err(|error| error.to_string())
+    looked(validator).await.map(|trace| checked(&trace)).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -153,7 +153,7 @@ async fn f27_each_fault_of_http_is_found_by_its_rule_and_by_no_other() {
 }
 
 #[test]
-fn each_rule_has_a_fault_over_each_transport_that_it_judges() {
+fn each_rule_has_a_fault_over_each_transport_that_it_checks() {
     let rows = rows();
     let mut wrong = Vec::new();
     for rule in rules() {
@@ -203,7 +203,7 @@ fn a_server_that_is_slow_to_start_is_looked_at_in_both_eras() {
     for seconds in [4, 6, 20] {
         let slow = modern("").in_both().change(|it| it.start = Duration::from_secs(seconds));
         let trace = looked_over_lines(&clean(Of::Demo), &slow).unwrap();
-        assert_eq!(failed(&judged(&trace)), [""; 0]);
+        assert_eq!(failed(&checked(&trace)), [""; 0]);
         for version in Version::ALL.iter() {
             assert!(trace.runs.iter().any(|run| run.version == *version), "{version}, after {seconds} s");
         }
@@ -241,7 +241,7 @@ async fn r71_the_demo_has_no_finding_over_http() {
             let front = Front::of(&server, Fault { whole: true, ..Fault::default() }).await;
             let link = Link::http(front.url.replace("/mcp", path));
             let validator = Validator::http(if sse { link.legacy_sse() } else { link });
-            let report = judged(&looked(validator).await.unwrap());
+            let report = checked(&looked(validator).await.unwrap());
             assert_eq!(failed(&report), [""; 0], "{of:?}: {:#?}", report.failed().collect::<Vec<_>>());
         }
     }

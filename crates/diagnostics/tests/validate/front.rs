@@ -303,7 +303,7 @@ pub(super) async fn looked(validator: Validator) -> Result<Trace, ValidateError>
     tokio::time::timeout(LIMIT, validator.run()).await.unwrap()
 }
 
-pub(super) fn judged(trace: &Trace) -> Report {
+pub(super) fn checked(trace: &Trace) -> Report {
     check_server(trace, &Selection::default())
 }
 

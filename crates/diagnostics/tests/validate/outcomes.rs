@@ -14,14 +14,14 @@ use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Outcome, Probe, What};
 
 use super::fault::Fault;
-use super::front::{Front, endless, failed, full, judged, looked, outcome, server};
+use super::front::{Front, checked, endless, failed, full, looked, outcome, server};
 use super::ports::Closed;
 
 #[tokio::test]
 async fn r71_our_own_server_is_clean_over_http_in_both_eras() {
     let front = Front::new(Fault::default()).await;
     let trace = looked(front.validator()).await.unwrap();
-    let report = judged(&trace);
+    let report = checked(&trace);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     assert!(report.ran() > 110, "only {} rules ran", report.ran());
     for version in Version::ALL.iter() {
@@ -35,7 +35,7 @@ async fn r71_a_server_of_one_era_is_clean_over_http() {
         let versions: Vec<Version> =
             Version::ALL.iter().filter(|version| version.era() == Some(era)).cloned().collect();
         let front = Front::of(&server(&versions), Fault::default()).await;
-        let report = judged(&looked(front.validator()).await.unwrap());
+        let report = checked(&looked(front.validator()).await.unwrap());
         assert_eq!(failed(&report), [""; 0], "{era:?}: {:#?}", report.failed().collect::<Vec<_>>());
         if era == Era::Modern {
             for slug in ["version-header-required", "earlier-headers-ignored", "earlier-methods-refused"] {
@@ -50,12 +50,12 @@ async fn r71_our_own_server_is_clean_over_http_sse() {
     let front = Front::new(Fault::default()).await;
     let url = front.url.replace("/mcp", "/sse");
     let trace = looked(Validator::http(Link::http(&url).legacy_sse())).await.unwrap();
-    let report = judged(&trace);
+    let report = checked(&trace);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     assert_eq!(*outcome(&report, "sse-session-ends"), Outcome::Passed);
     // A URL of that transport is also recognised.
     let found = looked(Validator::http(Link::http(&url))).await.unwrap();
-    assert_eq!(judged(&found).ran(), report.ran());
+    assert_eq!(checked(&found).ran(), report.ran());
 }
 
 #[tokio::test]
@@ -113,20 +113,20 @@ fn counts(counts: &[AtomicUsize; 4]) -> [usize; 4] {
 async fn f28_a_server_that_counts_is_called_where_it_was_allowed_and_nowhere_else() {
     let (server, counted) = library();
     let front = Front::of(&server, Fault::default()).await;
-    let report = judged(&looked(front.validator()).await.unwrap());
+    let report = checked(&looked(front.validator()).await.unwrap());
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     assert_eq!(counts(&counted), [0; 4]);
     assert!(matches!(outcome(&report, "call-has-content"), Outcome::Skipped(_)));
 
     // Once in each era.
-    let report = judged(&looked(front.validator().call("touch", None)).await.unwrap());
+    let report = checked(&looked(front.validator().call("touch", None)).await.unwrap());
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     assert_eq!(counts(&counted), [0, 2, 0, 0]);
     for rule in ["call-has-content", "content-members", "unknown-tool-refused", "unknown-tool-code"] {
         assert_eq!(*outcome(&report, rule), Outcome::Passed, "{rule}");
     }
 
-    let report = judged(&looked(front.validator().read_only_tools()).await.unwrap());
+    let report = checked(&looked(front.validator().read_only_tools()).await.unwrap());
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     // Once in each era, and once as a task, which the tool does not support.
     assert_eq!(counts(&counted), [3, 2, 2, 2]);
@@ -254,7 +254,7 @@ async fn a_server_that_ends_over_http_is_told_to_have_ended_and_nothing_else() {
         let validator = if modern { validator.without_legacy() } else { validator.without_modern() };
         let trace = looked(validator).await.unwrap();
         ending.await.unwrap();
-        let report = judged(&trace);
+        let report = checked(&trace);
         assert_eq!(failed(&report), ["request-answered"], "{last}");
         let Outcome::Failed(findings) = outcome(&report, "request-answered") else { panic!("{last}") };
         assert_eq!(findings.len(), 1, "{findings:?}");
@@ -339,7 +339,7 @@ async fn r44_silence_costs_a_bounded_time() {
     })
     .await;
     let validator = silent.validator().without_legacy().respond_within(Duration::from_secs(1));
-    let report = judged(&looked(validator).await.unwrap());
+    let report = checked(&looked(validator).await.unwrap());
     assert!(failed(&report).contains(&"request-answered"), "{:?}", failed(&report));
 }
 
@@ -368,7 +368,7 @@ async fn a_body_above_the_limit_is_not_kept() {
         })
         .sum();
     assert!(size < 128 * 1024, "{size}");
-    assert_eq!(failed(&judged(&trace)), ["request-answered"]);
+    assert_eq!(failed(&checked(&trace)), ["request-answered"]);
 }
 
 #[tokio::test]
@@ -398,13 +398,13 @@ async fn a_server_that_asks_without_end_is_answered_a_bounded_number_of_times() 
     })
     .await;
     let validator = asking.validator().without_modern().respond_within(Duration::from_secs(1));
-    let report = judged(&looked(validator).await.unwrap());
+    let report = checked(&looked(validator).await.unwrap());
     assert!(failed(&report).contains(&"request-answered"), "{:?}", failed(&report));
     assert!(failed(&report).contains(&"request-id-not-reused"), "{:?}", failed(&report));
 }
 
 #[tokio::test]
-async fn of_a_list_twenty_pages_are_judged() {
+async fn of_a_list_twenty_pages_are_checked() {
     let named = |server: mcpjoin::server::ServerBuilder, name: usize| {
         server.tool(tool(format!("t{name}")), |_: NoArguments, _| async { "x" })
     };

@@ -112,7 +112,7 @@ async fn is_answered(client: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn a_thousand_connections_are_judged_at_once_and_one_more_waits_for_its_place() {
+async fn a_thousand_connections_are_checked_at_once_and_one_more_waits_for_its_place() {
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();

@@ -9,7 +9,7 @@ use mcpjoin_rules::Trace;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::time::timeout;
 
-use super::{accused, judged, link, server};
+use super::{checked, failed_rules, link, server};
 
 /// The silence after which no further message is expected: twice the delay of the response to `initialize`.
 const QUIET: Duration = Duration::from_millis(300);
@@ -347,10 +347,10 @@ pub(super) async fn looked_at_by(
 }
 
 #[tokio::test(start_paused = true)]
-async fn f27_a_client_without_a_fault_is_not_accused() {
+async fn f27_a_client_without_a_fault_has_no_finding() {
     for lines in [&LEGACY[..], &MODERN[..]] {
-        let report = judged(&looked_at(lines, None).await);
-        assert_eq!(accused(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
+        let report = checked(&looked_at(lines, None).await);
+        assert_eq!(failed_rules(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
     }
 }
 
@@ -360,10 +360,10 @@ async fn f27_each_fault_of_a_client_is_found_by_its_rule_and_by_no_other() {
     let legacy = LEGACY_FAULTS.iter().map(|fault| (&LEGACY[..], *fault));
     let modern = MODERN_FAULTS.iter().map(|fault| (&MODERN[..], *fault));
     for (lines, fault) in legacy.chain(modern) {
-        let report = judged(&looked_at(lines, Some(fault)).await);
-        let accused = accused(&report);
-        if accused != [fault.0] {
-            wrong.push(format!("{}: {accused:?}", fault.0));
+        let report = checked(&looked_at(lines, Some(fault)).await);
+        let failed_rules = failed_rules(&report);
+        if failed_rules != [fault.0] {
+            wrong.push(format!("{}: {failed_rules:?}", fault.0));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -386,5 +386,5 @@ async fn f27_a_signal_before_the_end_of_input_is_found() {
         trace = looking => trace,
         () = client => unreachable!("it never ends"),
     };
-    assert_eq!(accused(&judged(&trace)), ["client-closes-input"]);
+    assert_eq!(failed_rules(&checked(&trace)), ["client-closes-input"]);
 }

@@ -88,11 +88,11 @@ fn link(io: DuplexStream) -> Link {
     Link::stream(reader, writer, "duplex")
 }
 
-fn judged(trace: &Trace) -> Report {
+fn checked(trace: &Trace) -> Report {
     check_client(trace, &Selection::for_clients([], []).unwrap())
 }
 
-fn accused(report: &Report) -> Vec<&'static str> {
+fn failed_rules(report: &Report) -> Vec<&'static str> {
     report.failed().map(|result| result.rule.slug).collect()
 }
 

@@ -13,7 +13,7 @@ use mcpjoin::{Client, Link};
 use mcpjoin_diagnostics::validate::{ClientValidator, StopReason};
 use tokio::sync::oneshot;
 
-use super::{accused, all_passed, judged, link, server};
+use super::{all_passed, checked, failed_rules, link, server};
 
 /// Uses each feature of a client.
 async fn work(link: Link, era: Era) {
@@ -45,7 +45,7 @@ async fn over_a_stream(era: Era) -> mcpjoin_rules::Report {
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
     let looking = ClientValidator::new(server()).serve(link(ours), pending());
     let (trace, ()) = tokio::join!(looking, work(link(theirs), era));
-    judged(&trace)
+    checked(&trace)
 }
 
 async fn over_http(era: Era) -> mcpjoin_rules::Report {
@@ -62,7 +62,7 @@ async fn over_http(era: Era) -> mcpjoin_rules::Report {
         let _ = over.send(());
     };
     let (trace, ()) = tokio::join!(looking, working);
-    judged(&trace)
+    checked(&trace)
 }
 
 const LEGACY: [&str; 14] = [
@@ -98,11 +98,11 @@ const MODERN: [&str; 10] = [
 #[tokio::test(start_paused = true)]
 async fn our_client_is_clean_over_a_stream() {
     let report = over_a_stream(Era::Legacy).await;
-    assert_eq!(accused(&report), [""; 0], "{report:#?}");
+    assert_eq!(failed_rules(&report), [""; 0], "{report:#?}");
     all_passed(&report, &LEGACY);
     all_passed(&report, &["client-only-messages", "client-closes-input"]);
     let report = over_a_stream(Era::Modern).await;
-    assert_eq!(accused(&report), [""; 0], "{report:#?}");
+    assert_eq!(failed_rules(&report), [""; 0], "{report:#?}");
     all_passed(&report, &MODERN);
     all_passed(&report, &["client-only-messages", "client-cancels-what-is-under-way"]);
 }
@@ -110,7 +110,7 @@ async fn our_client_is_clean_over_a_stream() {
 #[tokio::test]
 async fn our_client_is_clean_over_http() {
     let report = over_http(Era::Legacy).await;
-    assert_eq!(accused(&report), [""; 0], "{report:#?}");
+    assert_eq!(failed_rules(&report), [""; 0], "{report:#?}");
     all_passed(&report, &LEGACY);
     all_passed(
         &report,
@@ -124,7 +124,7 @@ async fn our_client_is_clean_over_http() {
         ],
     );
     let report = over_http(Era::Modern).await;
-    assert_eq!(accused(&report), [""; 0], "{report:#?}");
+    assert_eq!(failed_rules(&report), [""; 0], "{report:#?}");
     all_passed(&report, &MODERN);
     all_passed(
         &report,
@@ -144,7 +144,7 @@ async fn our_client_leaves_a_server_whose_version_it_does_not_know() {
     let connecting = Client::builder("worker", "1").era(EraChoice::Only(Era::Legacy)).connect(link(theirs));
     let (trace, connected) = tokio::join!(looking, connecting);
     assert!(connected.is_err());
-    let report = judged(&trace);
-    assert_eq!(accused(&report), [""; 0]);
+    let report = checked(&trace);
+    assert_eq!(failed_rules(&report), [""; 0]);
     all_passed(&report, &["client-leaves-unknown-version"]);
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{accused, judged, server};
+use super::{checked, failed_rules, server};
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}"#;
 /// The delay after which a client must reconnect.
@@ -292,17 +292,17 @@ async fn wrong_findings(rule: &'static str, known: bool) -> Vec<String> {
     let Ok(trace) = timeout(LONGEST, does(rule, false)).await else {
         return vec![format!("without a fault, {rule} goes on for ever")];
     };
-    let report = judged(&trace);
+    let report = checked(&trace);
     let own = report.results.iter().find(|result| result.rule.slug == rule).unwrap();
-    if (own.outcome == Outcome::Passed) != known || !accused(&report).is_empty() {
+    if (own.outcome == Outcome::Passed) != known || !failed_rules(&report).is_empty() {
         let failed: Vec<_> = report.failed().collect();
         wrong.push(format!("without a fault, {rule}: {:?}, {failed:#?}", own.outcome));
     }
     let Ok(trace) = timeout(LONGEST, does(rule, true)).await else {
         return vec![format!("{rule} goes on for ever")];
     };
-    let report = judged(&trace);
-    if accused(&report) != [rule] {
+    let report = checked(&trace);
+    if failed_rules(&report) != [rule] {
         wrong.push(format!("{rule}: {:#?}", report.failed().collect::<Vec<_>>()));
     }
     wrong

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use super::faults::{Fault, LEGACY, looked_at_by};
-use super::{accused, judged, link, server};
+use super::{checked, failed_rules, link, server};
 
 /// A client's lines, the request that it does not answer, its validator, and its faults.
 struct Script {
@@ -280,8 +280,8 @@ const SCRIPTS: [Script; 9] = [
 async fn f27_what_a_client_makes_of_what_is_provoked_is_found_by_its_rule_and_by_no_other() {
     let mut wrong = Vec::new();
     for script in &SCRIPTS {
-        let clean = judged(&looked_at_by((script.validator)(), script.lines, script.silent, None).await);
-        if !accused(&clean).is_empty() {
+        let clean = checked(&looked_at_by((script.validator)(), script.lines, script.silent, None).await);
+        if !failed_rules(&clean).is_empty() {
             wrong.push(format!("{}: {:#?}", script.name, clean.failed().collect::<Vec<_>>()));
         }
         for fault in script.faults {
@@ -290,9 +290,9 @@ async fn f27_what_a_client_makes_of_what_is_provoked_is_found_by_its_rule_and_by
                 wrong.push(format!("{} is not put to the test: {:?}", fault.0, own.outcome));
             }
             let trace = looked_at_by((script.validator)(), script.lines, script.silent, Some(*fault)).await;
-            let accused = accused(&judged(&trace));
-            if accused != [fault.0] {
-                wrong.push(format!("{}: {accused:?}", fault.0));
+            let failed_rules = failed_rules(&checked(&trace));
+            if failed_rules != [fault.0] {
+                wrong.push(format!("{}: {failed_rules:?}", fault.0));
             }
         }
     }
@@ -321,7 +321,7 @@ async fn leaves(after: Duration) -> Trace {
 
 #[tokio::test(start_paused = true)]
 async fn f27_a_signal_with_the_end_of_input_is_found_and_a_later_one_is_none() {
-    assert_eq!(accused(&judged(&leaves(Duration::from_millis(20)).await)), ["client-waits-for-exit"]);
-    assert_eq!(accused(&judged(&leaves(Duration::ZERO).await)), ["client-waits-for-exit"]);
-    assert_eq!(accused(&judged(&leaves(Duration::from_millis(200)).await)), [""; 0]);
+    assert_eq!(failed_rules(&checked(&leaves(Duration::from_millis(20)).await)), ["client-waits-for-exit"]);
+    assert_eq!(failed_rules(&checked(&leaves(Duration::ZERO).await)), ["client-waits-for-exit"]);
+    assert_eq!(failed_rules(&checked(&leaves(Duration::from_millis(200)).await)), [""; 0]);
 }

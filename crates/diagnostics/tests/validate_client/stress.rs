@@ -35,7 +35,7 @@ fn behind(fault: Option<Fault>) -> Link {
     link(theirs)
 }
 
-async fn accused(fault: Option<Fault>) -> Vec<&'static str> {
+async fn failed_rules(fault: Option<Fault>) -> Vec<&'static str> {
     let open = move || {
         let link = behind(fault);
         async move { Ok::<_, std::io::Error>(link) }
@@ -50,15 +50,15 @@ async fn accused(fault: Option<Fault>) -> Vec<&'static str> {
 
 #[tokio::test(start_paused = true)]
 async fn f27_our_server_bears_it_and_faults_of_another_are_found() {
-    assert_eq!(accused(None).await, [""; 0]);
+    assert_eq!(failed_rules(None).await, [""; 0]);
     // The first 110 lines of a connection are accepted. The check of a slow reader sends 100 requests, which stays below.
     let tired: Fault = |number, line| number > 110 && line.contains("server/discover");
-    assert_eq!(accused(Some(tired)).await, ["many-requests-answered"]);
+    assert_eq!(failed_rules(Some(tired)).await, ["many-requests-answered"]);
     let lazy: Fault = |number, line| number > 50 && line.contains("tools/list");
-    assert_eq!(accused(Some(lazy)).await, ["slow-reader-loses-nothing"]);
+    assert_eq!(failed_rules(Some(lazy)).await, ["slow-reader-loses-nothing"]);
     // The fourth line follows the large one in its connection. In the other connection it is one of many.
     let small: Fault = |number, line| line.len() > 100_000 || number == 4 && line.contains("server/discover");
-    assert_eq!(accused(Some(small)).await, ["many-requests-answered", "large-request-survived"]);
+    assert_eq!(failed_rules(Some(small)).await, ["many-requests-answered", "large-request-survived"]);
 }
 
 #[tokio::test(start_paused = true)]

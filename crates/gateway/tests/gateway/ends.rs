@@ -207,7 +207,7 @@ fn a_server_that_does_not_stay_is_given_up_and_the_error_says_so() {
 }
 
 #[test]
-fn whoever_opens_a_session_is_told_why_there_is_no_server() {
+fn a_client_that_opens_a_session_is_told_why_there_is_no_server() {
     run(async {
         let (servers, start) = Servers::set();
         *servers.failing.lock().unwrap() = Some("no such program: `nope`");
@@ -583,7 +583,7 @@ fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_
 }
 
 #[test]
-fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
+fn clients_of_a_listener_are_served_until_the_end_in_either_era() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let test = async {
         let far = mcpjoin::Server::builder("far", "1")

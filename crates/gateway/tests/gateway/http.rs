@@ -378,7 +378,7 @@ fn a_question_during_several_requests_is_asked_on_the_stream_of_the_session_or_o
         let served = tokio::spawn(async move {
             serving.serve_http(listener, HttpOptions::new(), std::future::pending()).await;
         });
-        for is_heard in [false, true] {
+        for has_stream in [false, true] {
             let opening = {
                 let url = url.clone();
                 tokio::spawn(async move { post(&url, "", super::INITIALIZE).await })
@@ -391,7 +391,7 @@ fn a_question_during_several_requests_is_asked_on_the_stream_of_the_session_or_o
             let headers = format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-06-18\r\n");
             post(&url, &headers, super::INITIALIZED).await;
             let mut stream = None;
-            if is_heard {
+            if has_stream {
                 let mut listens = Reading::of(&url, "GET", &headers, "").await;
                 listens.until("\r\n\r\n").await;
                 stream = Some(listens);
@@ -411,7 +411,7 @@ fn a_question_during_several_requests_is_asked_on_the_stream_of_the_session_or_o
                 call.until(&format!(r#""result":{{"n":{id}}}"#)).await;
             }
             let of = |call: &Reading| call.text.matches(asked).count();
-            assert_eq!((of(&calls[0]), of(&calls[1])), (usize::from(!is_heard), 0), "{is_heard}");
+            assert_eq!((of(&calls[0]), of(&calls[1])), (usize::from(!has_stream), 0), "{has_stream}");
         }
         gateway.close().await;
         served.abort();

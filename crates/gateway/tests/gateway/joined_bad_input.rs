@@ -263,7 +263,7 @@ fn a_client_is_told_of_a_late_target_that_does_not_answer_for_its_level() {
 }
 
 #[test]
-fn a_task_that_asks_in_a_notification_what_its_server_may_not_ask_is_not_heard() {
+fn a_task_that_asks_in_a_notification_what_its_server_may_not_ask_is_ignored() {
     let task = |status: &str, more: Value| {
         let mut task = json!({
             "taskId": "t", "status": status, "ttlMs": 3_600_000, "pollIntervalMs": 5_000,
@@ -1157,7 +1157,7 @@ fn of_ten_thousand_sessions_of_one_client_a_hundred_are_open_and_another_client_
         let starts = reasons.iter().filter(|text| text.contains("tooManyStarts")).count();
         assert_eq!((served.len(), starts), (48, 52), "{:?}", reasons.last());
         assert!(gateway.running_servers() <= 200, "{}", gateway.running_servers());
-        // Whoever was served has servers, at the latest after the delay for its starts.
+        // Each client that was served has servers, at the latest after the delay for its starts.
         passes(Duration::from_secs(20)).await;
         for reply in &served {
             let (status, text) =

@@ -761,7 +761,7 @@ fn a_call_that_waits_for_a_slot_gets_that_of_a_session_that_becomes_idle_meanwhi
 }
 
 #[test]
-fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_hear_its_question() {
+fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_receive_its_question() {
     run(async {
         let (mut servers, builder) = Programs::before();
         let gateway = builder.build();
@@ -843,7 +843,7 @@ fn who_waits_in_vain_for_a_server_is_told_the_limit_and_its_option() {
 }
 
 #[test]
-fn streams_hear_once_levels_hold_everywhere_and_what_is_idle_ends() {
+fn streams_receive_once_levels_hold_everywhere_and_what_is_idle_ends() {
     run(async {
         let (mut servers, builder) = Programs::before();
         let gateway = builder.build();
@@ -1022,7 +1022,7 @@ fn streams_of_two_clients_share_what_the_server_is_asked_for() {
 }
 
 #[test]
-fn a_server_that_did_not_answer_in_time_gets_no_other_call_that_could_hear_its_question() {
+fn a_server_that_did_not_answer_in_time_gets_no_other_call_that_could_receive_its_question() {
     for method in ["tools/call", "completion/complete"] {
         run(async {
             let (mut servers, builder) = Programs::before();

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_is_woken_by_whoever_makes_some() {
+    fn a_caller_that_waits_for_room_is_woken_when_room_is_made() {
         struct Woken(AtomicBool);
         impl std::task::Wake for Woken {
             fn wake(self: Arc<Self>) {

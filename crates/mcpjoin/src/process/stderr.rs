@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_waits_for_the_end_has_all_of_it() {
+    async fn a_reader_that_waits_for_the_end_has_all_of_it() {
         let tail = StderrTail::default();
         let mut waiting = [Box::pin(tail.ended()), Box::pin(tail.ended())];
         for waiting in &mut waiting {

@@ -474,7 +474,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn whoever_dies_between_two_looks_is_dead_and_whoever_lives_is_not() {
+    fn a_process_that_dies_between_two_looks_is_dead_and_one_that_lives_is_not() {
         assert_eq!(read(i32::MAX, "stat").expect("no error"), None);
         let of = |pid: u32| {
             let pid = i32::try_from(pid).expect("a pid");

@@ -792,7 +792,7 @@ async fn a_run_begins_with_nothing_unless_its_cache_is_shared_and_its_server_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_notification_that_belongs_to_no_stream_is_heard_too() {
+async fn a_notification_that_belongs_to_no_stream_is_received_too() {
     let cache = Cache::new();
     let (modern, _server) = connect(builder().cache(cache.clone()), hinting(fresh(100_000))).await;
     ask_all(&modern).await;

@@ -299,7 +299,7 @@ async fn a_resource_is_subscribed_to_with_a_stream_in_the_modern_era() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn legacy_notifications_are_heard_by_whoever_wants_to() {
+async fn legacy_notifications_are_received_without_a_subscription() {
     let (builder, mut received) = note_notifications(builder());
     let (client, mut server) = legacy(builder).await;
     let (result, ()) = tokio::join!(client.call_tool("t", ()), async {

@@ -74,7 +74,7 @@ fn counting(builder: ClientBuilder) -> (ClientBuilder, UnboundedReceiver<(&'stat
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_of_lists_are_heard_alike_in_every_revision() {
+async fn changes_of_lists_are_received_alike_in_every_revision() {
     for version in Version::ALL {
         let server = changing();
         let (builder, mut received) = counting(builder());
@@ -92,7 +92,7 @@ async fn changes_of_lists_are_heard_alike_in_every_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn updated_resources_are_heard_alike_in_every_revision() {
+async fn updated_resources_are_received_alike_in_every_revision() {
     for version in Version::ALL {
         let server = changing();
         let (tell, mut received) = unbounded_channel();
@@ -113,7 +113,7 @@ async fn updated_resources_are_heard_alike_in_every_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn log_messages_are_heard_from_info_on_until_another_level_is_set_in_every_revision() {
+async fn log_messages_are_received_from_info_on_until_another_level_is_set_in_every_revision() {
     for version in Version::ALL {
         let (tell, mut received) = unbounded_channel();
         let builder = builder().on_log(move |message| drop(tell.send(message.data.as_str().to_owned())));
@@ -214,7 +214,7 @@ async fn a_stream_that_never_lasts_is_given_up() {
 async fn no_stream_is_opened_for_what_the_server_does_not_declare() {
     let (link, mut server) = Scripted::pair();
     server.capabilities = json!({ "tools": {}, "logging": {} });
-    let (builder, _heard) = noting(builder());
+    let (builder, _received) = noting(builder());
     let builder = builder.on_log(|_| {});
     let (client, ()) = tokio::join!(builder.connect(link), server.open_modern());
     let client = client.expect("connects");

@@ -222,7 +222,7 @@ async fn a_server_that_says_nothing_of_it_is_looked_at_every_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_tells_is_heard_at_once() {
+async fn what_a_server_tells_is_received_at_once() {
     let (client, server) = modern(taking()).await;
     let began = Instant::now();
     let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
@@ -795,7 +795,7 @@ async fn core_a_task_that_waits_for_input_asks_while_its_result_is_waited_for() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn core_what_a_server_tells_is_heard_at_once() {
+async fn core_what_a_server_tells_is_received_at_once() {
     let (client, mut server) = core(taking()).await;
     let began = Instant::now();
     let (result, ()) = tokio::join!(client.call_tool("required", ()), async {

@@ -352,7 +352,7 @@ fn one_client_holds_at_most_half_of_the_sessions_while_another_wants_one() {
         assert!(opens(&b).await.is_some());
         assert_eq!(peer.service.sessions(), 4);
         assert!(opens(&b).await.is_none(), "who holds half takes nothing");
-        assert!(opens(&c).await.is_some(), "who has none takes one of whoever holds most");
+        assert!(opens(&c).await.is_some(), "who has none takes one of the client that holds most");
         assert!(opens(&c).await.is_none(), "and no more than makes them equal");
         assert_eq!(peer.service.sessions(), 4);
         drop(listening);

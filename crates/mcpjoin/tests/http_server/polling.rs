@@ -108,7 +108,7 @@ fn who_has_left_already_is_not_sent_away() {
 }
 
 #[test]
-fn whoever_comes_back_before_the_stream_was_read_to_its_end_gets_all_of_it() {
+fn a_client_that_comes_back_before_the_stream_was_read_to_its_end_gets_all_of_it() {
     run(async {
         let (peer, gate) = peer(HttpOptions::new());
         let session = peer.open(LEGACY).await;

@@ -36,7 +36,7 @@ fn f111_ids_are_128_bits_that_no_one_guesses() {
 }
 
 #[test]
-fn cve_2026_52869_a_session_belongs_to_whoever_opened_it() {
+fn cve_2026_52869_a_session_belongs_to_the_client_that_opened_it() {
     run(async {
         let (peer, _) = peer(HttpOptions::new().principal(bearer));
         let session = peer.with("authorization", "Bearer a").open(LEGACY).await;

@@ -493,7 +493,7 @@ fn an_answer_that_is_an_error_reaches_the_tool() {
 }
 
 #[test]
-fn whoever_asked_last_for_the_result_is_asked() {
+fn the_request_that_asked_last_for_the_result_is_asked() {
     run(async {
         let mut peer = Peer::new(&server()).await;
         let task = peer.begin("asks").await;

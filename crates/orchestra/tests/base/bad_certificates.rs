@@ -312,7 +312,7 @@ fn h148_h163_a_server_of_an_authority_that_was_removed_is_refused_without_a_rest
 }
 
 #[test]
-fn a_pinned_key_is_taken_whoever_has_signed_it_and_no_other() {
+fn a_pinned_key_is_taken_with_any_signature_and_no_other_key() {
     let ca = Authority::new("one");
     let identity = ca.signs(|params| params.subject_alt_names.clear()).identity();
     let hash = identity.facts().unwrap().key_hash;

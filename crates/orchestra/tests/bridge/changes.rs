@@ -122,7 +122,7 @@ fn who_has_asked_before_there_was_an_orchestrator_is_told_when_its_tools_are_the
 }
 
 #[test]
-fn nobody_is_asked_while_no_client_would_hear_of_it() {
+fn nobody_is_asked_while_no_client_would_be_notified() {
     run(async {
         for options in [polling(), settling()] {
             let (_put, names) = watch::channel(vec!["a"]);

@@ -340,7 +340,7 @@ fn what_is_not_there_is_an_error_and_so_is_what_leads_out_of_the_folder() {
 }
 
 #[test]
-fn our_own_rules_accuse_the_bridge_of_nothing() {
+fn our_own_rules_find_no_fault_of_the_bridge() {
     run(async {
         let stage = Stage::new(|request| match &request.request {
             // As Orchestra's orchestrator reports it.

@@ -90,22 +90,22 @@ fn the_book_and_the_list_of_sentences_agree() {
             }
         }
     }
-    wrong.extend(lines.iter().flat_map(unjudged));
+    wrong.extend(lines.iter().flat_map(unchecked));
     print(&areas);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// Errors for the revisions of a sentence in which none of its rules applies, if rules are its only fate.
-fn unjudged(line: &Line) -> Vec<String> {
+fn unchecked(line: &Line) -> Vec<String> {
     let [Fate::Rule(slugs)] = &line.fates[..] else { return Vec::new() };
-    let judged = |place: &usize| {
+    let is_checked = |place: &usize| {
         let named = book().filter(|rule| slugs.iter().any(|slug| slug == rule.slug));
         let mut sources = named.flat_map(|rule| rule.sources);
         sources.any(|source| has(source, REVISIONS[*place]) && source.level != Level::Advice)
     };
-    let places = line.revisions.iter().filter(|place| !judged(place));
+    let places = line.revisions.iter().filter(|place| !is_checked(place));
     places
-        .map(|place| format!("{} is judged by none of its rules in {}", line.digest, REVISIONS[*place]))
+        .map(|place| format!("{} is checked by none of its rules in {}", line.digest, REVISIONS[*place]))
         .collect()
 }
 

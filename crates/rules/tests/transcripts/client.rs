@@ -169,7 +169,7 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
 }
 
 #[test]
-fn f27_every_rule_for_clients_finds_its_fault_and_no_other_accuses() {
+fn f27_every_rule_for_clients_finds_its_fault_and_no_other_rule_does() {
     each_finds_its_fault(&cases(), check_client);
 }
 

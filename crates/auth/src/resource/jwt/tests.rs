@@ -184,9 +184,9 @@ fn two_issuers_each_have_their_own_keys() {
 }
 
 #[test]
-fn g141_claims_are_judged_with_a_minute_of_leeway() {
+fn g141_claims_are_checked_with_a_minute_of_leeway() {
     let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
-    let judged = |change: &[(&str, Value)]| {
+    let checked = |change: &[(&str, Value)]| {
         let mut claims = json!({ "iss": ISSUER, "sub": "s", "aud": "x", "exp": 1_000_100 });
         for (claim, value) in change {
             claims[*claim] = value.clone();
@@ -203,7 +203,7 @@ fn g141_claims_are_judged_with_a_minute_of_leeway() {
         &[("sub", Value::Null), ("azp", json!("c"))],
         &[("cnf", Value::Null)],
     ] {
-        assert!(judged(good).is_ok(), "{good:?}: {:?}", judged(good));
+        assert!(checked(good).is_ok(), "{good:?}: {:?}", checked(good));
     }
     for bad in [
         ("exp", json!(999_940)),
@@ -218,11 +218,11 @@ fn g141_claims_are_judged_with_a_minute_of_leeway() {
         ("cnf", json!({ "jkt": "x" })),
         ("cnf", json!("x")),
     ] {
-        let judged = judged(std::slice::from_ref(&bad));
-        assert!(matches!(judged, Err(Rejected::Invalid(_))), "{bad:?}: {judged:?}");
+        let checked = checked(std::slice::from_ref(&bad));
+        assert!(matches!(checked, Err(Rejected::Invalid(_))), "{bad:?}: {checked:?}");
     }
     let scopes = |claim: &str, value: Value| {
-        let mut scopes = judged(&[(claim, value)]).expect("a good one").scopes;
+        let mut scopes = checked(&[(claim, value)]).expect("a good one").scopes;
         scopes.sort();
         scopes
     };
@@ -230,7 +230,7 @@ fn g141_claims_are_judged_with_a_minute_of_leeway() {
     assert_eq!(scopes("scp", json!(["b", "a"])), ["a", "b"]);
     assert_eq!(scopes("scp", json!("a b")), ["a", "b"]);
     assert_eq!(scopes("scope", json!({ "a": 1 })), [""; 0]);
-    let audience = |value: Value| judged(&[("aud", value)]).expect("a good one").audience;
+    let audience = |value: Value| checked(&[("aud", value)]).expect("a good one").audience;
     assert_eq!(audience(json!(["x", "y"])), ["x", "y"]);
     assert_eq!(audience(json!(["x", 1])), [""; 0]);
     assert_eq!(audience(Value::Null), [""; 0]);

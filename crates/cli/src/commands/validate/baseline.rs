@@ -122,8 +122,8 @@ impl Baseline {
         let alone = document.servers.len() == 1;
         for server in &mut document.servers {
             let label = server.label.clone();
-            let Ok(Examination::Rules(judged)) = &mut server.outcome else { continue };
-            for result in &mut judged.results {
+            let Ok(Examination::Rules(checked)) = &mut server.outcome else { continue };
+            for result in &mut checked.results {
                 let rule = result.rule.slug;
                 let RuleOutcome::Failed(places) = &mut result.outcome else { continue };
                 for found in &mut places.found {
@@ -160,12 +160,12 @@ impl Baseline {
             .filter(|entry| !document.servers.iter().any(|server| entry.was_checked(server, alone)))
             .collect();
         for server in &document.servers {
-            let Ok(Examination::Rules(judged)) = &server.outcome else { continue };
+            let Ok(Examination::Rules(checked)) = &server.outcome else { continue };
             // An entry of a configuration has a name of its own. A single command may be typed in another way
             // elsewhere.
             let named = document.several || server.place.is_some();
             let name = named.then(|| server.label.clone());
-            for result in &judged.results {
+            for result in &checked.results {
                 let of = |found: &Finding| Entry {
                     server: name.clone(),
                     rule: result.rule.slug.to_owned(),

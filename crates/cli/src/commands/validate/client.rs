@@ -118,15 +118,15 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     }
     let name = ui.hidden(&name(&run.trace)).into_owned();
     let report = check_client(&run.trace, &selection);
-    let judged = RuleResults::new(ui, &run.trace, report);
+    let checked = RuleResults::new(ui, &run.trace, report);
     let least = if args.strict { Level::Should } else { Level::Must };
-    let failed = judged.has_failed(least);
+    let failed = checked.has_failed(least);
     let server = Server {
         label: name.clone(),
         shown: name,
         place: None,
         took: began.elapsed(),
-        outcome: Ok(Examination::Rules(judged)),
+        outcome: Ok(Examination::Rules(checked)),
     };
     let document = Document { servers: vec![server], several: false, least, baseline: None };
     let text = render(ui, args, &document);

@@ -125,9 +125,9 @@ async fn one(ui: &Ui, label: String, plan: Plan, options: &Options, progress: &P
         failure.and_no_entry(endpoint.no_entry()).with(&typed, took)
     };
     let outcome = match outcome {
-        Ok(Examination::Rules(mut judged)) => {
-            judged.unauthorized = judged.unauthorized.map(|failure| Box::new(complete(*failure)));
-            Ok(Examination::Rules(judged))
+        Ok(Examination::Rules(mut checked)) => {
+            checked.unauthorized = checked.unauthorized.map(|failure| Box::new(complete(*failure)));
+            Ok(Examination::Rules(checked))
         }
         Ok(outcome) => Ok(outcome),
         Err(failure) => Err(complete(failure)),
@@ -171,13 +171,13 @@ async fn examine(
         }
         Err(error) => return Err(failure(error, &plan.shown)),
     };
-    let mut judged = RuleResults::new(ui, &trace, check_server(&trace, &options.selection));
-    judged.unauthorized = unauthorized.map(Box::new);
-    judged.calls = calls::notes(ui, &trace, &options.calls);
+    let mut checked = RuleResults::new(ui, &trace, check_server(&trace, &options.selection));
+    checked.unauthorized = unauthorized.map(Box::new);
+    checked.calls = calls::notes(ui, &trace, &options.calls);
     if options.compatibility {
-        judged.clients = Clients::new(ui, entry.as_deref(), &trace);
+        checked.clients = Clients::new(ui, entry.as_deref(), &trace);
     }
-    Ok(Examination::Rules(judged))
+    Ok(Examination::Rules(checked))
 }
 
 /// The failure if there is no trace. `typed`: the address of the server as it is shown.

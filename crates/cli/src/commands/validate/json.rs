@@ -51,7 +51,7 @@ fn of_server(ui: &Ui, server: &Server, document: &Document) -> Value {
         "error": error,
     }));
     let results = match &server.outcome {
-        Ok(Examination::Rules(judged)) => of_judged(judged, document.baseline.is_some()),
+        Ok(Examination::Rules(checked)) => of_checked(checked, document.baseline.is_some()),
         Ok(Examination::Openers(rows)) => json!({ "openers": rows.iter().map(Row::json).collect::<Value>() }),
         Err(_) => json!({}),
     };
@@ -59,10 +59,10 @@ fn of_server(ui: &Ui, server: &Server, document: &Document) -> Value {
 }
 
 /// `compared`: with a baseline.
-fn of_judged(judged: &RuleResults, compared: bool) -> Value {
-    let counts = judged.counts();
+fn of_checked(checked: &RuleResults, compared: bool) -> Value {
+    let counts = checked.counts();
     present(json!({
-        "runs": judged.runs,
+        "runs": checked.runs,
         // The number of rules that passed or failed.
         "ran": counts.ran(),
         "passed": counts.passed,
@@ -70,9 +70,9 @@ fn of_judged(judged: &RuleResults, compared: bool) -> Value {
         "skipped": counts.skipped,
         // The number of rules with known findings alone.
         "known": compared.then_some(counts.known),
-        "rules": judged.results.iter().map(|result| of_result(result, compared)).collect::<Value>(),
-        "calls": filled(&judged.calls),
-        "clients": judged.clients,
+        "rules": checked.results.iter().map(|result| of_result(result, compared)).collect::<Value>(),
+        "calls": filled(&checked.calls),
+        "clients": checked.clients,
     }))
 }
 

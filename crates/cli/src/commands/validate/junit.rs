@@ -20,9 +20,9 @@ const MAX_TEXT_CHARS: usize = 1000;
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let mut report = Report::new("mcpjoin validate");
     for server in &document.servers {
-        if let Ok(Examination::Rules(judged)) = &server.outcome {
+        if let Ok(Examination::Rules(checked)) = &server.outcome {
             for chapter in Chapter::ALL {
-                let results = judged.results.iter().filter(|result| result.rule.chapter == chapter);
+                let results = checked.results.iter().filter(|result| result.rule.chapter == chapter);
                 let class = line(&format!("{}.{}", server.label, chapter.as_str()));
                 let cases: Vec<TestCase> = results.map(|result| case(result, &class, document)).collect();
                 if !cases.is_empty() {

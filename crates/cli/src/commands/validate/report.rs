@@ -76,7 +76,7 @@ impl Server {
     /// Why it was not examined, or not completely.
     pub(super) fn failure(&self) -> Option<&Failure> {
         match &self.outcome {
-            Ok(Examination::Rules(judged)) => judged.unauthorized.as_deref(),
+            Ok(Examination::Rules(checked)) => checked.unauthorized.as_deref(),
             Ok(Examination::Openers(_)) => None,
             Err(failure) => Some(failure),
         }

@@ -23,8 +23,8 @@ const MAX_PATH_BYTES: usize = 200;
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
     let rules = rules(document);
     let mut results = Vec::new();
-    for (server, judged) in judged(document) {
-        for rule in &judged.results {
+    for (server, checked) in checked(document) {
+        for rule in &checked.results {
             let index = rules.iter().position(|known| known.rule.slug == rule.rule.slug);
             results.extend(rule.found().iter().map(|found| result(document, server, rule, index, found)));
         }
@@ -52,16 +52,16 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     document_of(&json!({ "$schema": SCHEMA, "version": "2.1.0", "runs": [run] }))
 }
 
-fn judged(document: &Document) -> impl Iterator<Item = (&Server, &RuleResults)> {
+fn checked(document: &Document) -> impl Iterator<Item = (&Server, &RuleResults)> {
     document.servers.iter().filter_map(|server| match &server.outcome {
-        Ok(Examination::Rules(judged)) => Some((server, judged)),
+        Ok(Examination::Rules(checked)) => Some((server, checked)),
         _ => None,
     })
 }
 
 /// Each rule once: the same rules were applied to every server.
 fn rules(document: &Document) -> &[RuleResult] {
-    judged(document).next().map_or(&[], |(_, judged)| &judged.results)
+    checked(document).next().map_or(&[], |(_, checked)| &checked.results)
 }
 
 fn rule(result: &RuleResult) -> Value {
@@ -157,14 +157,14 @@ fn notifications(ui: &Ui, document: &Document) -> Vec<Value> {
 
 /// The numbers of rules of a server, if they were applied.
 fn figures(document: &Document, server: &Server) -> Value {
-    let Ok(Examination::Rules(judged)) = &server.outcome else {
-        return json!({ "server": server.label, "judged": false });
+    let Ok(Examination::Rules(checked)) = &server.outcome else {
+        return json!({ "server": server.label, "checked": false });
     };
-    let counts = judged.counts();
-    let skipped = judged.results.iter().filter_map(|result| Some((result.rule.slug, result.skipped()?)));
+    let counts = checked.counts();
+    let skipped = checked.results.iter().filter_map(|result| Some((result.rule.slug, result.skipped()?)));
     present(json!({
         "server": server.label,
-        "judged": true,
+        "checked": true,
         "ran": counts.ran(),
         "passed": counts.passed,
         "failed": counts.failed,

@@ -37,7 +37,7 @@ pub(super) fn document(ui: &Ui, document: &Document, extent: Extent) -> String {
     let mut out = String::new();
     for server in &document.servers {
         match &server.outcome {
-            Ok(Examination::Rules(judged)) => self::judged(&mut out, server, judged, extent),
+            Ok(Examination::Rules(checked)) => self::checked(&mut out, server, checked, extent),
             Ok(Examination::Openers(rows)) => openers::table(&mut out, &server.shown, rows),
             // The failure of a single server is printed as for every verb.
             Err(_) if !document.several => continue,
@@ -68,44 +68,44 @@ pub(super) fn document(ui: &Ui, document: &Document, extent: Extent) -> String {
     out
 }
 
-fn judged(out: &mut String, server: &Server, judged: &RuleResults, extent: Extent) {
-    verdict(out, server, judged);
+fn checked(out: &mut String, server: &Server, checked: &RuleResults, extent: Extent) {
+    verdict(out, server, checked);
     if extent == Extent::Verdict {
         return;
     }
-    if judged.named.is_some() {
+    if checked.named.is_some() {
         let _ = writeln!(out, "{FAINT}{}{FAINT:#}", visible::line(&cut_chars(&server.shown, MAX_NAME_CHARS)));
     }
     let mut broken: Vec<&RuleResult> =
-        judged.results.iter().filter(|result| matches!(result.outcome, RuleOutcome::Failed(_))).collect();
+        checked.results.iter().filter(|result| matches!(result.outcome, RuleOutcome::Failed(_))).collect();
     // New findings before those in the baseline, and the most binding first. The order of the chapters stays otherwise.
     broken.sort_by_key(|result| std::cmp::Reverse(result.fault()));
     for result in broken {
         findings::broken(out, result);
     }
     if extent == Extent::All {
-        chapters(out, judged);
+        chapters(out, checked);
     }
-    summary(out, judged, extent == Extent::All);
-    if let Some(clients) = &judged.clients {
+    summary(out, checked, extent == Extent::All);
+    if let Some(clients) = &checked.clients {
         clients.page(out);
     }
 }
 
 /// The verdict on one line: the server, its revisions, what is broken, and the time.
-fn verdict(out: &mut String, server: &Server, judged: &RuleResults) {
+fn verdict(out: &mut String, server: &Server, checked: &RuleResults) {
     let of_entry = server.place.is_some() && server.label != server.shown;
-    let name = match (&judged.named, of_entry) {
+    let name = match (&checked.named, of_entry) {
         (Some(named), true) => format!("{}: {named}", server.label),
         (Some(named), false) => named.clone(),
         (None, true) => format!("{}: {}", server.label, server.shown),
         (None, false) => server.shown.clone(),
     };
-    let counts = judged.counts();
+    let counts = checked.counts();
     let broken: Vec<String> = [Level::Must, Level::Should]
         .into_iter()
         .filter_map(|level| {
-            let count = judged.results.iter().filter(|result| result.fault() == Some(level)).count();
+            let count = checked.results.iter().filter(|result| result.fault() == Some(level)).count();
             (count > 0).then(|| format!("{count} {}", level.as_str()))
         })
         .collect();
@@ -115,17 +115,17 @@ fn verdict(out: &mut String, server: &Server, judged: &RuleResults) {
         (broken, _) => format!("{} broken", broken.join(", ")),
     };
     let took = server.took.as_secs_f64();
-    let mut checked = revisions(judged);
-    if let Some(version) = &judged.unknown_version {
+    let mut versions = revisions(checked);
+    if let Some(version) = &checked.unknown_version {
         let version = visible::line(version);
-        checked = format!("initialize is answered with {version}; checked as {checked}");
+        versions = format!("initialize is answered with {version}; checked as {versions}");
     }
-    titled(out, &name, &format!(" ({checked}): {verdict} in {took:.1} s"));
+    titled(out, &name, &format!(" ({versions}): {verdict} in {took:.1} s"));
 }
 
 /// The revisions of the runs in ascending order: a range where none is missing.
-fn revisions(judged: &RuleResults) -> String {
-    let mut versions: Vec<&str> = judged.runs.iter().map(|run| run.version.as_str()).collect();
+fn revisions(checked: &RuleResults) -> String {
+    let mut versions: Vec<&str> = checked.runs.iter().map(|run| run.version.as_str()).collect();
     versions.sort_unstable();
     versions.dedup();
     let known: Vec<&str> = Version::ALL.iter().map(Version::as_str).collect();
@@ -138,10 +138,10 @@ fn revisions(judged: &RuleResults) -> String {
 }
 
 /// The numbers of each chapter, and its rules that passed.
-fn chapters(out: &mut String, judged: &RuleResults) {
+fn chapters(out: &mut String, checked: &RuleResults) {
     for chapter in Chapter::ALL {
         let results: Vec<&RuleResult> =
-            judged.results.iter().filter(|result| result.rule.chapter == chapter).collect();
+            checked.results.iter().filter(|result| result.rule.chapter == chapter).collect();
         let counts = RuleResult::counts(results.iter().copied());
         if counts.ran() == 0 {
             // The summary has the reason.
@@ -175,10 +175,10 @@ pub(super) fn titled(out: &mut String, name: &str, rest: &str) {
 }
 
 /// The numbers of rules. `all`: also the skipped rules, with the reason of each.
-fn summary(out: &mut String, judged: &RuleResults, all: bool) {
-    let counts = judged.counts();
+fn summary(out: &mut String, checked: &RuleResults, all: bool) {
+    let counts = checked.counts();
     let of = |level: Level| {
-        let count = judged.results.iter().filter(|result| result.fault() == Some(level)).count();
+        let count = checked.results.iter().filter(|result| result.fault() == Some(level)).count();
         (count > 0).then(|| format!("{count} {}", level.as_str()))
     };
     let mut parts: Vec<String> =
@@ -196,17 +196,17 @@ fn summary(out: &mut String, judged: &RuleResults, all: bool) {
         counts.skipped
     );
     if !all {
-        return skipped(out, judged);
+        return skipped(out, checked);
     }
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for result in &judged.results {
+    for result in &checked.results {
         if let RuleOutcome::Skipped(why) = &result.outcome {
             reasons.entry(why).or_default().push(result.rule.slug);
         }
     }
     for chapter in Chapter::ALL {
         let of = |result: &&RuleResult| result.rule.chapter == chapter;
-        let all: Vec<&str> = judged.results.iter().filter(of).map(|result| result.rule.slug).collect();
+        let all: Vec<&str> = checked.results.iter().filter(of).map(|result| result.rule.slug).collect();
         // The name of a chapter stands for its rules if all are skipped for one reason.
         let whole =
             reasons.values_mut().find(|slugs| all.len() > 1 && all.iter().all(|slug| slugs.contains(slug)));
@@ -222,8 +222,8 @@ fn summary(out: &mut String, judged: &RuleResults, all: bool) {
 }
 
 /// The skipped rules on one line, with the options that check more of them.
-fn skipped(out: &mut String, judged: &RuleResults) {
-    let whys: Vec<&str> = judged.results.iter().filter_map(RuleResult::skipped).collect();
+fn skipped(out: &mut String, checked: &RuleResults) {
+    let whys: Vec<&str> = checked.results.iter().filter_map(RuleResult::skipped).collect();
     if whys.is_empty() {
         return;
     }
@@ -271,12 +271,12 @@ fn stale(out: &mut String, compared: &Comparison) {
 
 /// The numbers of servers by result. With `--eras`: how many of them an opener opens.
 fn servers(out: &mut String, document: &Document) {
-    let (mut judged, mut faulty, mut failed, mut open, mut shut) = (0, 0, 0, 0, 0);
+    let (mut passed, mut faulty, mut failed, mut open, mut shut) = (0, 0, 0, 0, 0);
     for server in &document.servers {
         match &server.outcome {
             Ok(Examination::Rules(report)) if report.has_failed(document.least) => faulty += 1,
             Ok(Examination::Rules(RuleResults { unauthorized: Some(_), .. })) => failed += 1,
-            Ok(Examination::Rules(_)) => judged += 1,
+            Ok(Examination::Rules(_)) => passed += 1,
             Ok(Examination::Openers(rows)) if rows.iter().any(openers::Row::is_open) => open += 1,
             Ok(Examination::Openers(_)) => shut += 1,
             Err(_) => failed += 1,
@@ -285,7 +285,7 @@ fn servers(out: &mut String, document: &Document) {
     let of = if open + shut > 0 {
         format!("{open} accept an opening request, {shut} accept none, {failed} not reached")
     } else {
-        format!("{judged} without faults, {faulty} with faults, {failed} not checked")
+        format!("{passed} without faults, {faulty} with faults, {failed} not checked")
     };
     let _ = writeln!(out, "{HEADING}{} servers{HEADING:#}: {of}", document.servers.len());
 }

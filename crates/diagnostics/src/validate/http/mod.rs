@@ -271,7 +271,7 @@ impl Runs<Http> {
     /// Requests from pages of other origins, and for other hosts.
     async fn strangers(&mut self, session: &mut HttpSession) {
         let foreign = probes::FOREIGN_ORIGINS.map(|origin| (Probe::ForeignOrigin, name::ORIGIN, origin));
-        // Other names of a server that is not on this machine are not ours to judge.
+        // Other names of a server that is not on this machine are not ours to check.
         let host = (Probe::ForeignHost, name::HOST, probes::FOREIGN_HOST);
         let host = self.transport.target.is_loopback.then_some(host);
         for (probe, header, value) in foreign.into_iter().chain(host) {

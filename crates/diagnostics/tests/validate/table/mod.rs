@@ -58,7 +58,7 @@ pub(super) const NONE: &[(&str, Over, &str)] = &[
     (
         "notification-not-answered",
         Over::Http,
-        "what a notification is answered with is its response, of which notification-accepted judges",
+        "what a notification is answered with is its response, of which notification-accepted checks",
     ),
     ("silent-before-initialize", Over::Http, "the server cannot send before a request"),
     (
@@ -67,7 +67,7 @@ pub(super) const NONE: &[(&str, Over, &str)] = &[
         "a look ends there, with this as its error: see outcomes::an_endpoint_elsewhere_is_not_posted_to",
     ),
     ("list-not-by-connection", Over::Stdio, "there is one connection"),
-    ("log-asked-for", Over::Http, "what comes before a response is judged by notifications-relate"),
+    ("log-asked-for", Over::Http, "what comes before a response is checked by notifications-relate"),
     ("cancelled-not-answered", Over::Http, "shown over lines, on a clock that only waiting moves"),
     ("ends-with-its-input", Over::Stdio, "a process of its own: crates/cli/tests/runner/validate.rs"),
     ("ends-in-order", Over::Stdio, "a process of its own: crates/cli/tests/runner/validate.rs"),
