@@ -176,10 +176,12 @@ fn least(words: &[OsString]) -> usize {
 pub(crate) fn is_argument(word: &OsStr) -> bool {
     let text = word.to_string_lossy();
     let is_package = text.starts_with('@') && text.contains('/');
+    // The query of a URL has no name before its `=`.
+    let has_name = |(name, _): (&str, &str)| !name.is_empty() && !name.contains("://");
     text == "-"
         || text.starts_with('{')
         || text.starts_with('@') && !is_package
-        || !text.starts_with('-') && !text.contains("://") && text.find('=').is_some_and(|at| at > 0)
+        || !text.starts_with('-') && text.split_once('=').is_some_and(has_name)
 }
 
 /// Whether a word names the prompt or the resource template of `complete`.
@@ -321,6 +323,8 @@ mod tests {
             ("call", "cmd /c npx -y pkg add a=1", "call add a=1 -- cmd /c npx -y pkg"),
             ("call", "npx -y pkg add @args.json", "call add @args.json -- npx -y pkg"),
             ("call", "./server --stdio add a=1", "call add a=1 -- ./server --stdio"),
+            ("call", "npx -y pkg fetch url=http://h/?a=b", "call fetch 'url=http://h/?a=b' -- npx -y pkg"),
+            ("call", "npx -y pkg http://h/?a=b fetch n=1", "call fetch n=1 -- npx -y pkg 'http://h/?a=b'"),
             ("read", "npx -y pkg test://x", "read test://x -- npx -y pkg"),
             ("read", "npx -y pkg -o f test://x", "read test://x -- npx -y pkg -o f"),
             ("tool", "npx -y pkg", "tool TOOL -- npx -y pkg"),
@@ -350,6 +354,8 @@ mod tests {
             ("call", "add a=1 b:=2 @f - {}", false),
             ("call", "add", false),
             ("call", "/tmp read path=x", true),
+            ("call", "fetch url=https://h/?a=b", false),
+            ("call", "fetch https://h/?a=b", true),
             ("read", "test://x", false),
             ("read", "/tmp test://x", true),
             ("tool", "/tmp add", true),
