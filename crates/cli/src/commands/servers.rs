@@ -55,7 +55,7 @@ fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failu
     }
     let list = config::trust(&trusted).map_err(|error| {
         let problem = format!("the entries in {name} cannot be trusted: {error}");
-        Failure::usage(problem, "make your configuration folder writable")
+        Failure::usage(problem, "set HOME or XDG_CONFIG_HOME to a folder that you can write to")
     })?;
     let text = if ui.json {
         let (folder, list) = (folder.to_string_lossy(), list.to_string_lossy());

@@ -172,7 +172,10 @@ fn make(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
+    builder.recursive(true).create(folder).map_err(|error| {
+        let name = crate::target::path_shown(folder);
+        io::Error::new(error.kind(), format!("the folder {name} cannot be created: {error}"))
+    })
 }
 
 fn unusable(path: &Path, why: &str) -> String {

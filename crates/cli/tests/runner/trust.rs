@@ -451,6 +451,22 @@ fn a_list_that_cannot_be_used_trusts_nothing_and_is_not_written_over() {
     folder.run(&["list", "a"]).exits(4);
 }
 
+#[test]
+fn a_list_that_has_no_place_is_reported_with_the_folder_that_is_missing() {
+    let folder = Folder::untrusted("trust-nowhere");
+    file(&folder, &json!({ "a": script("a") }));
+    let trust = |home: Option<PathBuf>| {
+        let mut command = folder.command(&["servers", "trust"]);
+        command.env_remove("XDG_CONFIG_HOME").env_remove("HOME");
+        command.envs(home.map(|home| ("HOME", home)));
+        start(command).finish().exits(2)
+    };
+    let hint = "try      set HOME or XDG_CONFIG_HOME to a folder that you can write to";
+    trust(None).says(&["HOME is not set", hint]);
+    let file = folder.path().join("here/.mcp.json");
+    trust(Some(file)).says(&["the folder ~/.config/mcpjoin cannot be created: Not a directory", hint]);
+}
+
 /// A user with write access to the folder can replace the list.
 #[test]
 fn a_list_in_a_folder_that_others_may_write_to_trusts_nothing_and_is_not_written_over() {
