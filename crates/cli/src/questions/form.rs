@@ -308,11 +308,18 @@ fn chosen<'a>(choices: &'a [Choice], word: &str) -> Result<&'a Choice, String> {
 /// `, 1 to 20 characters`
 fn range<N: std::fmt::Display>(min: Option<N>, max: Option<N>, unit: &str) -> String {
     match (min, max) {
-        (Some(min), Some(max)) => format!(", {min} to {max}{unit}"),
-        (Some(min), None) => format!(", at least {min}{unit}"),
-        (None, Some(max)) => format!(", at most {max}{unit}"),
+        (Some(min), Some(max)) => format!(", {min} to {}", counted(max, unit)),
+        (Some(min), None) => format!(", at least {}", counted(min, unit)),
+        (None, Some(max)) => format!(", at most {}", counted(max, unit)),
         (None, None) => String::new(),
     }
+}
+
+/// `1 character`, `2 characters`
+fn counted<N: std::fmt::Display>(number: N, unit: &str) -> String {
+    let number = number.to_string();
+    let unit = if number == "1" { unit.strip_suffix('s').unwrap_or(unit) } else { unit };
+    number + unit
 }
 
 fn check_range<N: std::fmt::Display + PartialOrd + Copy>(
@@ -327,7 +334,7 @@ fn check_range<N: std::fmt::Display + PartialOrd + Copy>(
         (None, Some(max)) => ("most", max),
         (None, None) => return Ok(()),
     };
-    Err(format!("{what} {number}{unit}, but at {side} {limit} is allowed"))
+    Err(format!("{what} {}, but at {side} {limit} is allowed", counted(number, unit)))
 }
 
 fn check_format(format: &StringFormat, text: &str) -> Result<(), String> {

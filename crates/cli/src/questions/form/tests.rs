@@ -23,6 +23,8 @@ fn a_question_says_what_is_wanted() {
             r#"{"type":"string","title":"Name","description":"as in\nthe passport","minLength":1,"maxLength":20}"#,
             "Name (x): text, 1 to 20 characters\n  as in\n  the passport",
         ),
+        (r#"{"type":"string","minLength":1}"#, "x: text, at least 1 character"),
+        (r#"{"type":"string","maxLength":21}"#, "x: text, at most 21 characters"),
         (r#"{"type":"string","format":"email"}"#, "x: email address"),
         (r#"{"type":"string","format":"uri"}"#, "x: URI"),
         (r#"{"type":"string","format":"date"}"#, "x: date, as 2026-11-27"),
@@ -64,7 +66,7 @@ fn a_word_is_a_value_or_says_why_not() {
         r#"{"type":"array","items":{"type":"string","enum":["a","b","c"]},"minItems":1,"maxItems":2}"#;
     for (property, word, value) in [
         (r#"{"type":"string"}"#, "a \"b\"", Ok(r#""a \"b\"""#)),
-        (r#"{"type":"string","minLength":2}"#, "ä", Err("it has 1 characters, but at least 2 is allowed")),
+        (r#"{"type":"string","minLength":2}"#, "ä", Err("it has 1 character, but at least 2 is allowed")),
         (r#"{"type":"string","maxLength":1}"#, "ä", Ok(r#""ä""#)),
         (r#"{"type":"string","format":"email"}"#, "a@b", Ok(r#""a@b""#)),
         (r#"{"type":"string","format":"email"}"#, "a", Err("a is not an email address, as ada@example.com")),

@@ -69,7 +69,7 @@ demo: asks:
 Name (name): text, at least 2 characters, required
 > \n  a value is required
 > A
-  it has 1 characters, but at least 2 is allowed
+  it has 1 character, but at least 2 is allowed
 > Ada
 age: whole number
 [30] > old
