@@ -531,6 +531,9 @@ fn a_program_that_is_missing_is_told_to_both_sides() {
     let ran = line("bridge --listen http://127.0.0.1:0/mcp ./no-such-server").exits(4);
     assert!(!ran.stderr.contains("listening on"), "{}", ran.stderr);
     ran.says(&["(E_SPAWN_NOT_FOUND)", "./no-such-server"]);
+    // A word that could be the name of an entry is reported as by the other verbs.
+    let ran = run(["bridge", "--listen", "http://127.0.0.1:0/mcp", "no-such-server"]).exits(4);
+    ran.says(&["no-such-server: no configuration contains an entry of that name, and no program on PATH"]);
     // A fault that shows only when the server starts is reported to both the client and the operator. Only the operator sees
     // the server's standard error.
     let bridge = Bridge::before("tcp://127.0.0.1:0", &["sh", "-c", "echo 'no luck' >&2; exit 3"]);

@@ -320,7 +320,7 @@ impl Bridged for Relay {
     /// A missing program is reported at the start, and not to the first client.
     fn check(&self) -> Result<(), Failure> {
         let Some(program) = &self.program else { return Ok(()) };
-        let missing = |error| Failure::spawn(&error).with(&self.shown, self.began.elapsed());
+        let missing = |error| self.upstream.not_started(&error).with(&self.shown, self.began.elapsed());
         program.resolve().map(drop).map_err(missing)
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mcpjoin::Link;
 use mcpjoin::client::{RestartError, RunExit};
-use mcpjoin::transport::HttpConnect;
+use mcpjoin::transport::{HttpConnect, SpawnError};
 use mcpjoin_gateway::NotAuthorized;
 
 use super::credentials::TargetAccess;
@@ -37,6 +37,11 @@ struct Shared {
 }
 
 impl Upstream {
+    /// The failure of a program that cannot be started. It says that the word is no entry either, where it could be one.
+    pub(super) fn not_started(&self, error: &SpawnError) -> Failure {
+        Failure::spawn(error).and_no_entry(self.0.endpoint.no_entry())
+    }
+
     pub(super) fn new(ui: &Ui, endpoint: Endpoint, access: Option<TargetAccess>, first: Phase) -> Self {
         if let Some(access) = endpoint.access() {
             access.tells_clients();
