@@ -39,6 +39,8 @@ fn every_server_of_the_configuration_has_a_line_and_a_dead_one_hides_none() {
     // The block of the failure is for those who ask for it.
     assert!(!ran.stderr.contains("E_SERVER_EXITED"), "{}", ran.stderr);
     ran.says(&["off is disabled and skipped", "mcpjoin doctor NAME"]);
+    let named = folder.run(&["list", "-c", ".mcp.json"]).exits(4);
+    named.says(&["mcpjoin doctor --config .mcp.json NAME shows the cause and the fix"]);
     folder.run(&["list", "-v"]).exits(4).says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)"]);
     folder.run(&["list", "--watch", "demo:"]).exits(2).says(&["one server is named", "mcpjoin list --watch"]);
     folder.run(&["list", "--watch", "--json"]).exits(2);

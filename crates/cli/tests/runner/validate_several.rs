@@ -81,6 +81,8 @@ fn a_whole_configuration_is_one_document_and_a_bad_entry_hides_no_other() {
 
     let ran = run(options).exits(4).says(&["(E_SPAWN_NOT_FOUND)", "(E_CONFIG)"]);
     assert!(ran.stdout.contains("MUST ping-empty"), "{}", ran.stdout);
+    // By the name of the entry, as the others.
+    assert!(ran.stdout.contains("\nmissing: not checked: "), "{}", ran.stdout);
     assert!(
         ran.stdout.ends_with("4 servers: 1 without faults, 1 with faults, 2 not checked\n"),
         "{}",

@@ -14,14 +14,14 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use unicode_width::UnicodeWidthStr;
 
-use crate::args::Connect;
+use crate::args::{Configured, Connect};
 use crate::commands::lists::{ALL, Part, TOOLS, read, report_server_failures, server_name};
 use crate::commands::{refuse_trace, written};
 use crate::config::{self, ToolFilter};
 use crate::connect::{ServerOutput, Stop, with_each_server, with_plans};
 use crate::exit::Exit;
 use crate::failure::{Failure, seconds};
-use crate::target::Target;
+use crate::target::{Target, shown};
 use crate::ui::{BAD, FAINT, NAME, Ui, Unwritten};
 use crate::visible;
 
@@ -91,7 +91,7 @@ fn round(
             Ok(())
         },
         async |servers, _: &Stop| {
-            let outcome = show(ui, servers, watch).await;
+            let outcome = show(ui, servers, watch, &connect.configured).await;
             is_read = outcome.is_ok();
             ControlFlow::Continue(outcome.unwrap_or_else(|error| written(ui, Err(error))))
         },
@@ -126,6 +126,7 @@ async fn show(
     ui: &Ui,
     servers: Vec<ServerOutput<Answered>>,
     watch: Option<Duration>,
+    configured: &Configured,
 ) -> Result<Exit, Unwritten> {
     let redrawn = watch.filter(|_| ui.width().is_some());
     let names = servers.iter().map(|server| visible::line(&server.name).width()).max().unwrap_or_default();
@@ -158,7 +159,13 @@ async fn show(
     failures.retain(|(_, failure)| ui.verbosity() > 0 || is_to_do(failure));
     report_server_failures(ui, &failures);
     if is_shortened && watch.is_none() {
-        ui.note("mcpjoin doctor NAME shows the cause and the fix");
+        // JSON of the command line may be long.
+        let from = match &configured.config {
+            Some(file) => format!(" --config {}", shown(file.as_os_str())),
+            None if configured.is_named() => " --mcp-config ...".to_owned(),
+            None => String::new(),
+        };
+        ui.note(&format!("mcpjoin doctor{from} NAME shows the cause and the fix"));
     }
     Ok(exit)
 }

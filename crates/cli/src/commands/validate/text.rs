@@ -43,7 +43,7 @@ pub(super) fn document(ui: &Ui, document: &Document, extent: Extent) -> String {
             Err(_) if !document.several => continue,
             Err(failure) => {
                 let problem = ui.hidden(&failure.message);
-                let name = visible::line(&server.shown);
+                let name = visible::line(&server.label);
                 let name = cut_chars(&name, MAX_NAME_CHARS);
                 let text = format!("{HEADING}{}{HEADING:#}: {BAD}not checked{BAD:#}: ", visible::line(&name));
                 let columns = name.width() + ": not checked: ".len();
