@@ -31,6 +31,9 @@ const VERB: &str = "call";
 /// How long cancelling a task may take: as long as a server has to exit by itself.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The most characters of the reason why the list of tools was not read.
+const MAX_REASON_CHARS: usize = 300;
+
 /// How the result and the log messages are shown.
 struct Shape {
     /// The size from which a content is written to a file.
@@ -216,7 +219,7 @@ async fn prepare(
             _ => failure,
         })?;
         if let (true, Err(Some(unread))) = (need_schema, &found) {
-            let json = arguments.as_json();
+            let (unread, json) = (visible::cut_chars(unread, MAX_REASON_CHARS), arguments.as_json());
             ui.note(&format!(
                 "tools/list failed: {unread}; the types of the arguments are not known, and values are sent as text; \
                  for JSON write {json}"

@@ -277,7 +277,6 @@ fn is_unknown_method(error: &ClientError) -> bool {
 }
 
 /// The server lists no item of a name.
-#[derive(Default)]
 pub(super) struct Absent {
     /// The most similar name that it lists.
     pub(super) similar: Option<String>,

@@ -216,7 +216,8 @@ for line in sys.stdin:
     elif message["method"] == "tools/list" and sys.argv[1] == "loop":
         reply["result"] = {"tools": [], "nextCursor": "again"}
     elif message["method"] == "tools/list":
-        reply["error"] = {"code": -32603, "message": "the list is too large"}
+        why = "the list is too large" if sys.argv[1] == "refuse" else "x" * 100000
+        reply["error"] = {"code": -32603, "message": why}
     else:
         text = json.dumps(message["params"]["arguments"])
         reply["result"] = {"content": [{"type": "text", "text": text}]}
@@ -241,6 +242,8 @@ fn arguments_whose_types_are_unknown_are_sent_as_text_with_a_note() {
     let ran = call(&[], &["a=1"], "loop");
     let failed = "tools/list failed: the result of tools/list: its pages form a loop; ";
     assert_eq!(ran.stderr, format!("{failed}{unknown}a:=1\n"));
+    let ran = call(&[], &["a=1"], "refuse at length").says(&["xxx", unknown]);
+    assert!(ran.stderr.len() < 1_000, "{}", ran.stderr);
     // Nothing depends on the types, or no note is wanted.
     assert_eq!(call(&[], &["a:=20"], "refuse").stderr, "");
     assert_eq!(call(&["-q"], &["a=20"], "refuse").stderr, "");
