@@ -26,7 +26,7 @@ use super::steps::{Step, StepSubject};
 use super::store::StoreError;
 use super::stored_login::StoredLogin;
 use super::token::{self, TokenEndpoint, Tokens};
-use super::user_agent::Authorizing;
+use super::user_agent::{Authorizing, UserAgentError};
 
 /// Obtains a token without a user: any grant but the authorization code.
 pub(super) trait Obtain: Send + Sync {
@@ -137,6 +137,11 @@ impl Account {
             None => self.authorized(ask).await,
         };
         self.told_tokens(&token_endpoint, &granted);
+        if let (Err(AuthError::UserAgent(UserAgentError::NobodyCame { .. })), Some(kept)) = (&granted, stored)
+            && kept.registration.way == Way::Dynamic
+        {
+            self.doubt_client(kept.registration.clone()).await;
+        }
         let Granted { registration, tokens } = granted?;
         let kept = StoredLogin {
             server: self.server.clone(),
@@ -155,6 +160,25 @@ impl Account {
                 Ok(())
             }
             outcome => Ok(outcome?),
+        }
+    }
+
+    /// Makes the next login register another client. An authorization server that does not know a client shows that to the user, and
+    /// must not redirect ([RFC 6749, 4.1.2.1](https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1)). The tokens stay, and are
+    /// refreshed with their client. In a task of its own, like [`keep_login`](Self::keep_login).
+    async fn doubt_client(self: &Arc<Self>, client: Registration) {
+        let this = Arc::clone(self);
+        let work = tokio::spawn(async move {
+            let _lock = this.store.lock(&this.server).await?;
+            let Some(kept) = this.reload().await?.filter(|kept| kept.registration == client) else {
+                return Ok(());
+            };
+            let registration = Registration { redirect_uris: Vec::new(), ..client };
+            let possession = this.possession();
+            this.keep(StoredLogin { registration, ..StoredLogin::clone(&kept) }, possession).await
+        });
+        if let Ok(Err(error)) = work.await {
+            tracing::warn!(target: "mcpjoin", %error, "the client stays stored");
         }
     }
 

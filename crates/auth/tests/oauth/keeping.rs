@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use mcpjoin::transport::Credentials as _;
-use mcpjoin_auth::{FileStore, MemoryStore, Secret, StoreError, StoreLock, TokenStore};
+use mcpjoin_auth::{
+    FileStore, MemoryStore, Secret, StoreError, StoreLock, TokenStore, UserAgent, UserAgentError, Visit,
+};
 use mcpjoin_test_support::Folder;
 use tokio::sync::Notify;
 
@@ -137,5 +140,43 @@ fn a_logout_takes_back_what_somebody_else_has_refreshed_while_it_waited() {
         drop(lock);
         assert!(logout.await.unwrap().stored);
         assert_eq!(world.asked(0, "/revoke")[0]["token"], "hush-newer");
+    });
+}
+
+/// A user who does not come back from the browser.
+struct Away;
+
+impl UserAgent for Away {
+    async fn visit(&self, before: Option<&str>) -> Result<Visit, UserAgentError> {
+        let redirect_uri = before.unwrap_or("http://127.0.0.1:1/callback").to_owned();
+        let nobody = Err(UserAgentError::NobodyCame { after: Duration::from_secs(300) });
+        Ok(Visit::new(redirect_uri, |_| async move { nobody }))
+    }
+}
+
+#[test]
+fn a_client_from_whose_page_nobody_came_back_is_registered_again_by_the_next_login() {
+    run(async {
+        let world = World::new().await;
+        let folder = Folder::new();
+        let store = || FileStore::at(folder.path());
+        world.asking().store(store()).build().unwrap().login().await.unwrap();
+        let client = || world.asked(0, "/authorize").pop().unwrap()["client_id"].clone();
+        let first = client();
+        // The authorization server may have shown that it does not know the client, which it must not tell by a redirect.
+        let away = world.builder().user_agent(Away).store(store()).build().unwrap();
+        let error = away.login().await.unwrap_err().to_string();
+        assert!(error.contains("no response from the browser"), "{error}");
+        // The login that is there is not touched, and is refreshed with its client.
+        assert!(away.status().await.unwrap().unwrap().refreshable);
+        world.revoke_access();
+        let connected = connect(&world, &world.builder().store(store()).build().unwrap()).await.unwrap();
+        assert_eq!(call(&connected, "a").await.unwrap(), "a");
+        assert_eq!(world.grants(0, "refresh_token"), 1);
+        for is_other in [true, false] {
+            let before = client();
+            world.asking().store(store()).build().unwrap().login().await.unwrap();
+            assert_eq!(client() != before, is_other, "{first}");
+        }
     });
 }
