@@ -1,8 +1,10 @@
 //! Tests of a client with HTTP+SSE of 2024-11-05, detected or configured.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mcpjoin::proto::Era;
+use mcpjoin::proto::session::Limits;
 use mcpjoin::transport::{HttpWay, Link};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -88,6 +90,16 @@ fn an_old_server_that_is_told_is_asked_nothing_else() {
         let client = builder().connect(server.link().legacy_sse().build().unwrap()).await.unwrap();
         assert_eq!(call(&client, "a").await.unwrap(), "by stream");
         assert_eq!(server.abouts(), ["GET", "initialize", "notifications/initialized", "tools/call"]);
+    });
+}
+
+#[test]
+fn an_old_server_may_take_any_time_to_open_where_that_has_no_limit() {
+    run(async {
+        let server = server("messages").await;
+        let builder = builder().limits(Limits::default().with_initialize(Duration::MAX));
+        let client = builder.connect(server.link().legacy_sse().build().unwrap()).await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "by stream");
     });
 }
 

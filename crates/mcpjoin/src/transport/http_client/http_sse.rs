@@ -4,6 +4,7 @@
 //! the end of the session. <https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse>
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use http::header::{HeaderMap, HeaderValue};
@@ -19,6 +20,9 @@ use super::event_stream::{EventStream, StreamItem};
 use super::exchange_event::ExchangeEvent;
 use super::requester::{HttpRequest, Requester, media_type};
 use super::response_error;
+
+/// A longer timeout of the endpoint is none: thirty years.
+const NO_LIMIT: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// Reads the stream to its end.
 pub(super) async fn listen(requester: Arc<Requester>, reports: Sender<ExchangeEvent>) {
@@ -40,7 +44,8 @@ async fn read(
     reports: &Sender<ExchangeEvent>,
 ) -> Result<(), ExchangeEvent> {
     let limits = &requester.limits;
-    let until = Instant::now() + limits.initialize;
+    // No instant is later by `Duration::MAX`, with which programs say that there is no limit.
+    let until = Instant::now() + limits.initialize.min(NO_LIMIT);
     let late = |what: &str| {
         let what = format!("{what} within {} ms", limits.initialize.as_millis());
         ExchangeEvent::HttpSseFailed(http_request.error(what, true))
