@@ -190,8 +190,8 @@ fn a_stream_that_names_no_endpoint_is_given_up() {
             None
         })
         .await;
-        let mut limits = mcpjoin::proto::session::Limits::default();
-        limits.initialize = std::time::Duration::from_millis(300);
+        let mut limits = Limits::default();
+        limits.initialize = Duration::from_millis(300);
         let link = server.link().legacy_sse().build().unwrap();
         let error = builder().limits(limits).connect(link).await.unwrap_err().to_string();
         assert!(error.contains("within 300 ms"), "{error}");
