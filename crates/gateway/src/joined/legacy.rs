@@ -279,7 +279,7 @@ impl LegacyClient {
                     };
                     let delay = match refusal {
                         Refusal::TooManyStarts { retry_after, .. } => retry_after.max(RETRY_DELAY),
-                        // Nobody but this client can change that, so its health does not say when to try again.
+                        // The target works for other clients, so its health does not say when to try again for this one.
                         Refusal::NotStarted(_) if is_of_client => {
                             let delay = pause;
                             pause = (2 * pause).min(MAX_RETRY_DELAY);
@@ -468,9 +468,7 @@ impl LegacyClient {
 
     /// Sets the level of log messages at all targets, also at those that open later.
     async fn set_level(&self, params: Option<Payload>) -> Result<Reply, ErrorObject> {
-        checked_level(params.as_ref())?;
-        let params = params.unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
-        let params = params.without_members(|name| name == "_meta");
+        let params = checked_level(params.as_ref())?.without_members(|name| name == "_meta");
         *self.level.lock() = Some(params.clone());
         let sessions: Vec<_> = self.router.parts.iter().filter_map(|part| part.session()).collect();
         let set = sessions.iter().map(|session| session.set_level(params.clone()));

@@ -63,7 +63,7 @@ impl LegacyToModern {
         match request.method {
             // The session stores the level, and each request carries it from now on.
             Method::SetLevel => {
-                checked_level(request.params.as_ref()).map(|()| Payload::from_raw(Raw::empty_object()))
+                checked_level(request.params.as_ref()).map(|_| Payload::from_raw(Raw::empty_object()))
             }
             Method::Subscribe => self.stream.subscribe(uri(request.params.as_ref())?).await,
             Method::Unsubscribe => self.stream.unsubscribe(&uri(request.params.as_ref())?),
@@ -129,16 +129,16 @@ fn newest() -> Version {
     Version::newest(mcpjoin_proto::Era::Legacy)
 }
 
-/// Checks the parameters of `logging/setLevel`.
+/// Returns the parameters of `logging/setLevel`.
 ///
 /// # Errors
 /// If there is no such level.
-pub(super) fn checked_level(params: Option<&Payload>) -> Result<(), ErrorObject> {
+pub(super) fn checked_level(params: Option<&Payload>) -> Result<&Payload, ErrorObject> {
     let params = params.ok_or_else(|| ErrorObject::invalid_params("`level` is missing"))?;
-    let params =
+    let read =
         SetLevelParams::read(params.raw()).map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
-    if LoggingLevel::ALL.contains(&params.level) {
-        Ok(())
+    if LoggingLevel::ALL.contains(&read.level) {
+        Ok(params)
     } else {
         Err(ErrorObject::invalid_params("`level` is not a log level"))
     }
