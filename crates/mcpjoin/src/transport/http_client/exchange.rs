@@ -32,8 +32,8 @@ use super::requester::{HttpRequest, RequestError, Requester, media_type};
 use super::response_error::{self, Page};
 use super::response_stream::STREAM_END_TIMEOUT;
 use super::retry::{
-    FIRST_RETRY_DELAY, MAX_RETRY_AFTER, MAX_UNASKED_RETRIES, MIN_TOLD_DELAY, RetryClass, retry_after_of,
-    retry_after_text,
+    FIRST_RETRY_DELAY, MAX_RETRY_AFTER, MAX_UNASKED_RETRIES, MIN_TOLD_DELAY, RetryClass, is_temporary,
+    retry_after_of, retry_after_text,
 };
 use super::session::LegacySession;
 use crate::http::Response;
@@ -331,8 +331,7 @@ impl Exchange {
                     }
                     _ => text.clone(),
                 };
-                let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-                let cause = response_error::by_status(self.error(what, later), status);
+                let cause = response_error::by_status(self.error(what, is_temporary(status)), status);
                 self.fail(pending, page.explain(cause)).await;
             }
         }

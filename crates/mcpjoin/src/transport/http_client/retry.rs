@@ -114,10 +114,14 @@ pub(super) fn retry_after_of(head: &HeaderMap) -> Option<Duration> {
     retry_after(value.as_bytes(), date)
 }
 
+/// Whether a later try may succeed.
+pub(super) fn is_temporary(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}
+
 /// The value of `Retry-After` for people, if a later try may succeed: for the error of a message that is not sent again.
 pub(super) fn retry_after_text(status: StatusCode, head: &HeaderMap) -> Option<String> {
-    let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-    let wait = retry_after_of(head).filter(|wait| later && *wait <= MAX_SHOWN_RETRY_AFTER)?;
+    let wait = retry_after_of(head).filter(|wait| is_temporary(status) && *wait <= MAX_SHOWN_RETRY_AFTER)?;
     Some(format!("the server asks to try again after {} s", wait.as_secs()))
 }
 

@@ -22,7 +22,7 @@ use super::exchange::body;
 use super::exchange_event::ExchangeEvent;
 use super::requester::{HttpRequest, Requester};
 use super::response_error;
-use super::retry::RetryClass;
+use super::retry::{RetryClass, is_temporary};
 
 /// Subscriptions that are made again: as many as a server of ours grants. One with longer parameters than a server of ours
 /// accepts is not made again.
@@ -217,8 +217,7 @@ impl Reopening {
         let head = response.headers().clone();
         let status = response.status();
         if !status.is_success() {
-            let later = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
-            let fatal = !status.is_server_error() && !later;
+            let fatal = !is_temporary(status) && status != StatusCode::REQUEST_TIMEOUT;
             return Err(failed(
                 format!("opening another: {}", response_error::read_page(response).await.text),
                 fatal,

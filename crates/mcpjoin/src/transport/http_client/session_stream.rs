@@ -17,7 +17,7 @@ use super::exchange_event::ExchangeEvent;
 use super::requester::{Requester, media_type};
 use super::response_error;
 use super::response_stream::{MAX_RECONNECT_DELAY, reconnect_delay, stream_request};
-use super::retry::retry_after_of;
+use super::retry::{is_temporary, retry_after_of};
 use super::session::LegacySession;
 use crate::http::Response;
 use crate::transport::UpstreamSession;
@@ -90,10 +90,9 @@ pub(super) async fn listen(
                     let _ = reports.send(lost).await;
                     return;
                 }
-                let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
                 // 409: for the server the broken stream is still open, or that of another link to the session.
                 let still_open = (opened || held.is_shared()) && status == StatusCode::CONFLICT;
-                if !later && !still_open {
+                if !is_temporary(status) && !still_open {
                     return;
                 }
                 failures = failures.saturating_add(1);
