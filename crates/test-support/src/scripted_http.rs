@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::client::{Client, ClientBuilder, ConnectError};
+use mcpjoin::proto::Notification;
 use mcpjoin::transport::{HttpConnect, Link};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
 /// The time limit of a test: a test that hangs fails.
@@ -155,6 +157,17 @@ impl Scripted {
 
     pub async fn connect(&self) -> Result<Client, ConnectError> {
         builder().connect(self.link().build().unwrap()).await
+    }
+
+    /// Connects a client, and returns the notifications that it receives.
+    pub async fn connect_listening(&self) -> (Client, UnboundedReceiver<Notification>) {
+        let (received, receiver) = unbounded_channel();
+        let client = builder()
+            .on_notification(move |note| drop(received.send(note)))
+            .connect(self.link().build().unwrap())
+            .await
+            .unwrap();
+        (client, receiver)
     }
 
     pub fn seen(&self) -> Vec<Seen> {

@@ -186,7 +186,7 @@ fn a_refresh_that_fails_for_good_leads_to_a_login_where_one_is_possible() {
             world.revoke_access();
             expire(&store, &world, 3600).await;
             world.turn(|knobs| knobs.refresh_reply = Some(reply.clone()));
-            // Without a user the reason is told, and the login stays.
+            // Without a user agent the error names the reason, and the login stays.
             let oauth = world.builder().store(store.clone()).build().unwrap();
             let error = connect(&world, &oauth).await.unwrap_err().to_string();
             assert!(error.contains("no token"), "{error}");

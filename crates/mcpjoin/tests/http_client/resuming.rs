@@ -215,12 +215,7 @@ fn the_stream_of_a_session_goes_on_when_the_events_before_are_not_kept() {
             }
         })
         .await;
-        let (received, mut receiver) = mpsc::unbounded_channel();
-        let client = builder()
-            .on_notification(move |note| drop(received.send(note)))
-            .connect(server.link().build().unwrap())
-            .await
-            .unwrap();
+        let (client, mut receiver) = server.connect_listening().await;
         for _ in 0..2 {
             receiver.recv().await.unwrap();
         }
@@ -441,12 +436,7 @@ fn events_of_equal_ids_that_say_different_things_are_different_events() {
             }
         })
         .await;
-        let (received, mut receiver) = mpsc::unbounded_channel();
-        let client = builder()
-            .on_notification(move |note| drop(received.send(note)))
-            .connect(server.link().build().unwrap())
-            .await
-            .unwrap();
+        let (client, mut receiver) = server.connect_listening().await;
         for name in ["a", "b", "c"] {
             assert_eq!(call(&client, name).await.as_deref(), Ok(name));
             assert_eq!(data(&receiver.recv().await.unwrap()), name);

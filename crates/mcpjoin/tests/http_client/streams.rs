@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tokio::sync::mpsc;
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
 
@@ -54,12 +53,7 @@ fn f116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
             }
         })
         .await;
-        let (received, mut receiver) = mpsc::unbounded_channel();
-        let client = builder()
-            .on_notification(move |note| drop(received.send(note)))
-            .connect(server.link().build().unwrap())
-            .await
-            .unwrap();
+        let (client, mut receiver) = server.connect_listening().await;
         // The end of the first event: a stream that is cut before it cannot be resumed.
         let first = RETRY.len() + events(100)[0].len();
         let length = RETRY.len() + events(100).concat().len();
@@ -160,12 +154,7 @@ fn f116_events_that_are_sent_again_are_taken_once() {
             },
         )
         .await;
-        let (received, mut receiver) = mpsc::unbounded_channel();
-        let client = builder()
-            .on_notification(move |note| drop(received.send(note)))
-            .connect(server.link().build().unwrap())
-            .await
-            .unwrap();
+        let (client, mut receiver) = server.connect_listening().await;
         assert_eq!(call(&client, "a").await.unwrap(), "reply");
         let mut notes = Vec::new();
         for _ in 0..3 {
@@ -458,12 +447,7 @@ fn the_stream_of_a_session_is_opened_again_after_the_last_event() {
             }
         })
         .await;
-        let (received, mut receiver) = mpsc::unbounded_channel();
-        let client = builder()
-            .on_notification(move |note| drop(received.send(note)))
-            .connect(server.link().build().unwrap())
-            .await
-            .unwrap();
+        let (client, mut receiver) = server.connect_listening().await;
         for _ in 0..3 {
             assert_eq!(receiver.recv().await.unwrap().method.as_str(), "notifications/tools/list_changed");
         }
@@ -495,12 +479,7 @@ fn a_stream_that_begins_anew_repeats_nothing() {
             }
         })
         .await;
-        let (received, mut receiver) = mpsc::unbounded_channel();
-        let client = builder()
-            .on_notification(move |note| drop(received.send(note)))
-            .connect(server.link().build().unwrap())
-            .await
-            .unwrap();
+        let (client, mut receiver) = server.connect_listening().await;
         for _ in 0..2 {
             assert_eq!(receiver.recv().await.unwrap().method.as_str(), "notifications/tools/list_changed");
         }
@@ -532,12 +511,7 @@ fn a_session_that_is_gone_when_its_stream_is_opened_again_is_made_again_without_
             }
         })
         .await;
-        let (received, mut receiver) = mpsc::unbounded_channel();
-        let client = builder()
-            .on_notification(move |note| drop(received.send(note)))
-            .connect(server.link().build().unwrap())
-            .await
-            .unwrap();
+        let (client, mut receiver) = server.connect_listening().await;
         assert_eq!(receiver.recv().await.unwrap().method.as_str(), "notifications/tools/list_changed");
         assert_eq!(server.count("initialize"), 2);
         client.close().await;
