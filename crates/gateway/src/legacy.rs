@@ -27,6 +27,7 @@ use super::pair::{FromServer, OnListChanged, Pair};
 use super::policy::{ClientPolicy, Counting};
 use super::pools::Pools;
 use super::portable::{Portable, StoredSession};
+use super::relay::resource_updated;
 use super::settings::Settings;
 use super::upstream::{ClientHello, Upstream};
 use mcpjoin::client::Client;
@@ -281,12 +282,26 @@ impl TargetSession {
         }
     }
 
-    /// Subscribes to a resource that the client is subscribed to. A refusal is logged.
-    pub(super) async fn subscribe(&self, params: Payload) {
+    /// Subscribes to a resource to which the client was subscribed at an earlier server of this target, and notifies it that the
+    /// resource may have changed since. A refusal is logged.
+    pub(super) async fn subscribe_again(&self, params: Payload) {
+        let uri = params.uri();
         match (&self.translation, self.upstream.current()) {
             (Some(translation), _) => translation.subscribe(&params).await,
             (None, Some(server)) => self.pair.set(&server, Method::Subscribe, params).await,
-            (None, None) => {}
+            (None, None) => return,
+        }
+        if let Some(uri) = uri {
+            self.pair.notify(resource_updated(&uri));
+        }
+    }
+
+    /// Forgets a subscription while no server runs, so that the next one does not get it.
+    pub(super) fn forget_subscription(&self, params: Payload) {
+        match &self.translation {
+            // Without a URI there is no subscription.
+            Some(translation) => drop(translation.unsubscribe(Some(&params))),
+            None => self.pair.store(&Method::Unsubscribe, params),
         }
     }
 

@@ -25,7 +25,7 @@ use super::opening::{self, First, Opening};
 use super::policy::{ClientPolicy, Counting};
 use super::pool::{InUse, Pool};
 use super::pools::{ConnectionPools, Pools};
-use super::relay::{StreamSink, call, forward_to, to_request};
+use super::relay::{StreamSink, call, forward_to, to_request, with_subscription_id};
 use super::request_state;
 use super::settings::Settings;
 use super::tools::HeaderMarks;
@@ -341,8 +341,7 @@ async fn listen(
         .map_err(|error| ErrorObject::internal(error.to_string()))?;
     let call = call(request.method, request.params, cx, timeout);
     let forward = |notification: Notification| {
-        let params = notification.params.map(|params| params.with_meta_member(key::SUBSCRIPTION_ID, &id));
-        sink(Notification { params, ..notification });
+        sink(with_subscription_id(notification, &id));
     };
     match forward_to(server.connection().call(call), cx, forward).await {
         Ok(result) => Ok(Reply::Verbatim(result.with_meta_member(key::SUBSCRIPTION_ID, &id))),

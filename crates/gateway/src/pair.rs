@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Call, CallError, Inbound, Limits, NotifyRefused, Reply};
+use mcpjoin_proto::session::{Call, CallError, CallRefused, Inbound, Limits, NotifyRefused, Reply};
 use mcpjoin_proto::types::ServerCapabilities;
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request, RequestId};
 use parking_lot::Mutex;
@@ -74,19 +74,26 @@ struct State {
 pub(super) struct Subscriptions(BTreeMap<Box<str>, Payload>);
 
 impl Subscriptions {
-    /// Notes an accepted request to subscribe or to unsubscribe.
-    pub(super) fn note(&mut self, method: &Method, params: &Payload) {
+    /// Notes an accepted request to subscribe or to unsubscribe. Returns whether the resource was subscribed to before.
+    pub(super) fn note(&mut self, method: &Method, params: &Payload) -> bool {
         let uri = params.uri();
-        let Some(uri) = uri.as_ref().and_then(|uri| uri.to_string_value()) else { return };
+        let Some(uri) = uri.as_ref().and_then(|uri| uri.to_string_value()) else { return false };
+        if *method == Method::Unsubscribe {
+            return self.0.remove(&*uri).is_some();
+        }
         // A restored request asks for no progress.
         let params = params.without_members(|name| name == "_meta");
-        if *method == Method::Unsubscribe {
-            self.0.remove(&*uri);
-        } else if params.raw().len() <= Limits::default().subscription_bytes
-            && (self.0.len() < MAX_RESTORED_SUBSCRIPTIONS || self.0.contains_key(&*uri))
+        let was_known = self.0.contains_key(&*uri);
+        if params.raw().len() <= Limits::default().subscription_bytes
+            && (self.0.len() < MAX_RESTORED_SUBSCRIPTIONS || was_known)
         {
             self.0.insert((*uri).into(), params);
         }
+        was_known
+    }
+
+    pub(super) fn contains(&self, uri: &str) -> bool {
+        self.0.contains_key(uri)
     }
 
     pub(super) fn all(&self) -> Vec<Payload> {
@@ -198,7 +205,7 @@ impl Pair {
     }
 
     /// Stores a setting of the session, to restore it when the server restarts.
-    fn store(&self, method: &Method, params: Payload) {
+    pub(super) fn store(&self, method: &Method, params: Payload) {
         let mut state = self.state.lock();
         if *method == Method::SetLevel {
             // A restored request asks for no progress.
@@ -331,7 +338,8 @@ impl Pair {
     }
 
     /// Notifies the client after a restart of the server that lists may have changed, and restores the log level and the
-    /// subscriptions, which a server may take long to answer.
+    /// subscriptions, which a server may take long to answer. A subscribed resource may have changed meanwhile, so the client
+    /// is notified of it, also if the server refuses the subscription: a client that reads the resource learns why.
     async fn restore(&self, server: &Client) {
         let peer = server.peer();
         for method in peer.server_capabilities().into_iter().flat_map(changes_of) {
@@ -344,10 +352,17 @@ impl Pair {
         let requests = level.map(|params| (Method::SetLevel, params)).into_iter();
         let requests = requests.chain(subscriptions.into_iter().map(|params| (Method::Subscribe, params)));
         for (method, params) in requests {
+            let subscribed = params.uri().filter(|_| method == Method::Subscribe);
             let mut call = Call::new(method);
             call.params = Some(params);
             if let Err(error) = server.connection().call(call).await {
                 tracing::debug!(target: "mcpjoin", %error, "a setting was not restored after a restart");
+                if matches!(error, CallError::Closed(_) | CallError::Refused(CallRefused::Closed)) {
+                    return;
+                }
+            }
+            if let Some(uri) = subscribed {
+                self.notify(relay::resource_updated(&uri));
             }
         }
     }

@@ -96,6 +96,18 @@ pub(super) fn forward_event(event: CallEvent, cx: &Context, sink: impl Fn(Notifi
     }
 }
 
+/// The notification that a resource may have changed.
+pub(super) fn resource_updated(uri: &Raw) -> Notification {
+    let params = Payload::from_raw(Raw::empty_object()).with_member("uri", uri);
+    Notification { method: Method::ResourceUpdated, params: Some(params) }
+}
+
+/// A notification of the stream that the request with this id has opened.
+pub(super) fn with_subscription_id(notification: Notification, id: &Raw) -> Notification {
+    let params = notification.params.unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
+    Notification { params: Some(params.with_meta_member(key::SUBSCRIPTION_ID, id)), ..notification }
+}
+
 /// Where the notifications of a stream go.
 pub(super) type StreamSink = Arc<dyn Fn(Notification) + Send + Sync>;
 

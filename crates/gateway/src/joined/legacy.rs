@@ -208,7 +208,7 @@ impl LegacyPart {
     async fn subscribe_again(&self, session: &TargetSession) {
         let subscriptions = self.subscriptions.lock().all();
         for params in subscriptions {
-            session.subscribe(params).await;
+            session.subscribe_again(params).await;
         }
     }
 }
@@ -238,16 +238,29 @@ impl Part for LegacyPart {
         self.errors.late()
     }
 
+    fn is_subscribed(&self, uri: &str) -> bool {
+        self.subscriptions.lock().contains(uri)
+    }
+
     async fn request(&self, request: Request, cx: &Context) -> Result<Reply, ErrorObject> {
         if let Some(session) = self.session() {
             session.restarted().await;
         }
-        let Some(session) = self.session().filter(|session| session.is_ready()) else {
-            return Err(self.not_available());
-        };
         let to_restore = match request.method {
             Method::Subscribe | Method::Unsubscribe => Some((request.method.clone(), request.params.clone())),
             _ => None,
+        };
+        let Some(session) = self.session().filter(|session| session.is_ready()) else {
+            // No server has the subscription now, and the next one must not get it.
+            if let Some((Method::Unsubscribe, Some(params))) = to_restore
+                && self.subscriptions.lock().note(&Method::Unsubscribe, &params)
+            {
+                if let Some(session) = self.session() {
+                    session.forget_subscription(params);
+                }
+                return Ok(Reply::empty());
+            }
+            return Err(self.not_available());
         };
         let reply = session.request(request, cx).await?;
         if let Some((method, Some(params))) = to_restore {

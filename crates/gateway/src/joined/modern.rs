@@ -14,7 +14,6 @@ use mcpjoin::handler::Handler;
 use mcpjoin::internal::tasks_undeclared;
 use mcpjoin::server::catalogue::{Kind, join_instructions};
 use mcpjoin_proto::session::{Reply, ServerRole};
-use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::task::EXTENSION;
 use mcpjoin_proto::types::{
     DiscoverResult, InputRequest, ListenParams, Members, ProtocolType, ServerCapabilities, SubscriptionFilter,
@@ -35,7 +34,7 @@ use crate::errors::{ErrorTexts, failure, is_of_gateway};
 use crate::modern::TargetRequests;
 use crate::opening::Opening;
 use crate::policy::Counting;
-use crate::relay::{self, StreamSink};
+use crate::relay::{self, StreamSink, resource_updated, with_subscription_id};
 use crate::settings::Settings;
 use crate::target_health::TargetHealth;
 
@@ -202,11 +201,13 @@ impl ModernClient {
             own.tools_list_changed = filter.tools_list_changed;
             own.prompts_list_changed = filter.prompts_list_changed;
             own.resources_list_changed = filter.resources_list_changed;
-            own.resource_subscriptions = (!uris.is_empty()).then_some(uris);
+            own.resource_subscriptions = (!uris.is_empty()).then(|| uris.clone());
             own.task_ids = (!ids.is_empty()).then_some(ids);
             let stream = TargetStream {
                 part: part.clone(),
                 request: with_filter(&request, &own),
+                id: id.clone(),
+                resources: uris.into(),
                 cx: cx.clone(),
                 names: router.names.clone(),
                 tasks: router.tasks.at(index),
@@ -267,10 +268,8 @@ impl ModernClient {
             }
             ready = now;
             changed.borrow_and_update();
-            for Notification { method, .. } in list_changes().filter(|change| wants(&change.method)) {
-                let params =
-                    Payload::from_raw(Raw::empty_object()).with_meta_member(key::SUBSCRIPTION_ID, id);
-                relay::notify(cx, Notification { method, params: Some(params) });
+            for change in list_changes().filter(|change| wants(&change.method)) {
+                relay::notify(cx, with_subscription_id(change, id));
             }
         }
     }
@@ -320,6 +319,10 @@ impl ModernClient {
 struct TargetStream {
     part: Arc<ModernPart>,
     request: Request,
+    /// The id of the client's request.
+    id: Raw,
+    /// The resources of the target that the stream names.
+    resources: Arc<[String]>,
     cx: Context,
     names: Arc<Names>,
     tasks: TargetTasks,
@@ -339,11 +342,9 @@ struct Acknowledgement {
 
 impl Acknowledgement {
     fn new(cx: &Context, notifications: &Raw, id: &Raw) -> Self {
-        let params = Payload::from_raw(Raw::empty_object())
-            .with_member("notifications", notifications)
-            .with_meta_member(key::SUBSCRIPTION_ID, id);
+        let params = Payload::from_raw(Raw::empty_object()).with_member("notifications", notifications);
         let unsent = Notification { method: Method::SubscriptionsAcknowledged, params: Some(params) };
-        Self { cx: cx.clone(), unsent: Mutex::new(Some(unsent)) }
+        Self { cx: cx.clone(), unsent: Mutex::new(Some(with_subscription_id(unsent, id))) }
     }
 
     /// Sends it, unless it was sent.
@@ -376,13 +377,22 @@ impl TargetStream {
                 let (names, index, changes) = (self.names.clone(), self.index, self.changes.clone());
                 let (tasks, target) = (self.tasks.clone(), self.part.target.clone());
                 let (acknowledgement, is_open) = (self.acknowledgement.clone(), is_open.clone());
+                let (resources, id) = (self.resources.clone(), self.id.clone());
                 Arc::new(move |notification: Notification| match notification.method {
                     Method::SubscriptionsAcknowledged => {
                         is_open.store(true, Ordering::Relaxed);
                         // What happened while there was no stream is not known, and a late target is new to the client.
-                        if was_open.send_replace(true) || names.is_left_out(index) {
+                        let had_gap = was_open.send_replace(true);
+                        if had_gap || names.is_left_out(index) {
                             names.outdate(index);
                             changes.send_modify(|changes| *changes += 1);
+                        }
+                        if had_gap && !resources.is_empty() {
+                            acknowledgement.send();
+                            for uri in &*resources {
+                                let updated = resource_updated(&Raw::string(uri));
+                                relay::notify(&cx, with_subscription_id(updated, &id));
+                            }
                         }
                         count();
                     }

@@ -61,6 +61,11 @@ pub(super) trait Part: Send + Sync + 'static {
     /// The error for a name that this target may have, if its list took too long.
     fn late(&self) -> ErrorObject;
 
+    /// Whether the client has subscribed to this resource of the target by a request, as in the legacy era.
+    fn is_subscribed(&self, _: &str) -> bool {
+        false
+    }
+
     /// Answers a request of the client.
     fn request(
         &self,
@@ -148,7 +153,14 @@ impl<P: Part> Router<P> {
                 let uri = params.and_then(Payload::uri);
                 let uri = uri.as_ref().and_then(Raw::to_string_value);
                 let uri = uri.ok_or_else(|| ErrorObject::invalid_params("`uri` is missing"))?;
-                (self.owner(&uri, &request, cx).await?, params.cloned())
+                // The list of that target may have lost the resource since.
+                let subscribed = (request.method == Method::Unsubscribe)
+                    .then(|| self.parts.iter().position(|part| part.is_subscribed(&uri)));
+                let owner = match subscribed.flatten() {
+                    Some(target) => target,
+                    None => self.owner(&uri, &request, cx).await?,
+                };
+                (owner, params.cloned())
             }
             Method::Complete => self.completion(&request, cx).await?,
             Method::Ping => return Ok(Reply::empty()),

@@ -66,9 +66,14 @@ impl LegacyToModern {
                 checked_level(request.params.as_ref()).map(|_| Payload::from_raw(Raw::empty_object()))
             }
             Method::Subscribe => self.stream.subscribe(uri(request.params.as_ref())?).await,
-            Method::Unsubscribe => self.stream.unsubscribe(&uri(request.params.as_ref())?),
+            Method::Unsubscribe => self.unsubscribe(request.params.as_ref()),
             _ => self.ask(server, request, cx).await,
         }
+    }
+
+    /// Ends the subscription to a resource, if there is one.
+    pub(super) fn unsubscribe(&self, params: Option<&Payload>) -> Result<Payload, ErrorObject> {
+        self.stream.unsubscribe(&uri(params)?)
     }
 
     /// Subscribes to a resource that the client is subscribed to. A refusal is logged.

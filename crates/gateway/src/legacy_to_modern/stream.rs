@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::errors::failure;
 use crate::pair::Pair;
-use crate::relay::too_long_to_subscribe;
+use crate::relay::{resource_updated, too_long_to_subscribe};
 use crate::upstream::Upstream;
 use mcpjoin::client::{Client, RestartError};
 use mcpjoin::connection::{CallEvent, Calling, Connection};
@@ -382,8 +382,7 @@ impl StreamTask {
         }
         let wanted = self.wanted.borrow().clone();
         for (uri, _) in wanted.by_uri.iter().filter(|(_, one)| one.accepted) {
-            let params = Payload::from_raw(Raw::empty_object()).with_member("uri", &Raw::string(uri));
-            self.pair.notify(Notification { method: Method::ResourceUpdated, params: Some(params) });
+            self.pair.notify(resource_updated(&Raw::string(uri)));
         }
     }
 

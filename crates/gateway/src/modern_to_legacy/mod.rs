@@ -282,14 +282,17 @@ impl ModernToLegacy {
         recipient.or_else(|| run.in_flight.only_client())
     }
 
-    /// A new run of the server has started: subscribes again to the resources that streams name, and notifies the
-    /// streams that every list may have changed. The log level is set by the next request that asks for one.
+    /// A new run of the server has started: notifies the streams that every list may have changed, subscribes again to the
+    /// resources that they name, and notifies them that these may have changed. The log level is set by the next request that
+    /// asks for one.
     pub(super) async fn restarted(&self, upstream: &Client) {
         let run = self.run(upstream.connection());
-        if self.streams.have_named_resources() {
-            let _ = self.subscription_progress(&run);
-        }
         self.streams.notify_all_lists();
+        if self.streams.have_named_resources() {
+            let progress = self.subscription_progress(&run);
+            self.streams.wait_subscribed(progress).await;
+            self.streams.notify_all_resources();
+        }
         self.request_ended();
     }
 

@@ -12,7 +12,6 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::resource::is_within;
 use mcpjoin_proto::types::{ServerCapabilities, SubscriptionFilter};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw};
@@ -21,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::relay::too_long_to_subscribe;
+use crate::relay::{resource_updated, too_long_to_subscribe, with_subscription_id};
 
 /// Resources that all streams of one server may name together: ten times the limit of one connection.
 const MAX_RESOURCES: usize = 10_240;
@@ -100,8 +99,9 @@ impl Streams {
         let number = open.last_number;
         let notifications = Raw::from_value(&filter).unwrap_or_else(|_| Raw::empty_object());
         let params = Payload::from_raw(Raw::empty_object()).with_member("notifications", &notifications);
+        let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params: Some(params) };
         // The lock is held, so that this is the first message of the stream.
-        send(with_stream(Method::SubscriptionsAcknowledged, Some(&params), &id));
+        send(with_subscription_id(acknowledged, &id));
         open.streams.insert(number, Stream { id, filter, send });
         drop(open);
         if count > 0 {
@@ -115,9 +115,9 @@ impl Streams {
         let uri = notification.params.as_ref().and_then(Payload::uri);
         let uri = uri.as_ref().and_then(Raw::to_string_value);
         let open = self.open.lock();
-        let Notification { method, params } = notification;
-        for stream in open.streams.values().filter(|stream| wants(&stream.filter, method, uri.as_deref())) {
-            (stream.send)(with_stream(method.clone(), params.as_ref(), &stream.id));
+        let wants = |stream: &&Stream| wants(&stream.filter, &notification.method, uri.as_deref());
+        for stream in open.streams.values().filter(wants) {
+            (stream.send)(with_subscription_id(notification.clone(), &stream.id));
         }
     }
 
@@ -125,6 +125,16 @@ impl Streams {
     pub(super) fn notify_all_lists(&self) {
         for method in [Method::ToolListChanged, Method::PromptListChanged, Method::ResourceListChanged] {
             self.notify(&Notification { method, params: None });
+        }
+    }
+
+    /// Notifies the streams that every resource that they name may have changed.
+    pub(super) fn notify_all_resources(&self) {
+        let open = self.open.lock();
+        for stream in open.streams.values() {
+            for uri in stream.filter.resource_subscriptions.iter().flatten() {
+                (stream.send)(with_subscription_id(resource_updated(&Raw::string(uri)), &stream.id));
+            }
         }
     }
 
@@ -249,12 +259,6 @@ fn wants(filter: &SubscriptionFilter, method: &Method, uri: Option<&str>) -> boo
         }),
         _ => false,
     }
-}
-
-/// A notification with the id of its stream.
-fn with_stream(method: Method, params: Option<&Payload>, stream: &Raw) -> Notification {
-    let params = params.cloned().unwrap_or_else(|| Payload::from_raw(Raw::empty_object()));
-    Notification { method, params: Some(params.with_meta_member(key::SUBSCRIPTION_ID, stream)) }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use mcpjoin_proto::session::{Origin, Reply};
-use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Notification, Payload, Raw, Request};
 use mcpjoin_rules::Change;
 use parking_lot::Mutex;
@@ -22,7 +21,7 @@ use super::{MAX_NAME_BYTES, Policy, SharedPolicy};
 use crate::capacity::Caller;
 use crate::end::GatewayEvent;
 use crate::errors::{failure, millis};
-use crate::relay::{StreamSink, to_request};
+use crate::relay::{StreamSink, to_request, with_subscription_id};
 use crate::settings::Settings;
 use mcpjoin::client::Client;
 use mcpjoin::connection::{Connection, Context};
@@ -322,8 +321,8 @@ impl Admitted {
             return std::future::pending().await;
         };
         let tell = || {
-            let params = Payload::from_raw(Raw::empty_object()).with_meta_member(key::SUBSCRIPTION_ID, id);
-            sink(Notification { method: Method::ToolListChanged, params: Some(params) });
+            let changed = Notification { method: Method::ToolListChanged, params: None };
+            sink(with_subscription_id(changed, id));
         };
         shared.each_change(&self.settings.name, || self.origin.clone(), tell).await;
         std::future::pending().await

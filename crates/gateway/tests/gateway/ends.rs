@@ -112,7 +112,7 @@ fn a_stream_on_a_legacy_server_outlives_its_runs_and_ends_when_it_is_given_up() 
         let restart = Restart::default().starts(2);
         let gateway = Gateway::builder(start).restart(restart).era(EraChoice::Only(Era::Legacy)).build();
         let (mut client, _served) = client(&gateway);
-        let filter = r#""notifications":{"toolsListChanged":true},"#;
+        let filter = r#""notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:b"]},"#;
         client.say(&modern_request("\"s\"", "subscriptions/listen", filter, "")).await;
         for run in 1..=2 {
             let mut server = servers.next().await;
@@ -122,6 +122,17 @@ fn a_stream_on_a_legacy_server_outlives_its_runs_and_ends_when_it_is_given_up() 
             let told = client.value().await;
             let method = if run == 1 { "subscriptions/acknowledged" } else { "tools/list_changed" };
             assert_eq!(told["method"], format!("notifications/{method}"));
+            server
+                .expects(r#"{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"a:b"}}"#)
+                .await;
+            server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+            if run == 2 {
+                // What changed between the two runs is not known.
+                let told = client.value().await;
+                assert_eq!(told["method"], "notifications/resources/updated");
+                let meta = json!({ "io.modelcontextprotocol/subscriptionId": "s" });
+                assert_eq!(told["params"], json!({ "uri": "a:b", "_meta": meta }));
+            }
         }
         let end = client.value().await;
         assert_eq!(end["id"], "s");
@@ -175,6 +186,9 @@ fn a_server_that_was_started_again_is_told_what_its_client_had_asked_and_the_cli
             .expects(r#"{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"b"}}"#)
             .await;
         server.say(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"gone"}}"#).await;
+        client
+            .expects(r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"b"}}"#)
+            .await;
         client.say(CALL).await;
         server.expects(&CALL.replace(":5", ":4")).await;
         server.say(r#"{"jsonrpc":"2.0","id":4,"result":{"again":-0}}"#).await;
