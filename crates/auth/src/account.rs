@@ -87,9 +87,9 @@ impl Account {
     }
 
     /// Reports a step.
-    pub(super) fn told(&self, step: &Step) {
-        if let Some(told) = &self.on_step {
-            told(step);
+    pub(super) fn report(&self, step: &Step) {
+        if let Some(on_step) = &self.on_step {
+            on_step(step);
         }
     }
 

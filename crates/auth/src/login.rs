@@ -374,9 +374,9 @@ impl Account {
         match granted {
             Ok(granted) => {
                 let found = format!("{name} issued a {} token", granted.tokens.kind.as_str());
-                self.told(&Step { found, ..step });
+                self.report(&Step { found, ..step });
             }
-            Err(AuthError::Token(error)) => self.told(&step.failed(error.to_string())),
+            Err(AuthError::Token(error)) => self.report(&step.failed(error.to_string())),
             Err(_) => {}
         }
     }
@@ -388,7 +388,7 @@ impl Account {
         stored: Option<&Registration>,
     ) -> Result<Registration, RegistrationError> {
         let step = Step::new(StepSubject::Registration, rules::REGISTRATION, "the client needs a client id");
-        self.told(&match &outcome {
+        self.report(&match &outcome {
             Ok(registration) => {
                 let how = match registration.way {
                     Way::PreRegistered => "was registered by hand",

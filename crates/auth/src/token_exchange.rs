@@ -174,7 +174,7 @@ impl TokenExchange {
         }
     }
 
-    /// The credentials of one principal, for links to the server that nobody else uses. `subjects` has its newest token.
+    /// The credentials of one principal, for links to the server that only this principal uses. `subjects` has its newest token.
     #[must_use]
     pub fn credentials(&self, principal: &str, subjects: &SubjectTokens) -> PrincipalCredentials {
         PrincipalCredentials {
@@ -272,7 +272,7 @@ impl TokenExchangeBuilder {
 }
 
 impl Inner {
-    /// What is known about a principal. It may be forgotten as soon as nobody holds it.
+    /// What is known about a principal. It may be dropped when it is no longer referenced.
     fn of(&self, principal: &str) -> Arc<PrincipalTokens> {
         let mut tokens = self.tokens.lock();
         if let Some(known) = tokens.find(principal) {

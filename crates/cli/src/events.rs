@@ -89,7 +89,7 @@ struct Shown {
     max_level: LevelFilter,
     /// The text about the limit of a message.
     limit: &'static str,
-    /// A wait was told.
+    /// A wait was reported.
     has_waited: AtomicBool,
 }
 

@@ -1,6 +1,6 @@
 //! Lines that the user types on the terminal, each read on a thread of its own, so that signals are handled meanwhile.
 //!
-//! Used by `questions`. It reads only a terminal, only while it is asked for a line, and nothing when nobody waits for the line any
+//! Used by `questions`. It reads only a terminal, only while it is asked for a line, and nothing when no question waits for the line any
 //! more: the shell's editor reads the same terminal.
 
 use std::io::{BufRead, IsTerminal, PipeReader, Read};
@@ -15,7 +15,7 @@ use crate::ui::Ui;
 /// The longest line. A terminal ends one at 4 KiB.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// Whether somebody can be asked: standard input and standard error are a terminal that has us in the foreground.
+/// Whether a user can be asked: standard input and standard error are a terminal that has us in the foreground.
 pub(crate) fn is_there() -> bool {
     let stdin = std::io::stdin();
     // A process in the background must not read: the system would stop it.
@@ -37,7 +37,7 @@ pub(crate) async fn line(ui: &Ui, prompt: &str) -> Option<String> {
     let (nobody_waits, _waiting) = std::io::pipe().ok()?;
     let (typed, line) = oneshot::channel();
     let read = move || {
-        // Without a receiver nobody waits any more.
+        // Without a receiver no question waits any more.
         let _ = typed.send(read(&nobody_waits));
     };
     thread::Builder::new().name("keyboard".into()).spawn(read).ok()?;

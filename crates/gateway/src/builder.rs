@@ -25,7 +25,7 @@ const UPSTREAMS: usize = 100;
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Builds a [`Gateway`]. Made by [`Gateway::builder`].
-#[must_use = "a builder serves nobody by itself"]
+#[must_use = "a builder serves no client by itself"]
 pub struct GatewayBuilder(Settings);
 
 impl GatewayBuilder {

@@ -252,7 +252,7 @@ impl TargetSession {
         }
     }
 
-    /// Waits until the server has lost a session that nobody may replace.
+    /// Waits until the server has lost a session that must not be replaced.
     pub(super) async fn lost(&self) {
         match &self.pair.portable {
             Some(portable) => portable.lost().await,

@@ -148,7 +148,7 @@ impl Portable {
         }
     }
 
-    /// Waits until the server has lost the session, which nobody may replace. Cancel-safe.
+    /// Waits until the server has lost the session, which must not be replaced. Cancel-safe.
     pub(super) async fn lost(&self) {
         let mut links = self.link.subscribe();
         loop {

@@ -1,7 +1,7 @@
 //! The event store in Redis: one Redis stream for each session, with the events of all its streams.
 //!
 //! One task writes: what is ready when Redis has answered is sent together. Each event is sealed for its session, its stream, its
-//! number and its kind. So a record that was moved, or written by somebody else, is refused, and the numbers show what is missing,
+//! number and its kind. So a record that was moved, or written by another process, is refused, and the numbers show what is missing,
 //! stands twice or in another order. The beginning of a stream names its requests and its process. A process says each second that it is
 //! there (`connection`); without that, its requests get no response. One Redis stream for each session, in place of one for each of
 //! its streams, has the limits and the expiry of the session, and one command removes it.
@@ -457,7 +457,7 @@ fn confirm(flushed: Vec<oneshot::Sender<()>>) {
     }
 }
 
-/// Stores events until nobody can append any.
+/// Stores events until no handle can append any.
 async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
     let mut retry = Instant::now();
     loop {
@@ -469,7 +469,7 @@ async fn write(inner: std::sync::Weak<Inner>, mut jobs: mpsc::Receiver<Job>) {
                 Some(job) => Some(job),
                 None => return,
             },
-            // Redis has come back, and is told what was lost meanwhile.
+            // Redis is available again, and learns what was lost meanwhile.
             () = async { sleep_until(retry).await; redis.available().await }, if !none_is_lost => None,
         };
         drop(redis);

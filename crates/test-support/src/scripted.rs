@@ -45,7 +45,7 @@ pub fn note_violations(builder: ClientBuilder) -> (ClientBuilder, Arc<Mutex<Vec<
     let noted = seen.clone();
     (
         builder.on_violation(move |violation| {
-            noted.lock().expect("nobody panics with it").push(violation.clone());
+            noted.lock().expect("no holder panics").push(violation.clone());
         }),
         seen,
     )

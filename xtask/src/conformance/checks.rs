@@ -37,7 +37,7 @@ impl Checks {
                     checks.red.push(Red { id, warning: status == "WARNING", message });
                 }
                 "SKIPPED" | "INFO" => {}
-                other => bail!("the check {id} came to `{other}`, which nobody knows"),
+                other => bail!("the check {id} has the unknown outcome `{other}`"),
             }
         }
         Ok(checks)

@@ -29,7 +29,7 @@ impl Nginx {
         let template =
             fs::read_to_string(&template).with_context(|| format!("cannot read {}", template.display()))?;
         let (origin, path) = parts(server).with_context(|| format!("{server} is no URL of a server"))?;
-        let port = Port::claim().context("nginx must be told a port")?;
+        let port = Port::claim().context("no port for nginx")?;
         let listen = format!("{}:{}", Ipv4Addr::LOCALHOST, port.number());
         let configuration = folder.join("nginx.conf");
         let text = template

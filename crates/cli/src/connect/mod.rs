@@ -50,7 +50,7 @@ pub(crate) use trace::{stamp, without_secrets};
 /// How long the supervisor of the child may take to report after everything was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a server may take to end after Ctrl-C before the user is told what to do.
+/// How long a server may take to end after Ctrl-C before the user learns what to do.
 const STOP_NOTE_DELAY: Duration = Duration::from_millis(300);
 
 /// How long the runtime waits at the end for a blocking system call, such as resolving a name.

@@ -1,6 +1,6 @@
 //! The answers of `--answer`, for scripts: one object for every form, or a list with one answer for each question.
 //!
-//! Used by the parent. It asks nobody and prints nothing. Values are checked against the form that they fill in.
+//! Used by the parent. It never asks and never prints. Values are checked against the form that they fill in.
 
 use std::collections::VecDeque;
 

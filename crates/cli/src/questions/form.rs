@@ -1,6 +1,6 @@
 //! The fields of a form: what each asks for, in words, and from a typed word to its value.
 //!
-//! Used by `terminal` and `answers`. It asks nobody and prints nothing. Texts of the server are escaped here.
+//! Used by `terminal` and `answers`. It never asks and never prints. Texts of the server are escaped here.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema>
 
 use mcpjoin::proto::types::{
@@ -67,7 +67,7 @@ struct Choice {
 }
 
 impl Form {
-    /// The fields in their order. The error says why nobody can be asked for them.
+    /// The fields in their order. The error says why no user can be asked for them.
     pub(super) fn new(schema: ElicitationSchema) -> Result<Self, String> {
         let count = schema.properties.iter().count();
         if count > MAX_FIELDS {

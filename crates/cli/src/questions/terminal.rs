@@ -1,6 +1,6 @@
 //! Asks the user on the terminal: the fields of a form one after another, or whether a page may be opened.
 //!
-//! Used by the parent when somebody is there to be asked. The dialogue is written against [`Person`], so that tests have it without
+//! Used by the parent when a user can be asked. The dialogue is written against [`Person`], so that tests have it without
 //! a terminal. Texts of the server are escaped, and shortened to what fits on a screen.
 
 use mcpjoin::proto::Raw;
@@ -17,7 +17,7 @@ const MAX_TRIES: usize = 20;
 /// The longest URL that is shown: it is shown whole or not at all.
 const MAX_URL_BYTES: usize = 4096;
 
-/// Somebody who reads and types.
+/// A person who reads and types.
 pub(super) trait Person {
     /// Shows a text of several lines, which is escaped.
     fn show(&mut self, text: &str);

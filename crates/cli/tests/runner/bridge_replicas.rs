@@ -106,7 +106,7 @@ fn the_address_of_a_bridge_for_the_others_is_checked() {
     let listen = ["bridge", "--listen", "http://127.0.0.1:0/mcp", "--key-file", keys.to_str().unwrap()];
     for (url, why) in [
         ("10.0.0.5:8080", "other processes cannot reach this process"),
-        ("http://0.0.0.0:8080", "nobody can connect to it"),
+        ("http://0.0.0.0:8080", "no process can connect to it"),
         ("http://ada:hunter2@bridge", "other processes cannot reach this process"),
     ] {
         for last in [&["demo:"][..], &["--check-config"]] {

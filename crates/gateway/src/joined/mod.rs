@@ -75,7 +75,7 @@ const MAX_CALLERS: usize = 64;
 pub struct JoinedGateway(Arc<Joined>);
 
 /// Builds a [`JoinedGateway`]. Made by [`Gateway::joined`].
-#[must_use = "a builder serves nobody by itself"]
+#[must_use = "a builder serves no client by itself"]
 pub struct JoinedBuilder {
     info: Implementation,
     limits: Limits,

@@ -56,7 +56,7 @@ struct Wanted {
 struct Subscription {
     /// The change that added it.
     since: u64,
-    /// The client was told that it is subscribed.
+    /// The client has the response that it is subscribed.
     accepted: bool,
     /// The requests that wait for the answer of the server. If none does any more, what was not accepted is not wanted.
     waiting: usize,
@@ -177,7 +177,7 @@ impl Shared {
         known
     }
 
-    /// Notes that the client was told that it is subscribed.
+    /// Notes that the client gets the response that it is subscribed.
     fn accept(&self, uri: &str) {
         self.wanted.send_if_modified(|wanted| {
             if let Some(known) = wanted.by_uri.get_mut(uri) {
@@ -372,7 +372,7 @@ impl StreamTask {
     }
 
     /// Notifies the client of what may have changed since the last stream has ended. After a restart of the server the `pair`
-    /// tells of the lists.
+    /// notifies it of the lists.
     fn tell_missed(&mut self, server: &Client) {
         let Some(last) = self.gap_after.take() else { return };
         if last.is(server.connection()) {

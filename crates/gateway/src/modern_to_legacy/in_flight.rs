@@ -402,7 +402,7 @@ impl<C> Drop for PendingQuestion<C> {
     }
 }
 
-/// The level of log messages that one run of a server was told.
+/// The level of log messages that was set at one run of a server.
 ///
 /// In the modern era each request has its own level, in the legacy era the session has one. The server is told the
 /// lowest level that a request in flight asks for. A request that asks for none changes nothing.

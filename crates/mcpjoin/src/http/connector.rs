@@ -79,7 +79,7 @@ impl Connector {
         self.0.user_agent.as_ref()
     }
 
-    /// What the proxy to a server of `http:` is to be told with each request.
+    /// What the proxy to a server of `http:` gets with each request.
     pub(super) fn proxy_credentials(&self, destination: &Uri) -> Option<HeaderValue> {
         self.0.proxies.as_ref()?.intercept(destination)?.basic_auth().cloned()
     }
@@ -190,7 +190,7 @@ impl Service<Name> for Resolver {
 /// through the tunnel of a proxy.
 pub(super) struct Connection {
     stream: MaybeHttpsStream<MaybeHttpsStream<TokioIo<TcpStream>>>,
-    /// The other side is a proxy, which is told the whole URL of each request.
+    /// The other side is a proxy, which gets the whole URL of each request.
     is_forwarded: bool,
 }
 

@@ -89,7 +89,7 @@ impl fmt::Display for Untrusted {
 
 impl std::error::Error for Untrusted {}
 
-/// Whether the problem is one of the certificate's dates or names, which nobody's signature would mend.
+/// Whether the problem is one of the certificate's dates or names, which no signature would mend.
 const fn is_of_its_own(problem: &CertificateError) -> bool {
     matches!(
         problem,
@@ -138,7 +138,7 @@ impl ServerCertVerifier for SystemVerifier {
         if self.extra.iter().any(|named| named.as_ref() == end_entity.as_ref()) {
             return verify_named(end_entity, server_name, now).map(|()| ServerCertVerified::assertion());
         }
-        // What webpki says of a certificate that nobody has signed depends on what else is in it, and on whether an authority of
+        // What webpki says of an unsigned certificate depends on what else is in it, and on whether an authority of
         // the system has the same name.
         let self_signed = !is_of_its_own(&problem)
             && Certificate::read(end_entity).is_some_and(|certificate| certificate.is_self_issued());

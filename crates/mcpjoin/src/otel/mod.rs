@@ -1,6 +1,6 @@
 //! Spans and metrics of OpenTelemetry for the requests of clients and servers, and the context of a trace in `_meta`.
 //!
-//! `client` and `server` enter it as a layer, if their builders were told so
+//! `client` and `server` enter it as a layer, if their builders ask for it
 //! ([`ClientBuilder::telemetry`](crate::client::ClientBuilder::telemetry),
 //! [`ServerBuilder::telemetry`](crate::server::ServerBuilder::telemetry)). The spans are spans of `tracing`, so that what a
 //! handler logs is inside them; the program exports them with `tracing-opentelemetry`. Names and attributes follow the

@@ -43,7 +43,7 @@ pub(super) struct TaskChange {
     /// The method of its notification.
     pub(super) method: Method,
     pub(super) task: Raw,
-    /// The verified principal of the task. Nobody else is notified.
+    /// The verified principal of the task. No other client is notified.
     pub(super) principal: Option<Box<str>>,
 }
 

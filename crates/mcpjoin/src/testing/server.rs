@@ -92,7 +92,7 @@ enum Step {
     Close,
 }
 
-/// What the test is told when it ends.
+/// What the test learns when it ends.
 struct Progress {
     steps: VecDeque<Step>,
     /// The method that the script waits for.
@@ -331,7 +331,7 @@ impl Progress {
 
 /// Plays the script.
 struct Player {
-    /// The facts of the version; `None` for a version that nobody knows.
+    /// The facts of the version; `None` for an unknown version.
     profile: Option<&'static Profile>,
     version: Version,
     capabilities: Value,

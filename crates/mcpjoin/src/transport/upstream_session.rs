@@ -1,7 +1,7 @@
 //! The legacy session of a link over HTTP, for an owner whose own clients may reach it through several processes.
 //!
 //! Used by the crate `mcpjoin-gateway`. The link writes what it has negotiated here, and reads here how to treat the session.
-//! Nothing of it changes what a link does whose session nobody holds.
+//! Nothing of it changes what a link does whose session has no owner.
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl UpstreamSession {
     }
 
     /// From now on other links may use the session at the same time. It does not end with this link. If the server has lost it, the
-    /// link opens no other one: requests fail, and the owner is told ([`lost`](Self::lost)).
+    /// link opens no other one: requests fail, and the owner is notified ([`lost`](Self::lost)).
     pub fn share(&self) {
         self.0.state.lock().shared = true;
     }

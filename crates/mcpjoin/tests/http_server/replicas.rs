@@ -299,7 +299,7 @@ fn an_address_of_a_process_is_checked() {
         assert!(why(url).contains("other processes cannot reach this process"), "{url}");
     }
     for url in ["http://0.0.0.0:1", "http://[::]:1", "http://a:0"] {
-        assert!(why(url).contains("nobody can connect to it"), "{url}");
+        assert!(why(url).contains("no process can connect to it"), "{url}");
     }
     assert!(why(&format!("http://{}", "a".repeat(600))).contains("512 bytes"));
     assert!(Replicas::new("https://a/b/", keys(1), &[b"no certificate".to_vec()]).is_err());

@@ -192,7 +192,7 @@ impl Orchestrator {
         let source = certificates.clone();
         let tls: ClientTls = tokio::task::spawn_blocking(move || source.client(CLIENT_NAME, ALPN))
             .await
-            .expect("reading certificates does not panic, and nobody aborts it")?;
+            .expect("reading certificates does not panic, and is never aborted")?;
         Ok(Self::new(address, Some(certificates), Some(tls), options))
     }
 

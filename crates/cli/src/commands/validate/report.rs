@@ -91,7 +91,7 @@ pub(super) enum Examination {
 
 /// The results of the rules.
 pub(super) struct RuleResults {
-    /// Name and version of the server, if it has told them.
+    /// Name and version of the server, if it has sent them.
     pub(super) named: Option<String>,
     /// The version with which the server answers `initialize`, if it is one that we do not know.
     pub(super) unknown_version: Option<String>,

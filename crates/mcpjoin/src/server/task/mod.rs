@@ -72,7 +72,7 @@ pub(super) enum Protocol {
     Extension,
 }
 
-/// The owner of a task. Nobody else learns that it exists.
+/// The owner of a task. No other client learns that it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Owner {
     /// The verified principal, in any session.

@@ -261,7 +261,7 @@ fn address(text: &str) -> Result<Box<str>, ReplicasError> {
         _ => false,
     };
     if is_for_listening || url.port_or_known_default() == Some(0) {
-        return Err(bad("nobody can connect to it"));
+        return Err(bad("no process can connect to it"));
     }
     let address = url.as_str().trim_end_matches('/');
     match address.len() {

@@ -38,8 +38,8 @@ pub(super) struct Session {
     epoch: Instant,
     /// When it was last used, in milliseconds since the table was made.
     used: AtomicU64,
-    /// That time when the store was last told that the session is used.
-    told: AtomicU64,
+    /// That time when the store last learned that the session is used.
+    reported: AtomicU64,
     /// Exchanges in progress.
     exchanges: AtomicUsize,
 }
@@ -149,7 +149,7 @@ impl Session {
     /// Whether it was used since the last call, or is in use.
     fn was_used(&self) -> bool {
         let used = self.used.load(Ordering::Relaxed);
-        self.told.swap(used, Ordering::Relaxed) != used || self.is_used()
+        self.reported.swap(used, Ordering::Relaxed) != used || self.is_used()
     }
 
     /// The client may have opened or closed its stream for messages that belong to no request.
@@ -299,7 +299,7 @@ impl Sessions {
             account: place.account.clone(),
             epoch: self.epoch,
             used: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
             exchanges: AtomicUsize::new(0),
         });
         session.touch();
