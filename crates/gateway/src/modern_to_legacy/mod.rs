@@ -288,12 +288,12 @@ impl ModernToLegacy {
     pub(super) async fn restarted(&self, upstream: &Client) {
         let run = self.run(upstream.connection());
         self.streams.notify_all_lists();
+        self.request_ended();
         if self.streams.have_named_resources() {
             let progress = self.subscription_progress(&run);
             self.streams.wait_subscribed(progress).await;
             self.streams.notify_all_resources();
         }
-        self.request_ended();
     }
 
     fn current(&self) -> Option<Arc<Run>> {
