@@ -8,7 +8,7 @@ use core::ops::Range;
 use crate::{Payload, Raw, scan};
 
 impl Payload {
-    /// Sets a member: replaces its value, or adds the member at the start.
+    /// Sets a member: replaces its value, or adds the member at the start. A repeated member is there once afterwards.
     #[must_use]
     pub fn with_member(&self, name: &str, value: &Raw) -> Self {
         written(with(self.raw().as_str(), name, value.as_str()))
@@ -60,8 +60,15 @@ fn replaced(text: &str, range: Range<usize>, by: &str) -> String {
 
 /// Sets a member of an object.
 fn with(object: &str, name: &str, value: &str) -> String {
-    if let Some((_, range)) = scan::members_of(object).find(|(known, _)| known == name) {
-        return replaced(object, range, value);
+    let mut found = scan::members_of(object).filter(|(known, _)| known == name);
+    match (found.next(), found.next()) {
+        (None, _) => {}
+        (Some((_, range)), None) => return replaced(object, range, value),
+        // Readers would choose different ones.
+        (Some(_), Some(_)) => {
+            let bare = without(object, |known| known == name);
+            return with(bare.as_deref().unwrap_or("{}"), name, value);
+        }
     }
     let mut out = String::with_capacity(object.len() + name.len() + value.len() + "\"\":,".len());
     out.push('{');
@@ -130,6 +137,16 @@ mod tests {
             payload(r#"{"b":2, "_meta" : {"l" :-0}}"#).with_meta_member("k", &raw("1")).raw().as_str(),
             r#"{"b":2, "_meta" : {"k":1,"l" :-0}}"#
         );
+    }
+
+    #[test]
+    fn a_repeated_member_leaves_no_other_value() {
+        let list = raw(r#"[{"text":"first","type":"text","t\u0065xt":"last"}]"#);
+        let item: Raw = list.decode::<[Raw; 1]>().expect("an item")[0].clone();
+        let out = Payload::from_raw(item).with_member("text", &raw("\"new\""));
+        assert_eq!(out.raw().as_str(), r#"{"text":"new","type":"text"}"#);
+        let out = payload(r#"{"_meta":{"k":1,"k":2}}"#).with_meta_member("k", &raw("3"));
+        assert_eq!(out.raw().as_str(), r#"{"_meta":{"k":3}}"#);
     }
 
     #[test]
