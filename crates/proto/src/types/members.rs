@@ -1,5 +1,6 @@
 //! The members of a JSON object with arbitrary names, in their original order.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -121,8 +122,17 @@ impl<N: Into<String>, V> FromIterator<(N, V)> for Members<V> {
     /// For repeated names, the last value is kept.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(entries: I) -> Self {
         let mut members = Self::new();
+        // Not with `insert`, which is linear: the peer may control the number of members.
+        let mut places = BTreeMap::new();
         for (name, value) in entries {
-            members.insert(name, value);
+            let name = name.into();
+            match places.get(&name).and_then(|place| members.0.get_mut(*place)) {
+                Some((_, known)) => *known = value,
+                None => {
+                    places.insert(name.clone(), members.0.len());
+                    members.push(name, value);
+                }
+            }
         }
         members
     }

@@ -362,6 +362,14 @@ fn members_keep_their_order_and_find_their_names() {
 }
 
 #[test]
+fn many_members_are_collected_in_time_and_the_last_of_a_name_counts() {
+    let names = || (0..300_000).map(|number| number.to_string());
+    let members: Members<u8> = names().map(|name| (name, 1)).chain([("7".to_owned(), 2)]).collect();
+    assert_eq!((members.len(), members.get("7"), members.get("8")), (300_000, Some(&2), Some(&1)));
+    assert!(members.keys().eq(names()));
+}
+
+#[test]
 fn the_envelope_of_either_era_is_read() {
     let modern = same::<DiscoverResult>(
         r#"{"supportedVersions":["2026-07-28","2030-01-01"],"capabilities":{},"ttlMs":5,"cacheScope":"public","resultType":"complete"}"#,
