@@ -86,7 +86,7 @@ impl Shared {
     }
 
     /// Whether the queue of own messages is below its limit.
-    fn check_own_queue(&self) -> Result<(), CallRefused> {
+    pub(super) fn check_own_queue(&self) -> Result<(), CallRefused> {
         let value = self.limits.queued_calls;
         if self.queue.own_bytes() < value {
             Ok(())

@@ -74,7 +74,9 @@ impl Modern {
         client: &ClientInfo,
         principal: Option<Box<str>>,
     ) {
-        let filter = match self.read_filter(shared, request.params.as_ref(), client) {
+        // The acknowledgement waits in the queue of own messages, also when the stream is cancelled.
+        let has_room = shared.check_own_queue().map_err(|full| ErrorObject::internal(full.to_string()));
+        let filter = match has_room.and_then(|()| self.read_filter(shared, request.params.as_ref(), client)) {
             Ok(filter) => self.supported_filter(shared, filter),
             Err(error) => return shared.reply(request.id, None, Err(error)),
         };

@@ -274,6 +274,32 @@ fn e97_a_peer_that_reads_no_notifications_fills_no_memory() {
 }
 
 #[test]
+fn e97_streams_that_are_opened_and_cancelled_fill_no_memory() {
+    let mut server = server(Limits::default().with_queued_calls(1_000).with_queued_replies(1_000));
+    server.open(Time::ZERO);
+    for id in 0..10_000 {
+        if !server.wants_input() {
+            break;
+        }
+        say(
+            &mut server,
+            &format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}}},"notifications":{{}}}}}}"#
+            ),
+        );
+        say(
+            &mut server,
+            &format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+            ),
+        );
+    }
+    let queued = sent(&mut server);
+    assert!(queued.iter().map(String::len).sum::<usize>() < 5_000, "{} messages", queued.len());
+    assert!(queued[0].contains("queued_calls"), "{}", queued[0]);
+}
+
+#[test]
 fn e97_long_ids_and_method_names_count_as_what_they_weigh() {
     let mut limits = Limits::default();
     limits.queued_replies = 64 * 1024;
