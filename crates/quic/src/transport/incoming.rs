@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mcpjoin_proto::decode::Shape;
 use mcpjoin_proto::session::{Inbound, TransportEnd, TransportError};
-use mcpjoin_proto::{Message, Method, RequestId, Response};
+use mcpjoin_proto::{DecodeError, Message, Method, Request, RequestId, Response};
 use quinn::{RecvStream, SendStream};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -30,11 +30,7 @@ impl QuicLink {
                 self.connection.close(code::PROTOCOL, "the stream of the session was cut off");
             }
             StreamEvent::Ended { key, cause } => {
-                if let Gate::AwaitingInitialized(held) = &mut self.gate {
-                    held.retain(
-                        |event| !matches!(event, StreamEvent::Received { key: other, .. } if *other == key),
-                    );
-                }
+                self.drop_held(key);
                 let Some(entry) = self.table.remove(key) else { return };
                 for id in entry.ours {
                     self.report_lost(&id, cause.clone());
@@ -56,7 +52,12 @@ impl QuicLink {
             && key != SESSION
             && waits_for_initialized(&inbound)
         {
-            held.push_back(StreamEvent::Received { key, inbound, line, permit });
+            // A request stream carries one request, so the number of streams limits what is held.
+            if held.iter().any(|event| event.is_of(key)) {
+                self.reset_stream(key, code::PROTOCOL);
+            } else if self.table.entries.contains_key(&key) {
+                held.push_back(StreamEvent::Received { key, inbound, line, permit });
+            }
             return;
         }
         if let Some(inspector) = &mut self.inspector
@@ -75,6 +76,13 @@ impl QuicLink {
         }
         if initialized {
             self.open_gate();
+        }
+    }
+
+    /// Drops the request of a stream that waits for `notifications/initialized`.
+    pub(super) fn drop_held(&mut self, key: u64) {
+        if let Gate::AwaitingInitialized(held) = &mut self.gate {
+            held.retain(|event| !event.is_of(key));
         }
     }
 
@@ -106,25 +114,31 @@ impl QuicLink {
                 }
                 true
             }
+            Inbound::Batch { .. } if server && !self.batching => {
+                // The session rejects the array as a whole, with a response that names no id.
+                self.table.unreadable(key);
+                true
+            }
             Inbound::Batch { parts, .. } => {
                 let mut has_request = false;
                 for part in parts {
-                    let id = match part {
-                        Ok(Message::Request(request)) => Some(&request.id),
-                        Ok(_) => None,
-                        Err(error) => error.id.as_ref(),
-                    };
-                    if let Some(id) = id {
-                        self.table.add_theirs(id, key);
+                    match part {
+                        Ok(Message::Request(Request { id, .. })) => {
+                            has_request = true;
+                            self.table.add_theirs(id, key);
+                        }
+                        Err(DecodeError { shape: Shape::Request | Shape::Unknown, id, .. }) => {
+                            has_request = true;
+                            if let Some(id) = id {
+                                self.table.add_theirs(id, key);
+                            }
+                        }
+                        Ok(Message::Response(Response { id: Some(id), .. }))
+                        | Err(DecodeError { id: Some(id), .. }) => {
+                            self.table.take_ours(id);
+                        }
+                        _ => {}
                     }
-                    has_request |= id.is_some() || part.is_err();
-                    if let Ok(Message::Response(Response { id: Some(id), .. })) = part {
-                        self.table.take_ours(id);
-                    }
-                }
-                if server {
-                    // The session may reject an array as a whole, with a response that names no id.
-                    self.table.unreadable(key);
                 }
                 if of_request && !has_request && !started {
                     self.end_stream(key);

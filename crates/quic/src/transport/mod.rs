@@ -158,6 +158,8 @@ struct QuicLink {
     /// Held until the message that was delivered last is processed.
     permit: Option<OwnedSemaphorePermit>,
     gate: Gate,
+    /// The agreed revision has arrays of messages.
+    batching: bool,
     inspector: Option<Inspector>,
     closing: Option<Closing>,
 }
@@ -216,6 +218,7 @@ impl QuicLink {
             ready: VecDeque::new(),
             permit: None,
             gate: Gate::Open,
+            batching: false,
             inspector: None,
             closing: None,
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use mcpjoin_proto::session::{Inbound, Route, TransportError};
 use mcpjoin_proto::types::meta;
-use mcpjoin_proto::{Message, Notification, Request, RequestId, Response};
+use mcpjoin_proto::{Message, Notification, Profile, Request, RequestId, Response};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::stream::{Kind, StreamTask};
@@ -116,7 +116,12 @@ impl QuicLink {
             && initialize == id
         {
             self.gate = match &response.outcome {
-                Ok(_) => Gate::AwaitingInitialized(VecDeque::new()),
+                Ok(result) => {
+                    let version = result.raw().member("protocolVersion").and_then(|it| it.decode().ok());
+                    let profile = version.and_then(|version| Profile::of(&version));
+                    self.batching = profile.is_some_and(|profile| profile.batching);
+                    Gate::AwaitingInitialized(VecDeque::new())
+                }
                 Err(_) => Gate::Open,
             };
         }
@@ -136,7 +141,6 @@ impl QuicLink {
                 self.table.take_theirs(id);
             }
         }
-        self.table.batch_answered(key);
         self.table.send(key, line);
         self.end_if_answered(key);
     }
@@ -151,6 +155,7 @@ impl QuicLink {
 
     /// Finishes a stream once its queued messages are sent. Requests that are still pending on it are reported as lost.
     pub(super) fn end_stream(&mut self, key: u64) {
+        self.drop_held(key);
         if let Some(entry) = self.table.remove(key) {
             for id in entry.ours {
                 self.report_lost(

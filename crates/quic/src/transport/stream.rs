@@ -67,6 +67,13 @@ pub(super) enum StreamEvent {
     SessionEnded,
 }
 
+impl StreamEvent {
+    /// Whether this is a message on this stream.
+    pub(super) const fn is_of(&self, stream: u64) -> bool {
+        matches!(self, Self::Received { key, .. } if *key == stream)
+    }
+}
+
 /// The task of one stream.
 pub(super) struct StreamTask {
     pub(super) key: u64,

@@ -119,13 +119,6 @@ impl Table {
         self.unreadable.pop_front()
     }
 
-    /// Records that an array on this stream got its own response.
-    pub(super) fn batch_answered(&mut self, key: u64) {
-        if let Some(index) = self.unreadable.iter().position(|other| *other == key) {
-            self.unreadable.remove(index);
-        }
-    }
-
     /// Removes a request of ours and returns its stream.
     pub(super) fn take_ours(&mut self, id: &RequestId) -> Option<u64> {
         let key = self.ours.remove(id)?;

@@ -379,6 +379,25 @@ fn a_server_may_open_no_stream() {
 }
 
 #[test]
+fn an_array_that_the_revision_does_not_have_is_refused_on_its_own_stream() {
+    run(async {
+        let up = up().await;
+        let (connection, mut session) = connect(&up).await;
+        assert!(Wire::ask(&connection, &initialize(1)).await["result"].is_object());
+        session.say(&note("notifications/initialized", &json!({}))).await;
+        for array in [
+            json!([request(2, "ping", &json!({}))]),
+            json!([note("notifications/progress", &json!({"progressToken": 1, "progress": 1}))]),
+        ] {
+            let answer = Wire::ask(&connection, &array).await;
+            assert!(answer["error"].is_object(), "{answer}");
+        }
+        // The ids in it are free again.
+        assert_eq!(Wire::ask(&connection, &request(2, "ping", &json!({}))).await["id"], 2);
+    });
+}
+
+#[test]
 fn the_answer_to_an_array_goes_onto_the_stream_that_has_brought_it() {
     run(async {
         let gate = Gate::default();
@@ -391,6 +410,12 @@ fn the_answer_to_an_array_goes_onto_the_stream_that_has_brought_it() {
         // An answered array must not redirect a later response.
         session.say(&json!([request(2, "ping", &json!({}))])).await;
         assert_eq!(session.next().await.unwrap()[0]["id"], 2);
+        // Neither must one that needs no answer.
+        session
+            .say(&json!([note("notifications/progress", &json!({"progressToken": 1, "progress": 1}))]))
+            .await;
+        session.say(&request(4, "ping", &json!({}))).await;
+        assert_eq!(session.next().await.unwrap()["id"], 4);
         let mut waiting = Wire::open(&connection).await;
         waiting.say(&call(3, "wait")).await;
         gate.begin(1).await;

@@ -170,6 +170,24 @@ fn the_stream_of_the_session_cut_off_is_the_end_of_the_connection() {
 }
 
 #[test]
+fn a_second_request_before_initialized_cuts_its_stream_off() {
+    run(async {
+        let (up, _) = up(Limits::default()).await;
+        let (connection, mut session) = connect(&up).await;
+        assert!(Wire::ask(&connection, &initialize(1)).await["result"].is_object());
+        // Until `initialized` the requests wait in the link, so their number must have a limit.
+        let mut flood = Wire::open(&connection).await;
+        flood.say(&call(2, "origin")).await;
+        flood.say(&call(3, "origin")).await;
+        assert_eq!(flood.reset_with().await, 2);
+        let mut early = Wire::open(&connection).await;
+        early.say(&call(4, "origin")).await;
+        session.say(&note("notifications/initialized", &json!({}))).await;
+        assert_eq!(early.next().await.unwrap()["id"], 4);
+    });
+}
+
+#[test]
 fn a_stream_of_the_session_that_ends_lets_nobody_wait() {
     run(async {
         let (up, _) = up(Limits::default()).await;
