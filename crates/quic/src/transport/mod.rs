@@ -31,7 +31,7 @@ use quinn::{RecvStream, SendStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 pub use connect::{QuicConnect, connect};
 pub use listen::{QuicListen, listen};
@@ -58,7 +58,7 @@ const LARGE_MESSAGES_BYTES: usize = 32 * 1024 * 1024;
 const MAX_LARGE_MESSAGES: usize = 8;
 /// Stream events that may wait for the link. Further streams wait to report theirs.
 const EVENT_QUEUE: usize = 32;
-/// Time limit for closing: the last messages are sent and the peer learns that the connection ends.
+/// How long the last messages may wait for a peer that sends nothing, and then the peer for the end of the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Error codes of streams and connections, from the table in `docs/quic.md`.
@@ -124,7 +124,10 @@ enum Gate {
 
 /// Progress of closing.
 struct Closing {
+    began: Instant,
     until: Pin<Box<Sleep>>,
+    /// The datagrams of the peer when `until` was set.
+    received: u64,
     /// Waits until the peer was informed.
     settling: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -379,7 +382,12 @@ impl Transport for QuicLink {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<TransportEnd> {
         if self.closing.is_none() {
-            self.closing = Some(Closing { until: Box::pin(sleep(CLOSE_TIMEOUT)), settling: None });
+            self.closing = Some(Closing {
+                began: Instant::now(),
+                until: Box::pin(sleep(CLOSE_TIMEOUT)),
+                received: self.connection.received(),
+                settling: None,
+            });
             self.accepting = None;
             if let Peer::Server { opening, .. } = &mut self.peer {
                 *opening = None;
@@ -397,7 +405,14 @@ impl Transport for QuicLink {
         while let Poll::Ready(Some(_)) = self.events.poll_recv(cx) {}
         while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
         let Some(closing) = &mut self.closing else { return Poll::Pending };
-        let late = closing.until.as_mut().poll(cx).is_ready();
+        let mut late = closing.until.as_mut().poll(cx).is_ready();
+        let received = self.connection.received();
+        if late && received != closing.received && closing.began.elapsed() < self.limits.drain {
+            // The peer still acknowledges what is sent.
+            closing.received = received;
+            closing.until.as_mut().reset(Instant::now() + CLOSE_TIMEOUT);
+            late = closing.until.as_mut().poll(cx).is_ready();
+        }
         if closing.settling.is_none() {
             if !late && self.unfinished_end.poll_recv(cx).is_pending() {
                 return Poll::Pending;

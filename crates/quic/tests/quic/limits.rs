@@ -10,6 +10,7 @@ use mcpjoin::proto::{Era, Message, Method, Payload, Raw, Request, encode};
 use mcpjoin_quic::ALPN;
 use mcpjoin_quic::endpoint::{self as quic, ClientAuth, ClientTls, Identity, QuicOptions, ServerTls, Trust};
 use serde_json::json;
+use tokio::io::AsyncBufReadExt as _;
 use tokio::net::UdpSocket;
 
 use crate::by_hand::{Wire, connect, modern};
@@ -164,6 +165,26 @@ fn a_handshake_may_take_a_millisecond_and_no_longer() {
         link.timeout(Duration::from_secs(3)).await.unwrap_err();
         // On a short route it takes less time.
         strict.link().await.unwrap();
+    });
+}
+
+#[test]
+fn an_answer_over_a_long_path_arrives_whole_from_a_server_that_ends() {
+    endpoint::run(async {
+        // The window of a stream carries 640 KB a second, so that 2 MB take more than the second of a close.
+        let far = Path { delay: Duration::from_millis(100), ..Path::default() };
+        let (up, relay) = behind(&Gate::default(), Rates::NONE, far).await;
+        let tls = ClientTls::new(&Trust::Key(up.pin), None, ALPN).unwrap();
+        let mut options = QuicOptions::default();
+        options.stream_window = 128 * 1024;
+        let connection = quic::connect(&relay.address.to_string(), &tls, &options).await.unwrap();
+        let _session = Wire::open(&connection).await;
+        let mut wire = Wire::open(&connection).await;
+        wire.say(&modern(2, "tools/call", json!({"name": "size", "arguments": {"bytes": 2_000_000}}))).await;
+        assert!(!wire.receive.fill_buf().await.unwrap().is_empty());
+        let ending = tokio::spawn(up.end());
+        assert_eq!(wire.next().await.unwrap()["id"], 2);
+        ending.await.unwrap();
     });
 }
 
