@@ -175,7 +175,7 @@ pub fn compatibility(server: &str, tools: &[Raw]) -> Compatibility {
     let of_client = CLIENT_LIMITS.chunk_by(|one, next| one.client == next.client);
     for limits in of_client {
         let mut findings = Vec::new();
-        let mut lost = BTreeSet::new();
+        let (mut lost, mut all_lost) = (BTreeSet::new(), false);
         for limit in limits {
             if let Some(problem) = of_all(limit.demand, tools.len(), tokens) {
                 findings.push(Incompatibility { tool: None, problem, limit });
@@ -183,7 +183,7 @@ pub fn compatibility(server: &str, tools: &[Raw]) -> Compatibility {
             for (place, tool) in tools.iter().enumerate() {
                 let Some(problem) = tool.problem(limit.demand, server) else { continue };
                 match limit.then {
-                    Consequence::ListRejected | Consequence::RequestsRejected => lost.extend(0..tools.len()),
+                    Consequence::ListRejected | Consequence::RequestsRejected => all_lost = true,
                     Consequence::Dropped | Consequence::CallsFail => lost.extend([place]),
                     Consequence::Renamed | Consequence::Shortened | Consequence::Crowded => {}
                 }
@@ -191,7 +191,8 @@ pub fn compatibility(server: &str, tools: &[Raw]) -> Compatibility {
             }
         }
         let client = limits.first().map_or("", |limit| limit.client);
-        clients.push(ClientResult { client, usable: tools.len() - lost.len(), findings });
+        let usable = if all_lost { 0 } else { tools.len() - lost.len() };
+        clients.push(ClientResult { client, usable, findings });
     }
     Compatibility { tools: tools.len(), tokens, clients }
 }

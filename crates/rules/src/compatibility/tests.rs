@@ -201,3 +201,12 @@ fn every_limit_says_where_and_when_it_was_seen() {
     once.dedup();
     assert_eq!(clients.len(), once.len(), "the limits of the client are separate");
 }
+
+#[test]
+fn many_tools_that_each_spoil_the_list_are_counted_in_time() {
+    let tools: Vec<Raw> = (0..20_000)
+        .map(|n| tool(&format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object"}}}}"#)))
+        .collect();
+    let report = compatibility("s", &tools);
+    assert!(report.clients.iter().any(|result| result.usable == 0 && result.findings.len() >= tools.len()));
+}
