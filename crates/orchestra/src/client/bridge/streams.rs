@@ -64,7 +64,7 @@ pub(super) async fn call(
 #[derive(Default)]
 struct Output {
     bytes: Vec<u8>,
-    /// How many bytes were reported as text.
+    /// How many bytes were reported as text; all that there will be, after bytes that are not UTF-8.
     reported: usize,
     /// The chunks that are JSON.
     values: Vec<Raw>,
@@ -96,8 +96,11 @@ impl Output {
             Err(error) if error.error_len().is_none() => {
                 std::str::from_utf8(new.get(..error.valid_up_to()).unwrap_or_default()).unwrap_or_default()
             }
-            // Not UTF-8: the result will contain it as bytes.
-            Err(_) => "",
+            // Not UTF-8: the result will contain it as bytes, and what follows is not read again for each chunk.
+            Err(_) => {
+                self.reported = usize::MAX;
+                return String::new();
+            }
         };
         self.reported += whole.len();
         whole.trim_end_matches('\n').to_owned()
@@ -149,4 +152,24 @@ fn result(call: &Call<'_>, output: Output, end: StreamEnd) -> Result<Raw, ErrorO
         result.meta = Some(meta);
     }
     to_raw(&result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_chunks_behind_bytes_that_are_not_utf_8_are_added_in_time() {
+        let chunk = |data: Vec<u8>| StreamChunk { data: data.into(), ..StreamChunk::default() };
+        let mut output = Output::default();
+        assert_eq!(output.append(chunk("a€".as_bytes()[..3].to_vec())), "a");
+        assert_eq!(output.append(chunk("€b".as_bytes()[2..].to_vec())), "€b");
+        let mut large = vec![b'x'; 15 << 20];
+        large.push(0xff);
+        assert_eq!(output.append(chunk(large)), "");
+        for _ in 0..200_000 {
+            assert_eq!(output.append(chunk(b"c".to_vec())), "");
+        }
+        assert_eq!(output.bytes.len(), 5 + (15 << 20) + 1 + 200_000);
+    }
 }
