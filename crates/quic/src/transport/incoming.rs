@@ -109,7 +109,7 @@ impl QuicLink {
                     self.reset_stream(key, code::PROTOCOL);
                     return false;
                 }
-                if server && request.method == Method::Initialize {
+                if server && request.method == Method::Initialize && matches!(self.gate, Gate::Open) {
                     self.gate = Gate::AwaitingResponse(request.id.clone());
                 }
                 true

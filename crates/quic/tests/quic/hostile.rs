@@ -188,6 +188,24 @@ fn a_second_request_before_initialized_cuts_its_stream_off() {
 }
 
 #[test]
+fn a_second_initialize_loses_no_request_that_waits_for_initialized() {
+    run(async {
+        let (up, _) = up(Limits::default()).await;
+        let (connection, mut session) = connect(&up).await;
+        assert!(Wire::ask(&connection, &initialize(1)).await["result"].is_object());
+        let mut early = Wire::open(&connection).await;
+        early.say(&call(2, "origin")).await;
+        // A ping does not wait. It shows that the call has arrived.
+        let ping = json!({"jsonrpc": "2.0", "id": 3, "method": "ping"});
+        assert_eq!(Wire::ask(&connection, &ping).await["id"], 3);
+        session.say(&initialize(4)).await;
+        assert!(session.next().await.unwrap()["error"].is_object());
+        session.say(&note("notifications/initialized", &json!({}))).await;
+        assert_eq!(early.next().await.unwrap()["id"], 2);
+    });
+}
+
+#[test]
 fn a_stream_of_the_session_that_ends_lets_nobody_wait() {
     run(async {
         let (up, _) = up(Limits::default()).await;
