@@ -1,9 +1,8 @@
 //! Incoming messages: finds the stream and request of each, and decides whether the session gets it now.
 
 use bytes::Bytes;
-use mcpjoin_proto::decode::Shape;
 use mcpjoin_proto::session::{Inbound, TransportEnd, TransportError};
-use mcpjoin_proto::{DecodeError, Message, Method, Request, RequestId, Response};
+use mcpjoin_proto::{Message, Method, RequestId};
 use quinn::{RecvStream, SendStream};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -101,7 +100,7 @@ impl QuicLink {
             Some(entry) => std::mem::replace(&mut entry.started, true),
             None => true,
         };
-        match inbound {
+        let asks = match inbound {
             Inbound::Message { message: Message::Request(request), .. } => {
                 // A request stream carries one request, and an id may be pending once.
                 if of_request && started || !self.table.add_theirs(&request.id, key) && key != SESSION {
@@ -114,48 +113,9 @@ impl QuicLink {
                 }
                 true
             }
-            Inbound::Batch { .. } if server && !self.batching => {
-                // The session rejects the array as a whole, with a response that names no id.
-                self.table.unreadable(key);
-                true
-            }
-            Inbound::Batch { parts, .. } => {
-                let mut has_request = false;
-                for part in parts {
-                    match part {
-                        Ok(Message::Request(Request { id, .. })) => {
-                            has_request = true;
-                            self.table.add_theirs(id, key);
-                        }
-                        Err(DecodeError { shape: Shape::Request | Shape::Unknown, id, .. }) => {
-                            has_request = true;
-                            if let Some(id) = id {
-                                self.table.add_theirs(id, key);
-                            }
-                        }
-                        Ok(Message::Response(Response { id: Some(id), .. }))
-                        | Err(DecodeError { id: Some(id), .. }) => {
-                            self.table.take_ours(id);
-                        }
-                        _ => {}
-                    }
-                }
-                if of_request && !has_request && !started {
-                    self.end_stream(key);
-                }
-                true
-            }
-            Inbound::Message { message: Message::Response(response), .. } => {
-                if let Some(id) = &response.id {
-                    self.table.take_ours(id);
-                    if !server && key != SESSION && self.has_no_pending_request(key) {
-                        self.end_stream(key);
-                    }
-                }
-                self.end_without_request(of_request && !started, key)
-            }
-            Inbound::Message { message: Message::Notification(notification), .. } => {
-                if let Some(id) = cancelled(notification)
+            Inbound::Message { message, .. } => {
+                if let Message::Notification(notification) = message
+                    && let Some(id) = cancelled(notification)
                     && self.table.stream_of(&id) == Some(key)
                 {
                     // A cancelled request gets no response.
@@ -163,32 +123,32 @@ impl QuicLink {
                     self.end_if_answered(key);
                     return true;
                 }
-                self.end_without_request(of_request && !started, key)
-            }
-            Inbound::Malformed { error, .. } => {
-                match (&error.id, error.shape) {
-                    (Some(id), Shape::Response) => {
-                        self.table.take_ours(id);
-                    }
-                    (Some(id), _) => {
-                        self.table.add_theirs(id, key);
-                    }
-                    (None, Shape::Request | Shape::Unknown) if server => self.table.unreadable(key),
-                    (None, _) => return self.end_without_request(of_request && !started, key),
+                let asks = self.table.record(Ok(message), key);
+                let is_answered = self.table.entries.get(&key).is_some_and(|entry| entry.ours.is_empty());
+                if !server && key != SESSION && is_answered && matches!(message, Message::Response(_)) {
+                    self.end_stream(key);
                 }
+                asks
+            }
+            Inbound::Batch { .. } if server && !self.batching => {
+                // The session rejects the array as a whole, with a response that names no id.
+                self.table.unreadable(key);
                 true
             }
+            Inbound::Batch { parts, .. } => {
+                parts.iter().fold(false, |asks, part| self.table.record(part.as_ref(), key) || asks)
+            }
+            Inbound::Malformed { error, .. } => {
+                let asks = self.table.record(Err(error), key);
+                if asks && server && error.id.is_none() {
+                    self.table.unreadable(key);
+                }
+                asks
+            }
             _ => true,
-        }
-    }
-
-    pub(super) fn has_no_pending_request(&self, key: u64) -> bool {
-        self.table.entries.get(&key).is_some_and(|entry| entry.ours.is_empty())
-    }
-
-    /// Ends a stream that carried no request: it gets no response. Returns true, the result of [`Self::admit`].
-    pub(super) fn end_without_request(&mut self, nothing: bool, key: u64) -> bool {
-        if nothing {
+        };
+        if of_request && !asks && !started {
+            // The stream carried no request, so it gets no response.
             self.end_stream(key);
         }
         true

@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use mcpjoin_proto::RequestId;
+use mcpjoin_proto::decode::Shape;
+use mcpjoin_proto::{DecodeError, Message, Request, RequestId, Response};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
@@ -106,6 +107,23 @@ impl Table {
             self.theirs.insert(id.clone(), key);
         }
         true
+    }
+
+    /// Records a message of the peer on this stream. Returns whether it needs a response.
+    pub(super) fn record(&mut self, message: Result<&Message, &DecodeError>, key: u64) -> bool {
+        match message {
+            Ok(Message::Request(Request { id, .. }))
+            | Err(DecodeError { id: Some(id), shape: Shape::Request | Shape::Unknown, .. }) => {
+                self.add_theirs(id, key);
+                true
+            }
+            Ok(Message::Response(Response { id: Some(id), .. })) | Err(DecodeError { id: Some(id), .. }) => {
+                self.take_ours(id);
+                false
+            }
+            Ok(_) => false,
+            Err(error) => matches!(error.shape, Shape::Request | Shape::Unknown),
+        }
     }
 
     pub(super) fn unreadable(&mut self, key: u64) {

@@ -46,6 +46,14 @@ fn garbage_and_half_messages_are_answered_on_their_own_stream() {
             wire.send.finish().unwrap();
             assert!(Wire::ask(&connection, &list(2)).await["result"].is_object(), "{sent}");
         }
+        for sent in
+            [r#"{"jsonrpc":"2.0","id":9,"result":{}}"#, r#"{"jsonrpc":"2.0","id":9,"result":{},"error":1}"#]
+        {
+            let mut wire = Wire::open(&connection).await;
+            wire.send.write_all(sent.as_bytes()).await.unwrap();
+            wire.send.finish().unwrap();
+            assert_eq!(wire.next().await, None, "{sent}");
+        }
     });
 }
 
