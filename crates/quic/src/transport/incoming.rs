@@ -136,7 +136,7 @@ impl QuicLink {
                 true
             }
             Inbound::Batch { parts, .. } => {
-                parts.iter().fold(false, |asks, part| self.table.record(part.as_ref(), key) || asks)
+                parts.iter().filter(|part| self.table.record(part.as_ref(), key)).count() > 0
             }
             Inbound::Malformed { error, .. } => {
                 let asks = self.table.record(Err(error), key);
