@@ -18,17 +18,19 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use mcpjoin_proto::types::{LoggingLevel, ProtocolType, SetLevelParams, SubscriptionFilter};
+use mcpjoin_proto::types::{
+    LoggingLevel, ProtocolType, ResourceUpdatedParams, SetLevelParams, SubscriptionFilter,
+};
 use mcpjoin_proto::{Method, Notification, Payload, Raw};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::cache::Cache;
 use super::input::OnNotification;
-use super::subscription::{acknowledged, forward};
-use super::{Client, Inner, encode};
+use super::subscription::{Subscription, acknowledged, forward};
+use super::{Client, ClientError, Inner, encode};
 use crate::connection::rounds::{FIRST_PAUSE, MAX_PAUSE};
-use crate::connection::{Calling, NotificationQueue, panicked};
+use crate::connection::{NotificationQueue, panicked};
 
 /// How often in a row the stream may fail or end early before it is given up.
 const MAX_STREAM_FAILURES: u32 = 10;
@@ -180,11 +182,15 @@ impl Dispatch {
         drop(removed);
     }
 
-    /// There was no stream for a while: every list of it may have changed meanwhile.
+    /// There was no stream for a while: everything that it is about may have changed meanwhile.
     fn assume_changes(&self, filter: &SubscriptionFilter) {
         let mut wake = Vec::new();
         for (method, _) in self.handlers.iter().filter(|(method, _)| filter.selects(method, None)) {
             self.receive(&Notification { method: method.clone(), params: None }, &mut wake);
+        }
+        for uri in filter.resource_subscriptions.iter().flatten() {
+            let params = ResourceUpdatedParams::new(uri).to_raw().ok().map(Payload::from_raw);
+            self.receive(&Notification { method: Method::ResourceUpdated, params }, &mut wake);
         }
         wake.into_iter().for_each(Waker::wake);
     }
@@ -206,8 +212,12 @@ pub(super) fn start(client: &Client, handlers: &NotificationHandlers) {
         && let Ok(mut stream) = client.call_listen(filter.clone())
     {
         let _ = stream.poll_event(&mut Context::from_waker(Waker::noop()));
+        let client = Arc::downgrade(inner);
         let on_notification = inner.on_notification.clone();
-        tasks.spawn(keep_stream(Arc::downgrade(inner), filter, stream, on_notification));
+        tasks.spawn(async move {
+            let opened = acknowledged(stream).await;
+            keep_stream(client, filter, opened, on_notification).await;
+        });
     }
     if !handlers.has(&Method::LogMessage) || server.logging.is_none() {
         return;
@@ -239,21 +249,21 @@ async fn handle_each(client: Weak<Inner>, method: Method, inbox: Arc<Inbox>, han
 }
 
 /// Keeps a stream open while the connection lives. Its notifications have been dispatched on arrival.
-async fn keep_stream(
+pub(super) async fn keep_stream(
     client: Weak<Inner>,
     filter: SubscriptionFilter,
-    mut calling: Calling,
+    mut opened: Result<Subscription, ClientError>,
     on_notification: Option<OnNotification>,
 ) {
     let (mut failures, mut pause, mut is_reopened) = (0, FIRST_PAUSE, false);
     loop {
         let began = Instant::now();
-        match acknowledged(calling).await {
+        match opened {
             Ok(stream) => {
                 if is_reopened && let Some(inner) = client.upgrade() {
                     inner.dispatch.assume_changes(&filter);
                 }
-                forward(stream, on_notification.clone()).await;
+                forward(stream, on_notification.as_ref()).await;
             }
             Err(error) if error.remote().is_some() => {
                 tracing::warn!(target: "mcpjoin", %error, "the server does not announce changes");
@@ -277,7 +287,8 @@ async fn keep_stream(
         if client.is_closed() {
             return;
         }
-        let Ok(next) = client.call_listen(filter.clone()) else { return };
-        (calling, is_reopened) = (next, true);
+        let Ok(calling) = client.call_listen(filter.clone()) else { return };
+        drop(client);
+        (opened, is_reopened) = (acknowledged(calling).await, true);
     }
 }

@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::input::OnNotification;
-use super::notifications::Inbox;
+use super::notifications::{Inbox, keep_stream};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::{CallEvent, Calling};
 
@@ -50,18 +50,35 @@ enum Source {
 struct Selection {
     client: Client,
     inbox: Arc<Inbox>,
-    /// The resources that it has subscribed to.
-    uris: Vec<String>,
+    /// Keep the subscriptions to its resources.
+    holds: Vec<Hold>,
 }
 
 impl Drop for Selection {
     fn drop(&mut self) {
         self.client.inner.dispatch.unsubscribe(&self.inbox);
-        for uri in mem::take(&mut self.uris) {
-            let subscriptions = &self.client.inner.legacy_subscriptions;
-            if subscriptions.update(&uri, |holders| holders.streams = holders.streams.saturating_sub(1)) {
-                self.client.unsubscribe_detached(uri);
-            }
+    }
+}
+
+/// Keeps a subscription to a resource in the legacy era, from before it is requested: the end of another one must not take
+/// it away. The last one for a resource unsubscribes, also if its own request was abandoned, which the server may have granted.
+struct Hold {
+    client: Client,
+    uri: String,
+}
+
+impl Hold {
+    fn new(client: &Client, uri: &str) -> Self {
+        client.inner.legacy_subscriptions.update(uri, |holders| holders.holds += 1);
+        Self { client: client.clone(), uri: uri.to_owned() }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let uri = mem::take(&mut self.uri);
+        if self.client.inner.legacy_subscriptions.update(&uri, |holders| holders.holds -= 1) {
+            self.client.unsubscribe_detached(uri);
         }
     }
 }
@@ -168,7 +185,8 @@ pub(super) struct LegacySubscriptions(Mutex<HashMap<String, Holders>>);
 struct Holders {
     /// The caller of [`Client::subscribe`].
     caller: bool,
-    streams: usize,
+    /// Streams, and requests for a subscription.
+    holds: usize,
 }
 
 impl LegacySubscriptions {
@@ -177,7 +195,7 @@ impl LegacySubscriptions {
         let mut subscriptions = self.0.lock();
         let holders = subscriptions.entry(uri.to_owned()).or_default();
         change(holders);
-        let is_unused = !holders.caller && holders.streams == 0;
+        let is_unused = !holders.caller && holders.holds == 0;
         if is_unused {
             subscriptions.remove(uri);
         }
@@ -235,14 +253,18 @@ impl Client {
         let server = self.inner.peer.server_capabilities();
         let acknowledged = server.map(|server| filter.declared_by(server)).unwrap_or_default();
         let inbox = self.inner.dispatch.subscribe(acknowledged.clone());
-        let mut selection = Selection { client: self.clone(), inbox, uris: Vec::new() };
+        let mut selection = Selection { client: self.clone(), inbox, holds: Vec::new() };
         for uri in acknowledged.resource_subscriptions.iter().flatten() {
-            let params = SubscribeParams::new(uri.as_str());
-            self.request::<_, EmptyResult>(Method::Subscribe, &params).await?;
-            self.inner.legacy_subscriptions.update(uri, |holders| holders.streams += 1);
-            selection.uris.push(uri.clone());
+            selection.holds.push(self.hold(uri).await?);
         }
         Ok(Subscription { source: Source::Selection(selection), acknowledged, _client: None })
+    }
+
+    /// Subscribes in the legacy era.
+    async fn hold(&self, uri: &str) -> Result<Hold, ClientError> {
+        let hold = Hold::new(self, uri);
+        self.request::<_, EmptyResult>(Method::Subscribe, &SubscribeParams::new(uri)).await?;
+        Ok(hold)
     }
 
     /// Sends the request now, so that a later subscription follows it. Its response is not awaited.
@@ -261,8 +283,10 @@ impl Client {
     /// [`ClientBuilder::on_resource_updated`](super::ClientBuilder::on_resource_updated) and
     /// [`ClientBuilder::on_notification`](super::ClientBuilder::on_notification).
     ///
-    /// In the modern era this opens a stream, which lives until [`Client::unsubscribe`] or the end of the connection. A
-    /// second subscription to the same resource has no effect.
+    /// In the modern era this opens a stream, which lives until [`Client::unsubscribe`] or the end of the connection. If it
+    /// ends before, it is opened again, as [`ClientBuilder::on_tools_changed`](super::ClientBuilder::on_tools_changed) says,
+    /// and `on_resource_updated` is run because an update may have been missed. A second subscription to the same resource
+    /// has no effect.
     ///
     /// ```no_run
     /// use mcpjoin::Client;
@@ -284,8 +308,7 @@ impl Client {
     pub async fn subscribe(&self, uri: impl Into<String>) -> Result<(), ClientError> {
         let uri = uri.into();
         if self.has(&Method::Subscribe) {
-            let params = SubscribeParams::new(uri.as_str());
-            self.request::<_, EmptyResult>(Method::Subscribe, &params).await?;
+            let _hold = self.hold(&uri).await?;
             self.inner.legacy_subscriptions.update(&uri, |holders| holders.caller = true);
             return Ok(());
         }
@@ -294,12 +317,13 @@ impl Client {
             return Ok(());
         }
         let filter = SubscriptionFilter::default().with_resource_subscriptions(vec![uri.clone()]);
-        let stream = self.open_stream(filter).await?;
+        let stream = self.open_stream(filter.clone()).await?;
         if stream.acknowledged.resource_subscriptions.as_ref().is_none_or(|honoured| !honoured.contains(&uri))
         {
             return Err(ClientError::NotHonoured { uri });
         }
-        let task = tokio::spawn(forward(stream, self.inner.on_notification.clone()));
+        let client = Arc::downgrade(&self.inner);
+        let task = tokio::spawn(keep_stream(client, filter, Ok(stream), self.inner.on_notification.clone()));
         self.inner.resource_streams.insert(uri, task.abort_handle());
         Ok(())
     }
@@ -351,11 +375,11 @@ pub(super) async fn acknowledged(mut calling: Calling) -> Result<Subscription, C
 }
 
 /// Forwards the notifications of a stream until it ends.
-pub(super) async fn forward(mut stream: Subscription, on_notification: Option<OnNotification>) {
+pub(super) async fn forward(mut stream: Subscription, on_notification: Option<&OnNotification>) {
     while let Some(next) = stream.next().await {
         match next {
             Ok(notification) => {
-                if let Some(on_notification) = &on_notification {
+                if let Some(on_notification) = on_notification {
                     on_notification(notification);
                 }
             }

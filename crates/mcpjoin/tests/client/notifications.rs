@@ -363,6 +363,100 @@ async fn a_resource_is_unsubscribed_from_when_nobody_needs_it_any_more() {
     assert_eq!(*stream.acknowledged(), SubscriptionFilter::default());
 }
 
+/// Checks that nothing waits at the server: its next message is a ping of the client.
+async fn sent_nothing(server: &mut Scripted, client: &Client) {
+    let (pong, ()) = tokio::join!(client.ping(), async {
+        let ping = server.expect("ping").await;
+        server.result(ping.id, json!({})).await;
+    });
+    pong.expect("a pong");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_kept_for_who_was_subscribing_when_the_last_stream_with_it_was_dropped() {
+    let filter = || SubscriptionFilter::default().with_resource_subscriptions(vec!["a:b".to_owned()]);
+    let (client, mut server) = legacy(builder()).await;
+    let first = tokio::join!(client.listen(filter()), confirm(&mut server, "resources/subscribe", "a:b")).0;
+    let first = first.expect("a stream");
+
+    let mut second = Box::pin(client.listen(filter()));
+    assert!(mcpjoin_test_support::poll_once(&mut second).is_pending());
+    let request = server.expect("resources/subscribe").await;
+    drop(first);
+    server.result(request.id, json!({})).await;
+    let second = second.await.expect("a stream");
+    sent_nothing(&mut server, &client).await;
+
+    let mut subscribing = Box::pin(client.subscribe("a:b"));
+    assert!(mcpjoin_test_support::poll_once(&mut subscribing).is_pending());
+    let request = server.expect("resources/subscribe").await;
+    drop(second);
+    server.result(request.id, json!({})).await;
+    subscribing.await.expect("subscribed");
+    sent_nothing(&mut server, &client).await;
+    tokio::join!(client.unsubscribe("a:b"), confirm(&mut server, "resources/unsubscribe", "a:b"))
+        .0
+        .expect("nothing needs it any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_is_abandoned_while_it_is_made_is_ended() {
+    let (client, mut server) = legacy(builder()).await;
+    let mut subscribing = Box::pin(client.subscribe("a:b"));
+    assert!(mcpjoin_test_support::poll_once(&mut subscribing).is_pending());
+    server.expect("resources/subscribe").await;
+    drop(subscribing);
+    assert_eq!(server.notification().await.method, Method::Cancelled);
+    // The server may have subscribed before it has read the cancellation.
+    let ended = confirm(&mut server, "resources/unsubscribe", "a:b");
+    timeout(Duration::from_secs(30), ended).await.expect("it is ended");
+    sent_nothing(&mut server, &client).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_subscription_of_a_caller_is_opened_again_when_a_modern_server_ends_its_stream() {
+    let (tell, mut received) = unbounded_channel();
+    let builder = builder().on_resource_updated(move |_, uri| {
+        let _ = tell.send(uri);
+        async {}
+    });
+    let (client, mut server) = modern(builder).await;
+    let (subscribed, stream) = tokio::join!(client.subscribe("a:b"), async {
+        let (stream, filter) = asked_to_listen(&mut server).await;
+        acknowledge(&mut server, stream, filter).await;
+        stream
+    });
+    subscribed.expect("subscribed");
+    server.result(stream.into(), json!({ "resultType": "complete" })).await;
+    let (again, filter) =
+        timeout(Duration::from_secs(30), asked_to_listen(&mut server)).await.expect("again");
+    assert_eq!(filter, json!({ "resourceSubscriptions": ["a:b"] }));
+    assert!(is_silent(&mut received).await);
+    acknowledge(&mut server, again, filter).await;
+    assert_eq!(next(&mut received).await, "a:b", "an update may have been missed");
+    tell_updated(&mut server, again).await;
+    assert_eq!(next(&mut received).await, "a:b");
+    client.unsubscribe("a:b").await.expect("the stream is ended");
+    assert_eq!(server.notification().await.method, Method::Cancelled);
+}
+
+async fn tell_updated(server: &mut Scripted, stream: i64) {
+    tell(server, stream, "notifications/resources/updated", json!({ "uri": "a:b" })).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_acknowledges_a_stream_is_given_up() {
+    let (builder, mut received) = noting(builder());
+    let (client, mut server) = modern(builder).await;
+    for _ in 0..10 {
+        asked_to_listen(&mut server).await;
+        assert_eq!(server.notification().await.method, Method::Cancelled, "it has timed out");
+    }
+    assert!(timeout(Duration::from_secs(3600), server.message()).await.is_err(), "ten attempts");
+    assert!(received.try_recv().is_err());
+    drop(client);
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_the_notifications_that_nobody_reads_the_newest_are_kept() {
     let (client, mut server) = legacy(builder()).await;
