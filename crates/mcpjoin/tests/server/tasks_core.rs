@@ -654,6 +654,23 @@ fn one_client_has_so_many_tasks_and_leaves_room_for_others() {
 }
 
 #[test]
+fn a_handler_that_panics_before_its_future_leaves_no_task() {
+    run(async {
+        let broken = tool("broken").as_task();
+        let server = builder()
+            .tool(broken, |_: NoArguments, cx: Context| {
+                assert!(cx.principal().is_some(), "on purpose");
+                std::future::ready("done")
+            })
+            .build()
+            .unwrap();
+        let mut peer = Peer::new(&server).await;
+        assert_eq!(peer.code("tools/call", json!({ "name": "broken", "task": {} })).await, -32603);
+        assert_eq!(peer.list().await, [] as [Value; 0]);
+    });
+}
+
+#[test]
 fn the_tasks_of_one_client_hold_32_mib_of_parameters_and_results() {
     run(async {
         const LARGE: usize = 9 * 1024 * 1024;

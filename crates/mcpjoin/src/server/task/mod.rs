@@ -29,6 +29,7 @@ use futures_util::FutureExt as _;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::TaskStatus;
 use mcpjoin_proto::{ErrorObject, Raw};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep_until, timeout_at};
 
@@ -223,14 +224,14 @@ where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
     if server.shared_tasks(&protocol.scope(cx)).is_none() {
-        let task = insert(server, cx, protocol, ttl)?;
-        return Ok(Box::pin(ready(launch(server, task.clone(), work(cx.in_task(task))))));
+        let launched = insert(server, cx, protocol, ttl)?.launch(cx, work);
+        return Ok(Box::pin(ready(launched)));
     }
     let (server, cx) = (server.clone(), cx.clone());
     Ok(Box::pin(async move {
-        let task = insert(&server, &cx, protocol, ttl)?;
-        SharedTasks::begin(&server, &task).await?;
-        launch(&server, task.clone(), work(cx.in_task(task)))
+        let beginning = insert(&server, &cx, protocol, ttl)?;
+        SharedTasks::begin(&server, &beginning.task).await?;
+        beginning.launch(&cx, work)
     }))
 }
 
@@ -243,18 +244,18 @@ pub(super) async fn start_from_handler<Fut>(
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    let task = insert(server, cx, Protocol::Extension, MAX_TTL)?;
-    SharedTasks::begin(server, &task).await?;
-    launch(server, task.clone(), work(cx.in_task(task)))
+    let beginning = insert(server, cx, Protocol::Extension, MAX_TTL)?;
+    SharedTasks::begin(server, &beginning.task).await?;
+    beginning.launch(cx, work)
 }
 
 /// Creates a task, and adds it to those of the server.
-fn insert(
-    server: &Arc<Shared>,
+fn insert<'a>(
+    server: &'a Arc<Shared>,
     cx: &Context,
     protocol: Protocol,
     ttl: Duration,
-) -> Result<Arc<Task>, ErrorObject> {
+) -> Result<Beginning<'a>, ErrorObject> {
     // What its context keeps while it runs.
     let asked = cx.params().map_or(0, |params| params.raw().len()) + cx.head_bytes();
     let replica = server.replica.as_ref().map_or("", |replica| &*replica.name);
@@ -264,42 +265,71 @@ fn insert(
     if server.tasks.insert(&task)? {
         tokio::spawn(expire_tasks(Arc::downgrade(server)));
     }
-    Ok(task)
+    Ok(Beginning { server, task, runs: false })
 }
 
-/// Runs the work of a task that is known to all who may ask for it.
-fn launch(
-    server: &Arc<Shared>,
+/// A task whose work does not run yet. Dropping it forgets the task: the store does not take it, its request was cancelled, or
+/// its handler has panicked.
+struct Beginning<'a> {
+    server: &'a Arc<Shared>,
     task: Arc<Task>,
-    work: impl Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
-) -> Result<Reply, ErrorObject> {
-    tracing::debug!(target: "mcpjoin", task = task.shown(), "a task has begun");
-    let work = {
-        let (task, server) = (task.clone(), server.clone());
-        async move {
-            let end = match AssertUnwindSafe(work).catch_unwind().await {
-                Err(_) => Outcome::Failed(ErrorObject::internal("the handler of this task failed")),
-                Ok(Ok(Reply::Complete(result))) => task.scope.protocol.end_of(result),
-                Ok(Ok(_)) => Outcome::Failed(ErrorObject::internal(
-                    "a task asks through its context, and does not answer with a question",
-                )),
-                Ok(Err(error)) => Outcome::Failed(error),
-            };
-            match server.shared_tasks(&task.scope) {
-                Some((shared, owner)) => shared.finish(owner, &task, end).await,
-                None => {
-                    task.end(end);
+    runs: bool,
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        if self.runs {
+            return;
+        }
+        self.server.tasks.remove(&self.task);
+        let (server, task) = (self.server.clone(), self.task.clone());
+        let forgotten = Outcome::Cancelled("the work of this task has not begun".into());
+        if task.process.is_none() {
+            task.end(forgotten);
+        } else if let Ok(runtime) = Handle::try_current() {
+            // The store may have it, and would count it.
+            runtime.spawn(async move { end(&server, &task, forgotten).await });
+        }
+    }
+}
+
+impl Beginning<'_> {
+    /// Runs the work of a task that is known to all who may ask for it.
+    fn launch<Fut>(mut self, cx: &Context, work: impl FnOnce(Context) -> Fut) -> Result<Reply, ErrorObject>
+    where
+        Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
+    {
+        let (server, task) = (self.server.clone(), self.task.clone());
+        tracing::debug!(target: "mcpjoin", task = task.shown(), "a task has begun");
+        let work = work(cx.in_task(task.clone()));
+        let work = {
+            let task = task.clone();
+            async move {
+                let end = match AssertUnwindSafe(work).catch_unwind().await {
+                    Err(_) => Outcome::Failed(ErrorObject::internal("the handler of this task failed")),
+                    Ok(Ok(Reply::Complete(result))) => task.scope.protocol.end_of(result),
+                    Ok(Ok(_)) => Outcome::Failed(ErrorObject::internal(
+                        "a task asks through its context, and does not answer with a question",
+                    )),
+                    Ok(Err(error)) => Outcome::Failed(error),
+                };
+                match server.shared_tasks(&task.scope) {
+                    Some((shared, owner)) => shared.finish(owner, &task, end).await,
+                    None => {
+                        task.end(end);
+                    }
                 }
             }
-        }
-    };
-    // The first state: the task may end before the client has received it.
-    let reply = task.scope.protocol.reply(&task)?;
-    let states = task.watch();
-    // The task is in the store, and the first part of its handler has run. It may have been cancelled.
-    task.set_abort_handle(tokio::spawn(work).abort_handle());
-    tokio::spawn(notify(Arc::downgrade(server), task, states));
-    Ok(reply)
+        };
+        // The first state: the task may end before the client has received it.
+        let reply = task.scope.protocol.reply(&task)?;
+        let states = task.watch();
+        self.runs = true;
+        // The task is in the store, and the first part of its handler has run. It may have been cancelled.
+        task.set_abort_handle(tokio::spawn(work).abort_handle());
+        tokio::spawn(notify(Arc::downgrade(self.server), task, states));
+        Ok(reply)
+    }
 }
 
 /// Removes expired tasks, as long as there are tasks. One for all tasks, so a task that is removed early leaves nothing

@@ -18,7 +18,6 @@ use mcpjoin_proto::session::{CallError, Reply};
 use mcpjoin_proto::types::InputRequests;
 use mcpjoin_proto::{ErrorObject, Raw};
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -107,13 +106,11 @@ impl SharedTasks {
         &self.process
     }
 
-    /// Stores a new task. If this fails, or is dropped, the task is forgotten.
-    pub(super) async fn begin(server: &Arc<Shared>, task: &Arc<Task>) -> Result<(), ErrorObject> {
+    /// Stores a new task.
+    pub(super) async fn begin(server: &Arc<Shared>, task: &Task) -> Result<(), ErrorObject> {
         let Some((shared, owner)) = server.shared_tasks(&task.scope) else { return Ok(()) };
-        let mut beginning = Beginning { server, task, is_stored: false };
         let record = shared.record(owner, task, &task.state())?;
         shared.store.create(&record, task.ttl).await.map_err(failed)?;
-        beginning.is_stored = true;
         if !shared.is_attended.swap(true, Ordering::Relaxed) {
             tokio::spawn(attend(Arc::downgrade(server)));
         }
@@ -333,33 +330,6 @@ impl SharedTasks {
 impl Drop for SharedTasks {
     fn drop(&mut self) {
         self.begun.notify_one();
-    }
-}
-
-/// A task that is being stored.
-struct Beginning<'a> {
-    server: &'a Arc<Shared>,
-    task: &'a Arc<Task>,
-    is_stored: bool,
-}
-
-impl Drop for Beginning<'_> {
-    fn drop(&mut self) {
-        if self.is_stored {
-            return;
-        }
-        self.server.tasks.remove(self.task);
-        // The store may have it, and would count it.
-        let (server, task) = (self.server.clone(), self.task.clone());
-        let forgotten = async move {
-            if let Some((shared, owner)) = server.shared_tasks(&task.scope) {
-                let end = Outcome::Cancelled("the request for this task was cancelled".into());
-                let _ = shared.end(owner, &task, end).await;
-            }
-        };
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(forgotten);
-        }
     }
 }
 
