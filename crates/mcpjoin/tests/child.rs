@@ -280,9 +280,58 @@ fn an_exit_is_told_while_a_process_that_nobody_finds_holds_the_pipes() {
         let stranger = pid(&params(&mut link).await);
         let exit = end(&mut link).await.exit;
         link.close().await;
-        let stranger = rustix::process::Pid::from_raw(stranger.cast_signed()).expect("a pid");
-        let _ = rustix::process::kill_process(stranger, rustix::process::Signal::KILL);
+        kill(stranger);
         assert_eq!(exit, Some(ProcessExit::Code(3)));
+    });
+}
+
+/// Kills a process that this library does not find.
+fn kill(stranger: u32) {
+    let stranger = rustix::process::Pid::from_raw(stranger.cast_signed()).expect("a pid");
+    let _ = rustix::process::kill_process(stranger, rustix::process::Signal::KILL);
+}
+
+#[test]
+fn an_exit_is_told_while_a_process_that_nobody_finds_floods_the_output() {
+    run(async {
+        let script = "env -i setsid /usr/bin/yes $(printf %0100d 0) & echo $! >&2; read line; exit 3";
+        let command = sh(script);
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        assert!(matches!(link.recv().await, Inbound::Malformed { .. }), "it floods");
+        link.send(note("{}")).await.expect("a reader");
+        let told = tokio::time::timeout(5 * SOON, async {
+            loop {
+                if let Inbound::Closed { cause } = link.recv().await {
+                    return cause;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let stderr = handle.stderr();
+        kill(String::from_utf8_lossy(&stderr).trim().parse().expect("a pid"));
+        assert_eq!(told.expect("an end").exit, Some(ProcessExit::Code(3)));
+    });
+}
+
+#[test]
+fn closing_ends_while_a_process_that_nobody_finds_floods_standard_error() {
+    run(async {
+        let script = format!("env -i setsid /usr/bin/yes >&2 & {TELL} read line; exit 3");
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let command = sh(&script).stderr(move |_| {
+            let _ = tell.send(());
+        });
+        let mut link = bare(command.start().await.expect("a shell"));
+        let stranger = pid(&params(&mut link).await);
+        told.recv().await.expect("it floods");
+        link.send(note("{}")).await.expect("a reader");
+        let exit = end(&mut link).await.exit;
+        let closed = tokio::time::timeout(5 * SOON, link.close()).await;
+        kill(stranger);
+        assert_eq!(exit, Some(ProcessExit::Code(3)));
+        assert_eq!(closed.expect("an end").exit, Some(ProcessExit::Code(3)));
     });
 }
 
@@ -389,7 +438,8 @@ fn d68_a_closed_child_ends_with_all_of_its_standard_error() {
         let command =
             sh(&format!("echo first >&2; {READY} cat >/dev/null; echo last >&2")).stderr(move |line| {
                 if line == b"first" {
-                    released.lock().unwrap().recv().expect("the test goes on");
+                    // This thread may be the one that waits for input and output: another one must take that over.
+                    tokio::task::block_in_place(|| released.lock().unwrap().recv().expect("the test goes on"));
                 }
             });
         let handle = command.handle();

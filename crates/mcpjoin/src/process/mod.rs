@@ -46,7 +46,7 @@ use tokio::sync::watch;
 pub(crate) use command::Spec;
 pub use command::{SpawnError, SpawnErrorKind};
 pub(crate) use stderr::{StderrLines, StderrTail, drain};
-pub(crate) use supervisor::{Spawned, spawn};
+pub(crate) use supervisor::{LARGE_PIPE_BYTES, Spawned, spawn};
 
 /// How long each step of the shutdown lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -112,19 +112,29 @@ pub(crate) async fn drain(
         tokio::time::sleep(DRAIN_TIMEOUT).await;
     };
     tokio::pin!(over);
+    // What is in the pipe when that time is over is read as well, and no more: another process may never stop writing.
+    let mut left = None;
     loop {
-        let ready = tokio::select! {
-            biased;
-            ready = poll_fn(|cx| pipe.poll_read_ready(cx)) => ready,
-            () = &mut over => break,
+        let ready = match left {
+            None => tokio::select! {
+                biased;
+                () = &mut over => {
+                    left = Some(MAX_TAIL_BYTES);
+                    continue;
+                }
+                ready = poll_fn(|cx| pipe.poll_read_ready(cx)) => ready,
+            },
+            Some(0) => break,
+            Some(_) => Ok(()),
         };
         // Only while it reads: a child that says nothing holds no buffer.
         let mut buffer = [0; READ_BYTES];
         let count = match ready.and_then(|()| pipe.try_read(&mut buffer)) {
             Ok(count @ 1..) => count,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            Err(error) if error.kind() == ErrorKind::WouldBlock && left.is_none() => continue,
             _ => break,
         };
+        left = left.map(|left: usize| left.saturating_sub(count));
         end.0.push(&buffer[..count]);
         if lines.as_mut().is_some_and(|lines| lines.push(&buffer[..count]).is_err()) {
             lines = None;

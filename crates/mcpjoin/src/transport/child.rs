@@ -173,8 +173,9 @@ impl ChildCommand {
     /// and is split into pieces of 8 KiB. Without it the lines are read all the same, and the last 64 KiB are kept for error
     /// messages.
     ///
-    /// It is called in a task of its own. While it blocks, nothing is read, and the child blocks once its pipe is full. If it
-    /// panics, it is not called again.
+    /// It is called in a task of its own. While it blocks, nothing is read, the child blocks once its pipe is full, and the
+    /// runtime lacks a thread, which may be the one that waits for input and output: a callback that blocks for long does so in
+    /// [`tokio::task::block_in_place`]. If it panics, it is not called again.
     #[must_use]
     pub fn stderr(mut self, line: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
         self.lines = Some(Arc::new(line));
@@ -411,6 +412,16 @@ impl Run {
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
         loop {
+            if matches!(self.ending, Ending::No) && self.process.has_ended() {
+                let wait = Box::pin(sleep(DRAIN_TIMEOUT));
+                self.ending = Ending::Noticed { wait, after_exit: true, kind: None };
+            }
+            if let Ending::Noticed { wait, kind: None, .. } = &mut self.ending
+                && wait.as_mut().poll(cx).is_ready()
+            {
+                // What is in the pipe is still read, and no more: another process may never stop writing.
+                self.stream.limit_reading(process::LARGE_PIPE_BYTES);
+            }
             if matches!(&self.ending, Ending::No | Ending::Noticed { kind: None, .. }) {
                 let inbound = self.stream.poll_inbound(cx);
                 if matches!(inbound, Poll::Pending | Poll::Ready(Inbound::Closed { .. })) {
@@ -436,13 +447,7 @@ impl Run {
             let ended = self.process.has_ended();
             match &mut self.ending {
                 Ending::No if !ended => return Poll::Pending,
-                Ending::No => {
-                    self.ending = Ending::Noticed {
-                        wait: Box::pin(sleep(DRAIN_TIMEOUT)),
-                        after_exit: true,
-                        kind: None,
-                    };
-                }
+                Ending::No => {}
                 Ending::Noticed { wait, after_exit, kind } => {
                     if ended && !*after_exit {
                         *wait = Box::pin(sleep(DRAIN_TIMEOUT));

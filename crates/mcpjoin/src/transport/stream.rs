@@ -101,6 +101,8 @@ pub(super) struct Stream<R, W> {
     lines: LineDecoder,
     gather: Gather,
     reading: Reading,
+    /// How many more bytes are read before the stream counts as ended. `None`: no limit.
+    left: Option<usize>,
     /// The start of the last line, if it had no line feed at the end of the stream.
     last: Bytes,
     limit: usize,
@@ -143,6 +145,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
             unwritten: None,
             gather: Gather::default(),
             reading: Reading::Open,
+            left: None,
             last: Bytes::new(),
             limit: limits.message,
             decoding: limits.decode,
@@ -158,6 +161,12 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
             self.lines.finish();
             self.reading = Reading::Ended(kind);
         }
+    }
+
+    /// Ends reading after about this many bytes, unless an earlier call has said so.
+    #[cfg(all(unix, feature = "child"))]
+    pub(super) fn limit_reading(&mut self, bytes: usize) {
+        self.left.get_or_insert(bytes);
     }
 
     /// Ends sending, whatever is unsent. Dropping the writer closes our side.
@@ -213,10 +222,17 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.left == Some(0) {
+            return Poll::Ready(Ok(0));
+        }
         for _ in 0..MAX_INTERRUPTIONS {
             match ready!(self.reader.poll_fill(cx, &mut self.lines)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return Poll::Ready(read),
+                read => {
+                    let count = *read.as_ref().unwrap_or(&0);
+                    self.left = self.left.map(|left| left.saturating_sub(count));
+                    return Poll::Ready(read);
+                }
             }
         }
         cx.waker().wake_by_ref();
