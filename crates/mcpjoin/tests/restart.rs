@@ -16,6 +16,7 @@ use mcpjoin::transport::Link;
 use scripted::{Scripted, builder, text, value};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
@@ -329,6 +330,26 @@ async fn closing_ends_a_run_a_pause_and_a_start_at_once() {
     let now = Instant::now();
     assert!(matches!(server.close().await, RestartError::Closed));
     assert_eq!(now.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_started_once_the_end_was_asked_for() {
+    // Without a pause, the end and the next start are due together.
+    for _ in 0..64 {
+        let (mut stage, restart, start) = Stage::set();
+        let (ending, _) = watch::channel(false);
+        let asks = ending.clone();
+        let restart = restart.pauses(Duration::ZERO, Duration::ZERO).also_on_event(move |event| {
+            if matches!(event, RunEvent::Ended { .. }) {
+                asks.send_replace(true);
+            }
+        });
+        let (server, far) =
+            tokio::join!(builder().restarting_until(restart, start, ending), stage.open(Era::Modern));
+        drop(far);
+        assert!(matches!(server.unwrap().closed().await, RestartError::Closed));
+        assert_eq!(stage.starts(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

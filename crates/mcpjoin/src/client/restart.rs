@@ -525,8 +525,9 @@ impl Supervisor {
                 self.state.send_replace(State::Restarting(end.clone()));
                 self.restart.emit(&RunEvent::Ended { end: &end, next: Some(pause) });
                 tokio::select! {
-                    () = sleep(pause) => {}
+                    biased;
                     () = stopped(&mut self.stop) => return RestartError::Closed,
+                    () = sleep(pause) => {}
                 }
                 let era = match (self.era, hint.take()) {
                     (EraChoice::Auto, Some(era)) => EraChoice::Only(era),
@@ -548,8 +549,9 @@ impl Supervisor {
     /// Starts the server once. If it is to end before that, the cause is [`CloseCause::Local`].
     async fn open(&mut self, era: EraChoice) -> Result<Client, RunExit> {
         let link = tokio::select! {
-            started = (self.start)() => started?,
+            biased;
             () = stopped(&mut self.stop) => return Err(CloseCause::Local.into()),
+            started = (self.start)() => started?,
         };
         let opening = self.plan.open(link, era);
         let opened = tokio::select! {
