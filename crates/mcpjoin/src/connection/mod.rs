@@ -153,9 +153,9 @@ impl Connection {
         self.core.with_session(|session| session.notify_principal(notification, principal))
     }
 
-    /// Returns whether the peer would receive this change notification.
-    pub(crate) fn has_listener(&self, method: &Method) -> bool {
-        self.core.lock().session.has_listener(method)
+    /// Returns whether the peer would receive this change notification, about this resource if it is about one.
+    pub(crate) fn has_listener(&self, method: &Method, uri: Option<&str>) -> bool {
+        self.core.lock().session.has_listener(method, uri)
     }
 
     /// Ready if own messages may be sent. Pending while too many of them wait for the peer to read. The caller keeps

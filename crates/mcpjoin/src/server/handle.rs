@@ -215,7 +215,7 @@ impl ServerHandle {
     #[doc(hidden)]
     #[must_use]
     pub fn has_tool_listeners(&self) -> bool {
-        self.0.any_connection(&|connection| connection.has_listener(&Method::ToolListChanged))
+        self.0.any_connection(&|connection| connection.has_listener(&Method::ToolListChanged, None))
     }
 
     /// Notifies all clients that are subscribed to this resource, or to one that contains it, of a change. Several

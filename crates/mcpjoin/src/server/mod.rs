@@ -64,7 +64,7 @@ use std::task::{Context as TaskContext, Poll};
 
 use mcpjoin_proto::session::{ClientInfo, CloseCause, Role, ServerRole};
 use mcpjoin_proto::types::ProtocolType;
-use mcpjoin_proto::{ErrorObject, Payload, Profile, Raw};
+use mcpjoin_proto::{ErrorObject, Method, Payload, Profile, Raw};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use tokio::task::JoinHandle;
@@ -402,11 +402,14 @@ impl Shared {
         }
     }
 
+    /// Each connection has a lock of its own, which must not be taken under that of the list.
+    fn open_connections(&self) -> Vec<(Connection, Arc<Outbox>)> {
+        self.connections.lock().open.values().cloned().collect()
+    }
+
     fn any_connection(&self, is_it: &dyn Fn(&Connection) -> bool) -> bool {
-        // Each connection has a lock of its own, which must not be taken under that of the list.
-        let open: Vec<Connection> =
-            self.connections.lock().open.values().map(|(connection, _)| connection.clone()).collect();
-        open.iter().any(is_it) || self.mounted_on().iter().any(|server| server.any_connection(is_it))
+        self.open_connections().iter().any(|(connection, _)| is_it(connection))
+            || self.mounted_on().iter().any(|server| server.any_connection(is_it))
     }
 
     /// Changes the outbox of one connection, if it still exists.
@@ -423,8 +426,11 @@ impl Shared {
 
     /// Notifies the clients that are subscribed to a resource.
     fn resource_updated(self: &Arc<Self>, uri: &str) {
-        for (_, outbox) in self.connections.lock().open.values() {
-            outbox.resource_updated(uri, self.limits.subscriptions);
+        for (connection, outbox) in self.open_connections() {
+            // The outbox of a client has no room for what concerns others.
+            if connection.has_listener(&Method::ResourceUpdated, Some(uri)) {
+                outbox.resource_updated(uri, self.limits.subscriptions);
+            }
         }
         let resources = self.role.capabilities.resources.as_ref();
         if resources.is_some_and(|resources| resources.subscribe == Some(true)) {

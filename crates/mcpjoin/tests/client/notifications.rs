@@ -113,6 +113,50 @@ async fn updated_resources_are_received_alike_in_every_revision() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_update_is_received_however_many_other_resources_are_updated_with_it() {
+    for version in Version::ALL {
+        let server = changing();
+        let (tell, mut received) = unbounded_channel();
+        let builder = builder().on_resource_updated(move |_, uri| {
+            let _ = tell.send(uri);
+            async {}
+        });
+        let client = connected(&server, builder, &version).await;
+        client.subscribe("x://1").await.expect("it declares subscriptions");
+        for other in 0..2000 {
+            server.handle().notify_resource_updated(&format!("y://{other}"));
+        }
+        server.handle().notify_resource_updated("x://1");
+        assert_eq!(next(&mut received).await, "x://1", "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_of_the_layer_that_sees_a_subscription_is_received() {
+    let server = Server::builder("s", "1")
+        .subscriptions()
+        .resource(Resource::new("x://1", "1"), |_, _| async { "one" })
+        .layer(|request, cx, next| async move {
+            let is_subscription = request.method == Method::Subscribe;
+            let response = next.run(request).await;
+            if is_subscription {
+                cx.server().notify_resource_updated("x://1");
+            }
+            response
+        })
+        .build()
+        .expect("a server");
+    let (tell, mut received) = unbounded_channel();
+    let builder = builder().on_resource_updated(move |_, uri| {
+        let _ = tell.send(uri);
+        async {}
+    });
+    let client = connected(&server, builder, &Version::V2025_11_25).await;
+    client.subscribe("x://1").await.expect("it declares subscriptions");
+    assert_eq!(next(&mut received).await, "x://1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn log_messages_are_received_from_info_on_until_another_level_is_set_in_every_revision() {
     for version in Version::ALL {
         let (tell, mut received) = unbounded_channel();

@@ -89,7 +89,7 @@ impl Legacy {
             let uri = notification.params.as_ref().and_then(Payload::uri);
             let uri = uri.as_ref().and_then(Raw::to_string_value);
             let uri = uri.ok_or_else(|| NotifyRefused::Invalid("`uri` is missing".into()))?;
-            if !self.subscribed.keys().any(|subscribed| is_within(&uri, subscribed)) {
+            if !self.is_subscribed(&uri) {
                 return Ok(());
             }
         }
@@ -107,6 +107,18 @@ impl Legacy {
                 Ok(())
             }
         }
+    }
+
+    fn is_subscribed(&self, uri: &str) -> bool {
+        self.subscribed.keys().any(|subscribed| is_within(uri, subscribed))
+    }
+
+    /// Whether the client is ready for a notification, or subscribed to this resource. A subscription that is being answered
+    /// counts.
+    pub(super) fn has_listener(&self, shared: &Shared, uri: Option<&str>) -> bool {
+        uri.map_or(self.ready, |uri| {
+            self.is_subscribed(uri) || !shared.requests_of(&Method::Subscribe).is_empty()
+        })
     }
 
     /// Whether the client wants a log message of this level. Until it sets a level, the server decides.

@@ -9,6 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::NotifyRefused;
 use super::calls::EndedCalls;
@@ -368,6 +369,13 @@ impl Shared {
         }
         self.dispatch();
         Some(pending)
+    }
+
+    /// The requests of the peer with this method that are pending.
+    pub(super) fn requests_of(&self, method: &Method) -> Vec<RequestId> {
+        let mut ids = self.requests.ids();
+        ids.retain(|id| self.requests.method_of(id) == Some(method));
+        ids
     }
 
     /// Handles the cancellation of a request by the peer. Returns whether it was pending.

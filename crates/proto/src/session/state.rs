@@ -132,19 +132,20 @@ impl Session {
         &self.shared.limits
     }
 
-    /// Whether a notification of this kind that belongs to no request and no resource would be delivered: to a legacy
-    /// peer that is ready, or to a stream of a modern client with a matching filter.
+    /// Whether a notification of this kind that belongs to no request would be delivered: to a legacy peer that is ready, or to
+    /// a stream of a modern client with a matching filter. `uri`: of the resource that it is about, for the peers that are
+    /// subscribed to it, or are about to be.
     #[must_use]
-    pub fn has_listener(&self, method: &Method) -> bool {
+    pub fn has_listener(&self, method: &Method, uri: Option<&str>) -> bool {
         match &self.phase {
             Phase::Legacy(legacy) => {
-                legacy.is_ready()
+                legacy.has_listener(&self.shared, uri)
                     || self
                         .inline_modern
                         .as_ref()
-                        .is_some_and(|inline_modern| inline_modern.has_listener(method, true))
+                        .is_some_and(|inline_modern| inline_modern.has_listener(method, uri, true))
             }
-            Phase::Modern(modern) => modern.has_listener(method, self.shared.is_server()),
+            Phase::Modern(modern) => modern.has_listener(method, uri, self.shared.is_server()),
             _ => false,
         }
     }

@@ -58,8 +58,8 @@ impl Modern {
     }
 
     /// Whether a notification that belongs to no request would be delivered.
-    pub(super) fn has_listener(&self, method: &Method, is_server: bool) -> bool {
-        !is_server || self.streams.values().any(|stream| stream.filter.selects(method, None))
+    pub(super) fn has_listener(&self, method: &Method, uri: Option<&str>, is_server: bool) -> bool {
+        !is_server || self.streams.values().any(|stream| stream.filter.selects(method, uri))
     }
 
     /// Whether this request is an open stream.
@@ -167,8 +167,7 @@ impl Shared {
         if !self.relays() || !self.is_server() {
             return Vec::new();
         }
-        let listens = |id: &RequestId| self.requests.method_of(id) == Some(&Method::Listen);
-        let ids: Vec<RequestId> = self.requests.ids().into_iter().filter(listens).collect();
+        let ids = self.requests_of(&Method::Listen);
         for id in &ids {
             self.peer_cancelled(id, None);
         }
