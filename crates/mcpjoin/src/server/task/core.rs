@@ -23,7 +23,9 @@ use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, InputError, Shared, decode_params, encode};
 use super::time::iso_8601;
-use super::{MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, State, Task, end, find, shared, start};
+use super::{
+    MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, State, Task, end, find, shared, start_call,
+};
 use crate::handler::ResponseFuture;
 
 /// The minimum time for which a task is kept: a client that polls as asked has two tries.
@@ -46,9 +48,7 @@ pub(super) fn call(
         (Some(_), None) => Err(wrong_use(&format!("the tool {} does not run as a task", entry.name()))),
         (None, _) => Ok(None),
         (Some(asked), Some(_)) => {
-            let ttl = granted(asked.ttl)?;
-            let entry = entry.clone();
-            start(server, cx, Protocol::Core, ttl, |cx| entry.call(cx)).map(Some)
+            Ok(Some(start_call(server, cx, Protocol::Core, granted(asked.ttl)?, entry)))
         }
     }
 }

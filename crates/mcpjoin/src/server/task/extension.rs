@@ -14,7 +14,7 @@ use super::super::tools::ToolEntry;
 use super::super::{Context, Shared, capability, decode_params, encode};
 use super::time::iso_8601;
 use super::{
-    MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, end, find, replica, shared, start,
+    MAX_TASKS, MAX_TTL, Outcome, POLL_INTERVAL_MS, Protocol, Task, end, find, replica, shared, start_call,
 };
 use crate::handler::ResponseFuture;
 
@@ -49,8 +49,7 @@ pub(super) fn call(
     if !(entry.mode.tasks.whole && declared) {
         return Ok(None);
     }
-    let entry = entry.clone();
-    start(server, cx, Protocol::Extension, MAX_TTL, |cx| entry.call(cx)).map(Some)
+    Ok(Some(start_call(server, cx, Protocol::Extension, MAX_TTL, entry)))
 }
 
 /// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.

@@ -212,27 +212,32 @@ async fn end(server: &Shared, task: &Task, end: Outcome) -> Result<bool, ErrorOb
     }
 }
 
-/// Starts work as a task, which is kept for `ttl`. The future resolves to the response with the task.
-fn start<Fut>(
+/// Starts work as a task, which is kept for `ttl`. Returns the response with the task.
+async fn start<Fut>(
     server: &Arc<Shared>,
     cx: &Context,
     protocol: Protocol,
     ttl: Duration,
-    work: impl FnOnce(Context) -> Fut + Send + 'static,
-) -> Result<ResponseFuture, ErrorObject>
+    work: impl FnOnce(Context) -> Fut,
+) -> Result<Reply, ErrorObject>
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    if server.shared_tasks(&protocol.scope(cx)).is_none() {
-        let launched = insert(server, cx, protocol, ttl)?.launch(cx, work);
-        return Ok(Box::pin(ready(launched)));
-    }
-    let (server, cx) = (server.clone(), cx.clone());
-    Ok(Box::pin(async move {
-        let beginning = insert(&server, &cx, protocol, ttl)?;
-        SharedTasks::begin(&server, &beginning.task).await?;
-        beginning.launch(&cx, work)
-    }))
+    let beginning = insert(server, cx, protocol, ttl)?;
+    SharedTasks::begin(server, &beginning.task).await?;
+    beginning.launch(cx, work)
+}
+
+/// Starts the call of a tool as a task.
+fn start_call(
+    server: &Arc<Shared>,
+    cx: &Context,
+    protocol: Protocol,
+    ttl: Duration,
+    entry: &Arc<ToolEntry>,
+) -> ResponseFuture {
+    let (server, cx, entry) = (server.clone(), cx.clone(), entry.clone());
+    Box::pin(async move { start(&server, &cx, protocol, ttl, |cx| entry.call(cx)).await })
 }
 
 /// Starts a task from within a handler, for clients of the extension.
@@ -244,9 +249,7 @@ pub(super) async fn start_from_handler<Fut>(
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    let beginning = insert(server, cx, Protocol::Extension, MAX_TTL)?;
-    SharedTasks::begin(server, &beginning.task).await?;
-    beginning.launch(cx, work)
+    start(server, cx, Protocol::Extension, MAX_TTL, work).await
 }
 
 /// Creates a task, and adds it to those of the server.
