@@ -439,7 +439,9 @@ fn d68_a_closed_child_ends_with_all_of_its_standard_error() {
             sh(&format!("echo first >&2; {READY} cat >/dev/null; echo last >&2")).stderr(move |line| {
                 if line == b"first" {
                     // This thread may be the one that waits for input and output: another one must take that over.
-                    tokio::task::block_in_place(|| released.lock().unwrap().recv().expect("the test goes on"));
+                    tokio::task::block_in_place(|| {
+                        released.lock().unwrap().recv().expect("the test goes on");
+                    });
                 }
             });
         let handle = command.handle();
