@@ -29,6 +29,10 @@ use super::task::TaskRegistry;
 use crate::connection::{Context, panicked};
 use crate::handler::Handler;
 
+/// Maximum number of requests for input in one round: as many as a legacy server may have at once
+/// ([`Limits::handling`](mcpjoin_proto::session::Limits)). An answer may be a thousand times as long as its request.
+const MAX_QUESTIONS: usize = 1024;
+
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ErrorObject>> + Send>>;
 pub(super) type InputHandler<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
 
@@ -183,6 +187,11 @@ impl InputHandlers {
         method: Method,
         questions: InputRequests,
     ) -> Result<InputResponses, ClientError> {
+        if questions.len() > MAX_QUESTIONS {
+            let what =
+                format!("it asks for more inputs at once than the limit `questions` of {MAX_QUESTIONS}");
+            return Err(ClientError::BadResult { method, what });
+        }
         let answers = questions.into_iter().map(|(key, question)| {
             let (answers, method) = (&self, &method);
             async move {

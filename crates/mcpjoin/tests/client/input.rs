@@ -431,6 +431,28 @@ async fn rounds_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_more_questions_are_answered_in_one_round_than_a_client_answers_at_once() {
+    for (count, is_answered) in [(1024, true), (1025, false)] {
+        let (client, server) = modern(answering()).await;
+        drop(server.serve(move |request| {
+            if value(request.params.as_ref())["inputResponses"].is_object() {
+                return Ok(text("done"));
+            }
+            let roots = (0..count).map(|name| (name.to_string(), json!({"method": "roots/list"})));
+            Ok(need(Value::Object(roots.collect()), None))
+        }));
+        match client.call_tool("t", ()).await {
+            Ok(result) => assert!(is_answered, "{count}: {}", result.to_text()),
+            Err(error) => {
+                assert!(!is_answered, "{count}: {error}");
+                let refused = matches!(&error, ClientError::BadResult { what, .. } if what.contains("1024"));
+                assert!(refused, "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_without_an_answer_ends_the_call_and_is_not_made_again() {
     let (client, mut server) = modern(
         builder()
