@@ -175,7 +175,7 @@ impl ChildCommand {
     ///
     /// It is called in a task of its own. While it blocks, nothing is read, the child blocks once its pipe is full, and the
     /// runtime lacks a thread, which may be the one that waits for input and output: a callback that blocks for long does so in
-    /// [`tokio::task::block_in_place`]. If it panics, it is not called again.
+    /// `tokio::task::block_in_place`. If it panics, it is not called again.
     #[must_use]
     pub fn stderr(mut self, line: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
         self.lines = Some(Arc::new(line));
