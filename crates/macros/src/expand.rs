@@ -164,7 +164,10 @@ fn arguments(method: &Method) -> (TokenStream, TokenStream) {
     if method.named().next().is_none() {
         return (TokenStream::new(), quote!(::mcpjoin::server::NoArguments));
     }
-    let ident = format_ident!("{}Arguments", upper_camel(&method.ident.unraw().to_string()));
+    let name = upper_camel(&method.ident.unraw().to_string());
+    // `fn _1` is a method, and `1Arguments` is no type.
+    let digit = if name.starts_with(|first: char| first.is_numeric()) { "_" } else { "" };
+    let ident = format_ident!("{digit}{name}Arguments");
     let fields = method.named().map(|named| {
         let (attributes, ident, ty) = (&named.attributes, &named.ident, &named.ty);
         quote!(#(#attributes)* #ident: #ty)
@@ -391,5 +394,13 @@ mod tests {
         }
         let off = handlers(quote!(), quote!(impl S { #[tool(validate = false)] fn a(&self) {} })).to_string();
         assert!(!off.contains("validate_arguments") && !off.contains("compile_error"), "{off}");
+    }
+
+    #[test]
+    fn the_arguments_of_a_method_have_a_type_whatever_its_name_begins_with() {
+        for (method, of_arguments) in [(quote!(add), "AddArguments"), (quote!(_1), "_1Arguments")] {
+            let expanded = handlers(quote!(), quote!(impl S { #[tool] fn #method(&self, a: i64) {} }));
+            assert!(expanded.to_string().contains(&format!("struct {of_arguments} ")), "{expanded}");
+        }
     }
 }
