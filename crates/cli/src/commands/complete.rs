@@ -138,7 +138,7 @@ mod tests {
     use super::{context, page, reference};
 
     #[test]
-    fn a_prompt_and_a_template_are_told_apart() {
+    fn a_prompt_and_a_template_are_distinguished() {
         for (word, json) in [
             ("prompt:a b", r#"{"type":"ref/prompt","name":"a b"}"#),
             ("prompt:resource:x", r#"{"type":"ref/prompt","name":"resource:x"}"#),

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn r85_a_line_that_is_none_is_told_without_its_value() {
+    fn r85_a_line_that_is_none_is_reported_without_its_value() {
         for (text, line, told) in [
             ("A=1\nhunter2", 2, "this is not NAME=value"),
             ("\n\nA B=hunter2", 3, "is not a valid name of a variable"),

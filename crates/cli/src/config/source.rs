@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn i172_text_that_is_not_utf_8_is_told_with_its_place() {
+    fn i172_text_that_is_not_utf_8_is_reported_with_its_place() {
         assert_eq!(decode(b"ab\nc\xffsecret").unwrap_err(), "f:2:2: this is not UTF-8 from here on");
         assert!(decode(b"\xff\xfe{\0").unwrap_err().contains("UTF-16"));
     }

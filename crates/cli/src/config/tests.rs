@@ -443,7 +443,7 @@ fn f30_one_bad_entry_never_hides_the_others() {
 }
 
 #[test]
-fn f30_what_belongs_to_the_other_way_to_come_by_a_server_is_told_with_its_line() {
+fn f30_what_belongs_to_the_other_way_to_come_by_a_server_is_reported_with_its_line() {
     let text = "{\"mcpServers\":{\n\"web\":{\"type\":\"http\",\"url\":\"http://h\",\n\"command\":\"a\",\n\
                 \"args\":[\"b\"],\"env\":{},\n\"cwd\":\"/\"},\n\"bare\":{\"url\":\"http://h\",\n\
                 \"env\":{\"A\":\"b\"}, \"args\": null},\n\"child\":{\"type\":\"stdio\",\"command\":\"a\",\n\
@@ -471,7 +471,7 @@ fn f30_what_belongs_to_the_other_way_to_come_by_a_server_is_told_with_its_line()
 }
 
 #[test]
-fn f30_what_is_not_known_is_told_with_its_line() {
+fn f30_what_is_not_known_is_reported_with_its_line() {
     let text = "{\"mcpServers\":{\n\"a\":{\"command\":\"a\",\n\"commnad\":1,\n\"timeout\":3,\n\"zzz\":1}}}";
     let configuration = read("a.json", text).unwrap();
     assert_eq!(
@@ -716,7 +716,7 @@ fn r85_variables_of_a_file_and_of_ours_reach_a_child() {
 }
 
 #[test]
-fn a_name_that_nobody_would_read_is_cut_and_its_length_told() {
+fn a_name_that_nobody_would_read_is_cut_and_its_length_shown() {
     let long = "x".repeat(10_000);
     assert_eq!(called("a b"), "'a b'");
     assert_eq!(called(&long), format!("{}… (10000 characters)", "x".repeat(100)));

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_a_server_are_told_from_operands() {
+    fn arguments_of_a_server_are_distinguished_from_operands() {
         for (verb, line, other) in [
             ("call", "add a=1 b:=2 @f - {}", false),
             ("call", "add", false),

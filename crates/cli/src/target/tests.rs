@@ -185,7 +185,7 @@ fn a_scheme_that_nobody_speaks_is_refused() {
 }
 
 #[test]
-fn rule_1_words_of_ours_after_the_command_are_told() {
+fn rule_1_words_of_ours_after_the_command_are_reported() {
     for (line, told) in [
         ("npx -y x --json", "--json is passed to npx: options of mcpjoin belong before the command"),
         ("npx --format=json", "--format is passed to npx: options of mcpjoin belong before the command"),

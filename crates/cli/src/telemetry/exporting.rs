@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_exported_is_told_with_the_reason() {
+    fn what_cannot_be_exported_is_reported_with_the_reason() {
         let refused = |variables: &[(&str, &str)]| match wish(variables) {
             Wish::Unusable(why) => why,
             wish => panic!("{wish:?}"),

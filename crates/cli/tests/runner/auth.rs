@@ -209,7 +209,7 @@ fn an_interrupted_login_stores_nothing_and_leaves_its_port() {
 }
 
 #[test]
-fn a_scope_that_is_missing_is_told_with_the_line_that_asks_for_it() {
+fn a_scope_that_is_missing_is_reported_with_the_line_that_asks_for_it() {
     let place = Place::new("scope");
     place.login("");
     place.authority.state().call_wants = Some("files:write");
@@ -224,7 +224,7 @@ fn a_scope_that_is_missing_is_told_with_the_line_that_asks_for_it() {
 }
 
 #[test]
-fn a_client_of_a_bridge_without_a_login_is_told_how_to_get_one() {
+fn a_client_of_a_bridge_without_a_login_gets_the_command_for_one() {
     let place = Place::new("bridge");
     let url = place.authority.url();
     let mut command = place.command(&["bridge", "--era", "legacy", &url]);

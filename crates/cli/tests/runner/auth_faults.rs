@@ -87,7 +87,7 @@ fn expired(text: &str) -> String {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_told_before_anybody_logs_in() {
+fn a_store_that_cannot_be_written_is_reported_before_anybody_logs_in() {
     let place = Place::new("unwritable");
     let url = place.authority.url();
     let file = scratch("auth-no-folder");
@@ -131,7 +131,7 @@ fn a_store_that_cannot_be_written_is_told_before_anybody_logs_in() {
 }
 
 #[test]
-fn pasting_is_offered_where_somebody_can_answer_and_the_time_is_told() {
+fn pasting_is_offered_on_a_terminal_and_the_time_is_shown() {
     let place = Place::new("unpasted");
     let url = place.authority.url();
     let login = |words: &[&str], stdin: Stdio| {
@@ -184,7 +184,7 @@ fn an_open_server_is_explained_without_saying_it_twice() {
 }
 
 #[test]
-fn what_a_newer_version_has_stored_is_told_and_can_be_forgotten() {
+fn what_a_newer_version_has_stored_is_reported_and_can_be_forgotten() {
     let place = Place::new("newer");
     place.login("");
     // The rest of the entry has another format; only the server is in its usual place.

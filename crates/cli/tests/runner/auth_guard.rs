@@ -160,7 +160,7 @@ fn token(issuer: &str) -> String {
 }
 
 #[test]
-fn an_authorization_server_that_cannot_be_used_is_told_at_once_and_what_follows_from_it_is_so() {
+fn an_authorization_server_that_cannot_be_used_is_reported_at_once_and_what_follows_from_it_is_so() {
     // This server answers, but its metadata names no keys.
     let keyless = Authority::new();
     let down = "http://127.0.0.1:1";

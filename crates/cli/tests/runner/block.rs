@@ -240,7 +240,7 @@ fn another_kind_of_server_is_named_by_what_it_says() {
 }
 
 #[test]
-fn a_server_that_ends_with_0_before_it_has_answered_is_told_what_that_may_come_of() {
+fn a_server_that_ends_with_0_before_it_has_answered_is_reported_with_possible_causes() {
     let ran = call_legacy(&[], "exit 0").exits(4);
     ran.says(&["(E_SERVER_EXITED)", "exited with success before it responded", "exit code 0"]);
 }

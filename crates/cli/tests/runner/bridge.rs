@@ -427,7 +427,7 @@ fn finished() -> Duration {
 }
 
 #[test]
-fn h165_when_the_orchestrator_is_gone_what_waits_is_told_so_and_the_bridge_stays() {
+fn h165_when_the_orchestrator_is_gone_pending_calls_fail_and_the_bridge_stays() {
     let (backend, folder) = (Backend::new(), Folder::new());
     let (mut host, mut bridge) = in_progress(&backend, &folder);
     host.child.kill().unwrap();

@@ -222,7 +222,7 @@ fn what_cannot_be_used_ends_it_at_once_with_exit_code_2() {
 }
 
 #[test]
-fn a_server_that_does_not_start_is_told_as_everywhere() {
+fn a_server_that_does_not_start_is_reported_as_by_other_verbs() {
     let certs = Certs::new("unstarted");
     run([
         "bridge",

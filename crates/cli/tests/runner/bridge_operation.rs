@@ -173,7 +173,7 @@ fn the_pages_for_monitoring_show_the_calls_and_the_state_of_the_server() {
 }
 
 #[test]
-fn the_pages_for_monitoring_tell_whether_redis_is_there_and_the_bridge_is_ready_without_it() {
+fn the_pages_for_monitoring_say_whether_redis_is_there_and_the_bridge_is_ready_without_it() {
     let mut redis = mcpjoin_test_support::Redis::start(&[]).unwrap();
     let keys = scratch("state-keys");
     fs::write(&keys, "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=").unwrap();

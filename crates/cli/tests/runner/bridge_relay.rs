@@ -463,7 +463,7 @@ fn a_server_that_closes_its_output_and_lives_has_not_ended_by_a_signal() {
 }
 
 #[test]
-fn a_server_that_does_not_stay_is_given_up_and_both_sides_are_told() {
+fn a_server_that_does_not_stay_is_given_up_and_both_sides_get_the_reason() {
     // The server answers the messages that open the session, and exits at the next request.
     let server = super::support::legacy("exec 2>&1; exit 7");
     let mut talk = Talk::open(&["bridge", "--era", "legacy", "--", "sh", "-c", &server]);
@@ -514,7 +514,7 @@ fn d78_a_bridge_that_is_killed_leaves_nothing() {
 }
 
 #[test]
-fn a_program_that_is_missing_is_told_to_both_sides() {
+fn a_program_that_is_missing_is_reported_to_both_sides() {
     let mut talk = Talk::with(&["bridge", "./no-such-server"]);
     let refused = talk.ask("initialize", initialize());
     assert!(refused["error"]["message"].as_str().unwrap().contains("no such program"), "{refused}");
@@ -750,7 +750,7 @@ fn who_may_come_over_http_and_for_how_long_is_what_the_options_say() {
 }
 
 #[test]
-fn one_session_too_many_is_asked_to_come_again_and_a_message_too_large_is_told_the_option() {
+fn one_session_too_many_is_refused_for_now_and_a_message_too_large_names_the_option() {
     let words = ["--max-sessions", "1", "--max-message-size", "4KiB", "--listen", "http://127.0.0.1:0/mcp"];
     let bridge = Bridge::at(&[&words[..], &["--era", "legacy", "--", "sh", "-c", SHELL]].concat(), 1);
     let url = &bridge.addresses[0];

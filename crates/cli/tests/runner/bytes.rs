@@ -254,7 +254,7 @@ fn a12_a21_bytes_that_come_one_by_one_make_the_same_message_and_burn_nothing() {
 }
 
 #[test]
-fn a18_half_a_line_at_the_end_of_the_input_is_told_and_the_end_is_clean() {
+fn a18_half_a_line_at_the_end_of_the_input_is_reported_and_the_end_is_clean() {
     let mut served = Served::opened();
     served.is_alive();
     served.raw(&ping(1).as_bytes()[..20]);

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::support::{answering, call_legacy, command, line, run, start};
 
 #[test]
-fn echo_says_what_it_is_told() {
+fn echo_returns_its_argument() {
     let ran = line("call demo: echo message=hi").exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("hi\n", ""));
     let odd = "message=\u{e9}\u{1f600}\n2 = \"three\"";
@@ -156,7 +156,7 @@ fn a_result_whose_content_is_no_array_is_no_result() {
 }
 
 #[test]
-fn a_name_that_is_mistyped_is_told_with_what_may_be_meant() {
+fn a_name_that_is_mistyped_is_reported_with_what_may_be_meant() {
     line("tool demo: ech").exits(5).says(&["(E_NO_TOOL)", "try      did you mean echo?"]);
     line("tool demo: nothing-like-it").exits(5).says(&["try      mcpjoin list shows its tools"]);
     // The call is sent although the tool is not listed, and the server refuses it.

@@ -76,7 +76,7 @@ fn add(description: &str, rest: Value) -> Value {
 }
 
 #[test]
-fn i179_a_pinned_tool_that_has_changed_is_told_and_is_exit_1() {
+fn i179_a_pinned_tool_that_has_changed_is_reported_and_is_exit_1() {
     let offers = Offers::new("pinned");
     let before = json!([[add("Adds.\nTwo numbers.", json!({"annotations": {"readOnlyHint": true}}))]]);
     let offer = offers.offer("offer.json", "1.0.0", &before);
@@ -137,7 +137,7 @@ Tools
 }
 
 #[test]
-fn i179_a_change_between_two_servers_is_told_whatever_they_say_it_in() {
+fn i179_a_change_between_two_servers_is_reported_whatever_they_say_it_in() {
     let offers = Offers::new("two");
     let hostile = "x\u{1b}[2J\u{202e}\u{e0041}\nbreaks  y: removed";
     let old =
@@ -164,7 +164,7 @@ fn i179_a_change_between_two_servers_is_told_whatever_they_say_it_in() {
 }
 
 #[test]
-fn i179_a_list_that_changes_between_two_pages_is_told_for_what_it_is() {
+fn i179_a_list_that_changes_between_two_pages_is_reported_for_what_it_is() {
     let offers = Offers::new("pages");
     let tools = |pages: &Value| offers.offer("offer.json", "1", pages);
     let pinned = offers.pin(&tools(&json!([[{"name": "a"}], [{"name": "b"}]])), "pinned.json");

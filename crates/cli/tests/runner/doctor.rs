@@ -8,7 +8,7 @@ use super::sockets::Demo;
 use super::support::{command, line, read_request, run, scratch, start};
 
 #[test]
-fn r72_a_healthy_server_is_told_in_a_line_for_each_phase() {
+fn r72_a_healthy_server_is_reported_in_a_line_for_each_phase() {
     let ran = line("doctor demo:").exits(0);
     let phases: Vec<&str> = ran.stdout.lines().take(5).map(|line| line[..10].trim_end()).collect();
     assert_eq!(phases, ["resolve", "spawn", "probe", "list", "shut down"], "{}", ran.stdout);
@@ -37,7 +37,7 @@ fn both_eras_of_a_server_are_examined() {
 }
 
 #[test]
-fn f22_a_fault_is_told_in_full_and_in_the_exit_code() {
+fn f22_a_fault_is_reported_in_full_and_in_the_exit_code() {
     let script = "echo 'no \u{1b}[31mkey' >&2; exit 7";
     let ran = run(["doctor", "sh", "-c", script]).exits(1);
     // The fault comes first, then what to do, then the evidence and the phases.
@@ -158,7 +158,7 @@ fn every_way_to_the_demonstration_is_healthy() {
 }
 
 #[test]
-fn a_wrong_path_is_told_with_the_right_one() {
+fn a_wrong_path_is_reported_with_the_right_one() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
     let wrong = url.replace("/mcp", "/wrong");
     let ran = run(["doctor", "-H", "X-Key: hunter2hunter2", &wrong]).exits(1);
@@ -296,7 +296,7 @@ fn what_is_typed_wrongly_is_no_fault_of_a_server() {
 }
 
 #[test]
-fn an_answer_of_the_proxys_own_is_told_from_one_of_the_server() {
+fn an_answer_of_the_proxys_own_is_distinguished_from_one_of_the_server() {
     let squid = answering(
         "HTTP/1.1 404 Not Found\r\nServer: squid/5.7\r\nX-Squid-Error: ERR_DNS_FAIL 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
     );

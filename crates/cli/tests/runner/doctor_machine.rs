@@ -63,7 +63,7 @@ fn ids(findings: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn r72_a_healthy_machine_is_told_in_a_line_for_each_part() {
+fn r72_a_healthy_machine_is_reported_in_a_line_for_each_part() {
     let folder = machine("doctor-healthy");
     let ran = doctor(&folder, &["--environment"]).exits(0);
     let parts: Vec<&str> = ran.stdout.lines().take(8).map(|line| line[..10].trim_end()).collect();
@@ -93,7 +93,7 @@ fn r72_a_healthy_machine_is_told_in_a_line_for_each_part() {
 }
 
 #[test]
-fn f25_a_broken_machine_is_told_without_the_secrets_of_its_variables() {
+fn f25_a_broken_machine_is_reported_without_the_secrets_of_its_variables() {
     let folder = machine("doctor-broken");
     for words in [&["--environment"][..], &["--environment", "--json", "-vv"], &["-v"]] {
         let mut command = on(&folder, &[&["doctor"], words].concat());
@@ -215,7 +215,7 @@ fn a_program_of_a_client_on_the_desktop_has_to_be_found_there() {
 }
 
 #[test]
-fn a_target_that_your_login_shell_finds_is_told_where_it_is() {
+fn a_target_that_your_login_shell_finds_is_reported_with_its_place() {
     let folder = machine("doctor-target");
     program(&folder, "../.local/bin/my-tool", "exit 3");
     let mut command = on(&folder, &["doctor", "my-tool"]);

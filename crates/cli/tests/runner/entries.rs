@@ -224,7 +224,7 @@ fn a_long_name_is_cut_for_people_and_whole_for_programs() {
 }
 
 #[test]
-fn r79_a_connection_that_fails_a_broken_message_and_silence_are_told_apart_and_name_the_server() {
+fn r79_a_connection_that_fails_a_broken_message_and_silence_are_distinguished_and_name_the_server() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {

@@ -223,7 +223,7 @@ fn nothing_that_a_server_says_reaches_a_report_as_it_is() {
 }
 
 #[test]
-fn nothing_that_a_server_says_through_a_bridge_is_told_as_it_is() {
+fn nothing_that_a_server_says_through_a_bridge_is_printed_as_it_is() {
     let folder = folder("escapes-bridge");
     for mode in ["working", "refusing", "ending"] {
         let words = ["bridge", "-vv", "--era", "legacy", "--", "python3", "hostile.py"];

@@ -10,7 +10,7 @@ const NO_TOOL: &str =
     r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'; cat >/dev/null"#;
 
 #[test]
-fn r8_a_missing_program_is_told_at_once() {
+fn r8_a_missing_program_is_reported_at_once() {
     let took =
         || line("list --json mcpjoin-no-such-program").exits(4).failure()["elapsedMs"].as_u64().unwrap();
     // The machine may be busy during one run, but not during all three.
@@ -314,7 +314,7 @@ fn a_server_that_dies_in_the_middle_of_a_call_leaves_its_last_words() {
 }
 
 #[test]
-fn what_is_no_server_is_told_with_its_first_words() {
+fn what_is_no_server_is_reported_with_its_first_words() {
     let ran = run(["list", "--connect-timeout", "2s", "sh", "-c", "echo Welcome; cat >/dev/null"]).exits(4);
     ran.says(&["(E_NOT_MCP)", "stdout   Welcome"]);
     let garbage =
@@ -348,7 +348,7 @@ fn an_answer_that_does_not_come_is_a_timeout() {
 }
 
 #[test]
-fn f22_an_error_of_the_server_and_a_result_that_is_one_are_told_in_the_exit_code() {
+fn f22_an_error_of_the_server_and_a_result_that_is_one_are_reported_in_the_exit_code() {
     let error = r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no","data":{"why":1}}}'; cat >/dev/null"#;
     let ran = call_legacy(&[], error).exits(5).says(&[
         "(E_SERVER_ERROR)",
@@ -373,7 +373,7 @@ fn f22_an_error_of_the_server_and_a_result_that_is_one_are_told_in_the_exit_code
 }
 
 #[test]
-fn a_version_that_the_server_does_not_speak_is_told() {
+fn a_version_that_the_server_does_not_speak_is_reported() {
     let script = legacy("cat >/dev/null");
     let ran = run(["list", "--protocol-version", "2024-11-05", "sh", "-c", &script]).exits(4);
     ran.says(&["(E_VERSION)", "2025-11-25", "2024-11-05"]);
@@ -460,7 +460,7 @@ fn standard_error_that_is_closed_changes_nothing() {
 }
 
 #[test]
-fn a_bound_below_what_opens_a_session_is_told_at_once() {
+fn a_bound_below_what_opens_a_session_is_reported_at_once() {
     let ran = line("list --max-message-size 1 demo:").exits(2);
     ran.says(&["E_TOO_LARGE", "server/discover was not sent", "raise --max-message-size"]);
 }

@@ -99,7 +99,7 @@ fn shown(json: &Value) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn f30_every_fault_of_an_entry_is_told_with_its_place_and_hides_no_other() {
+fn f30_every_fault_of_an_entry_is_reported_with_its_place_and_hides_no_other() {
     let folder = Folder::new("faulty-entries");
     let good = format!(r#""command": "{BINARY}", "args": ["serve", "demo", "--full"]"#);
     let mut lines: Vec<String> =
@@ -253,7 +253,7 @@ const FILES: &[(&str, &[u8], &str)] = &[
 ];
 
 #[test]
-fn f30_i172_a_file_that_cannot_be_used_is_told_and_the_others_are_used() {
+fn f30_i172_a_file_that_cannot_be_used_is_reported_and_the_others_are_used() {
     let folder = Folder::new("faulty-files");
     let good = format!(r#"{{"command": "{BINARY}", "args": ["serve", "demo", "--full"]}}"#);
     folder.file(".mcp.json", format!("\u{feff}{{\"mcpServers\": {{\"good\": {good}}}}}"));

@@ -76,7 +76,7 @@ fn a_program_that_cannot_be_started_is_named_as_what_it_is() {
 }
 
 #[test]
-fn an_http_status_is_told_as_what_it_means() {
+fn an_http_status_is_reported_with_its_meaning() {
     let page = |status: &str, more: &str| {
         let body = "no";
         format!(
@@ -166,7 +166,7 @@ fn an_http_status_is_told_as_what_it_means() {
 }
 
 #[test]
-fn a_name_and_a_port_are_told_apart() {
+fn a_name_and_a_port_are_distinguished() {
     let name = "http://no-such-host.invalid/mcp";
     says(line(&format!("ping {name}")).exits(4), "(E_CONNECT)", "cannot be resolved", "check the host name");
     let port = super::ports::Closed::tcp().port();

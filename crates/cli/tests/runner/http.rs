@@ -33,7 +33,7 @@ fn r73_a_server_over_http_is_asked_like_any_other() {
 }
 
 #[test]
-fn a_certificate_that_is_not_trusted_is_told_with_what_helps() {
+fn a_certificate_that_is_not_trusted_is_reported_with_what_helps() {
     let ca = scratch("http-certificates-ca.pem");
     std::fs::write(&ca, tls::CA).unwrap();
     let ca = ca.to_str().unwrap();
@@ -146,7 +146,7 @@ pub(super) fn answering(response: impl Into<String>) -> (String, Receiver<String
 }
 
 #[test]
-fn what_answers_and_does_not_let_us_in_is_told_by_its_kind() {
+fn what_answers_and_does_not_let_us_in_is_reported_by_its_kind() {
     for (response, code, told) in [
         (
             "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
@@ -273,7 +273,7 @@ fn what_is_to_be_tried_fits_what_has_failed() {
 }
 
 #[test]
-fn f14_why_we_are_not_let_in_is_told_as_the_server_says_it() {
+fn f14_why_we_are_not_let_in_is_reported_as_the_server_says_it() {
     let (url, _received) = answering(
         "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer error=\"invalid_token\", \
          error_description=\"The token expired\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
@@ -554,7 +554,7 @@ fn i166_what_is_no_address_is_shown_without_its_secrets() {
 }
 
 #[test]
-fn a_server_that_has_no_tasks_is_told_apart_from_a_task_that_is_gone() {
+fn a_server_that_has_no_tasks_is_distinguished_from_a_task_that_is_gone() {
     let url = answering_calls("");
     let ran = line(&format!("call --task a {url}")).exits(5).says(&["-32601", "this server has no tasks"]);
     assert!(!ran.stderr.contains("mcpjoin list"), "{}", ran.stderr);
@@ -613,7 +613,7 @@ fn a_silent_server_over_http_takes_the_connect_timeout_once_and_the_message_name
 }
 
 #[test]
-fn a_server_that_asks_to_wait_is_told_of_once() {
+fn a_server_that_asks_to_wait_is_reported_once() {
     let busy =
         "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     let done = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 83\r\n\r\n\

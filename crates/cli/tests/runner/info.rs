@@ -53,7 +53,7 @@ fn of_an_entry_its_place_is_shown_and_no_secret() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_told_and_hides_nothing() {
+fn what_cannot_be_counted_is_reported_and_hides_nothing() {
     let script = legacy_with(
         r#""tools":{},"prompts":{}"#,
         r#"read -r line; read -r line

@@ -30,7 +30,7 @@ fn a4_a_result_of_9_mib_is_right_and_one_of_11_names_the_limit_and_the_flag() {
 }
 
 #[test]
-fn a16_a_server_that_prints_beside_its_messages_works_and_is_told_with_vv() {
+fn a16_a_server_that_prints_beside_its_messages_works_and_is_reported_with_vv() {
     let ran = bytes(&[], "log_text").exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("fine\n", ""));
     let ran = bytes(&["-vv"], "log_text").exits(0);

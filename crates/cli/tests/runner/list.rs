@@ -83,7 +83,7 @@ fn f19_nothing_that_a_server_sends_is_lost_or_refused() {
 }
 
 #[test]
-fn a_result_without_its_list_is_told() {
+fn a_result_without_its_list_is_reported() {
     listed(&[], r#""things":[]"#).exits(5).says(&["(E_BAD_REPLY)", "no array `tools`"]);
     let ran = listed(&[], r#""tools":{}"#).exits(5);
     assert_eq!(ran.stdout, "");

@@ -243,7 +243,7 @@ for line in sys.stdin:
 }
 
 #[test]
-fn f26_servers_are_asked_at_once_and_told_in_their_order_without_being_kept() {
+fn f26_servers_are_asked_at_once_and_reported_in_their_order_without_being_kept() {
     let folder = Folder::new("lists-every");
     let pipe = super::support::scratch("lists-pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());

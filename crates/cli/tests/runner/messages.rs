@@ -80,7 +80,7 @@ fn a_session_id_that_cannot_be_sent_back_is_a_bug_of_the_server() {
 }
 
 #[test]
-fn a_url_without_an_mcp_server_is_told_with_the_command_that_examines_it() {
+fn a_url_without_an_mcp_server_is_reported_with_the_command_that_examines_it() {
     for (treated, said, hint, finding) in [
         (
             api as fn(TcpStream) -> std::io::Result<()>,
@@ -109,7 +109,7 @@ fn a_url_without_an_mcp_server_is_told_with_the_command_that_examines_it() {
 }
 
 #[test]
-fn the_wrong_scheme_is_told_with_the_right_one() {
+fn the_wrong_scheme_is_reported_with_the_right_one() {
     let (web, tls) = (listening(web), listening(tls));
     line(&format!("list https://{web}/mcp")).exits(4).says(&[
         "(E_CONNECT)",
@@ -130,7 +130,7 @@ fn the_wrong_scheme_is_told_with_the_right_one() {
 }
 
 #[test]
-fn a_program_that_sends_everything_back_is_told_as_what_it_is() {
+fn a_program_that_sends_everything_back_is_reported_as_what_it_is() {
     for era in ["auto", "legacy"] {
         run(["list", "--era", era, "cat"]).exits(4).says(&[
             "(E_NOT_MCP)",

@@ -188,7 +188,7 @@ fn hold(name: &str, surroundings: Surroundings, known: &[(&str, &str)]) {
 }
 
 #[test]
-fn r84_every_command_of_mcp_cli_has_its_counterpart_and_the_page_tells_no_lie() {
+fn r84_every_command_of_mcp_cli_has_its_counterpart_and_the_page_is_true() {
     let surroundings = Surroundings::new("from-mcp-cli");
     let page = Page::read("from-mcp-cli.md");
     let configuration = page.block("toml").replace("http://127.0.0.1:8080/mcp", &surroundings.url);
@@ -235,7 +235,7 @@ fn r84_every_command_of_mcp_cli_has_its_counterpart_and_the_page_tells_no_lie() 
 }
 
 #[test]
-fn r71_r72_every_command_of_mcplint_has_its_counterpart_and_the_page_tells_no_lie() {
+fn r71_r72_every_command_of_mcplint_has_its_counterpart_and_the_page_is_true() {
     let surroundings = Surroundings::new("from-mcplint");
     let entry = format!(
         r#"{{"mcpServers": {{"files": {{"command": "{BINARY}", "args": ["serve", "demo", "--full"], "transport": "stdio"}}}}}}"#

@@ -319,7 +319,7 @@ fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_can
 }
 
 #[test]
-fn f25_i166_no_secret_is_found_in_what_a_bridge_tells_its_client_of_its_server() {
+fn f25_i166_no_secret_is_found_in_what_a_bridge_sends_its_client_of_its_server() {
     let planted = Planted::new("planted-bridge");
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
@@ -341,7 +341,7 @@ fn f25_i166_no_secret_is_found_in_what_a_bridge_tells_its_client_of_its_server()
 }
 
 #[test]
-fn f25_i166_no_secret_of_a_proxy_is_told() {
+fn f25_i166_no_secret_of_a_proxy_is_reported() {
     let folder = Folder::new("planted-proxy");
     let proxy = format!("http://user:{}@127.0.0.1:1", secret("in a proxy's address"));
     for words in [

@@ -61,7 +61,7 @@ fn several_contents_are_shown_one_below_the_other() {
 }
 
 #[test]
-fn f22_what_is_no_resource_is_told() {
+fn f22_what_is_no_resource_is_reported() {
     let ran = line("read demo:full test://nothing").exits(5);
     assert_eq!(ran.stdout, "");
     ran.says(&["(E_SERVER_ERROR)", "doing    read", "test://nothing", "mcpjoin list"]);

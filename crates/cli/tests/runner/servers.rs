@@ -154,7 +154,7 @@ fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says
 }
 
 #[test]
-fn r85_what_is_not_trusted_is_told_and_asked_about_once_for_a_folder() {
+fn r85_what_is_not_trusted_is_reported_and_asked_about_once_for_a_folder() {
     let folder = Folder::untrusted("servers-trust-once");
     let entry = |name: &str| {
         format!(r#""{name}": {{"command": "sh", "args": ["-c", "echo {name} >> ran; exit 3"]}}"#)
@@ -194,7 +194,7 @@ fn r85_what_is_not_trusted_is_told_and_asked_about_once_for_a_folder() {
 }
 
 #[test]
-fn f30_what_is_wrong_with_a_file_is_told_once_however_many_entries_are_used() {
+fn f30_what_is_wrong_with_a_file_is_reported_once_however_many_entries_are_used() {
     let folder = Folder::new("servers-once");
     let entries = ["a", "b"]
         .map(|name| format!("[[servers]]\nname = \"{name}\"\ntransport = {{ command = \"false\" }}\n"));
@@ -265,7 +265,7 @@ fn a_missing_variable_is_named_in_the_spelling_of_opencode_too() {
 }
 
 #[test]
-fn lines_are_told_from_the_first_to_the_last() {
+fn lines_are_shown_from_the_first_to_the_last() {
     let folder = Folder::new("servers-lines");
     let text = "[mcp_servers.a]\nurl = \"https://h/mcp\"\nbearer_token_env_var = \"HOME\"\n\
                 http_headers = { X-A = \"1\" }\nenv_http_headers = { X-B = \"HOME\" }\n";
@@ -311,7 +311,7 @@ fn a_configuration_is_no_program() {
 }
 
 #[test]
-fn a_name_and_its_value_typed_apart_are_told_how_to_be_written() {
+fn a_name_and_its_value_typed_apart_are_answered_with_their_spelling() {
     let folder = Folder::new("servers-complete");
     folder.run(&["complete", "demo:", "prompt:x", "arg1", "Pa"]).exits(2).says(&["write arg1=Pa"]);
     folder

@@ -161,7 +161,7 @@ fn peer(answer: &'static [u8], stays: bool) -> String {
 }
 
 #[test]
-fn what_listens_and_is_no_server_is_told() {
+fn what_listens_and_is_no_server_is_reported() {
     let silent = peer(b"", true);
     let ran = run(["list", "--connect-timeout", "300ms", &silent]).exits(4);
     ran.says(&["(E_SILENT)", &format!("url      {silent}"), "check that an MCP server"]);

@@ -55,7 +55,7 @@ fn a_part_that_is_too_large_goes_to_a_file_that_nobody_else_reads() {
 }
 
 #[test]
-fn what_is_no_base64_is_kept_as_it_came_and_told() {
+fn what_is_no_base64_is_kept_as_it_came_and_reported() {
     let place = Place::new("spill-undecoded");
     let data = "!not-base64!".repeat(4);
     let script = legacy(&answering(&format!(

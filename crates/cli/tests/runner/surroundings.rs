@@ -211,7 +211,7 @@ fn i169_a_reader_that_goes_away_ends_it_quietly() {
 }
 
 #[test]
-fn a_full_disk_is_told_with_the_exit_code_of_the_documentation() {
+fn a_full_disk_is_reported_with_the_exit_code_of_the_documentation() {
     let script = one_tool();
     for words in [&["list", "-q", "--era", "legacy", "sh", "-c", &script][..], &["--help"], &["servers"]] {
         let mut command = command(words);

@@ -120,7 +120,7 @@ fn a_task_of_a_child_would_end_with_it_and_is_not_begun() {
 }
 
 #[test]
-fn an_id_that_nobody_knows_is_told() {
+fn an_id_that_nobody_knows_is_reported() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
     let ran = line(&format!("call --json --task nobody {url}")).exits(5);
     let failure = ran.failure();

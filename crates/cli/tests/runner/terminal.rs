@@ -76,7 +76,7 @@ fn progress_is_shown_while_it_goes_on_and_only_the_result_remains() {
 }
 
 #[test]
-fn i175_a_terminal_that_can_do_nothing_is_told_nothing_that_it_cannot_do() {
+fn i175_a_terminal_that_can_do_nothing_gets_nothing_that_it_cannot_do() {
     for variables in [
         &[("TERM", "dumb")][..],
         &[("TERM", "dumb"), ("CI", "true")],

@@ -90,7 +90,7 @@ printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"%s"}],"escaped":"h\\
 }
 
 #[test]
-fn i176_a_trace_that_cannot_be_written_is_told_and_harms_nothing() {
+fn i176_a_trace_that_cannot_be_written_is_reported_and_harms_nothing() {
     let ran = line("call --trace /dev/full demo: echo message=hi").exits(0);
     assert_eq!(ran.stdout, "hi\n");
     assert_eq!(ran.stderr.matches("warning: the trace ends here").count(), 1, "{}", ran.stderr);

@@ -529,7 +529,7 @@ fn the_list_has_a_limit() {
 }
 
 #[test]
-fn folders_that_an_earlier_version_trusted_count_no_more_and_are_told() {
+fn folders_that_an_earlier_version_trusted_count_no_more_and_are_reported() {
     let folder = Folder::untrusted("trust-outdated");
     file(&folder, &json!({ "a": script("a") }));
     let real = folder.path().canonicalize().unwrap();

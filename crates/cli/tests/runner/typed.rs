@@ -384,7 +384,7 @@ fn first_commands_work_or_are_answered_with_the_command_that_does() {
 }
 
 #[test]
-fn a_name_that_is_nowhere_is_told_on_one_line_and_a_broken_neighbour_once() {
+fn a_name_that_is_nowhere_is_reported_on_one_line_and_a_broken_neighbour_once() {
     let folder = Folder::new("typed-nowhere");
     folder.file(".mcp.json", r#"{"mcpServers": {"memory": {"command": "true"}}}"#);
     folder.file("../.cursor/mcp.json", r#"{"mcpServers": {}}"#);

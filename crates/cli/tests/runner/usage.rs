@@ -115,7 +115,7 @@ fn the_right_line_is_shown() {
 }
 
 #[test]
-fn rule_1_words_of_ours_after_the_command_are_told_and_passed_on() {
+fn rule_1_words_of_ours_after_the_command_are_reported_and_passed_on() {
     let ran = run(["list", "sh", "-c", "echo \"given $*\" >&2; exit 1", "sh", "--json"]).exits(4);
     ran.says(&[
         "--json is passed to sh: options of mcpjoin belong before the command",
@@ -148,7 +148,7 @@ fn words_that_clap_refuses_are_one_json_object_with_json() {
 }
 
 #[test]
-fn a_misplaced_option_is_not_told_to_stand_after_two_dashes() {
+fn a_misplaced_option_is_not_moved_behind_two_dashes() {
     // In that place it would be part of the server's command.
     let ran = line("list --nonsense demo:").exits(2);
     assert!(!ran.stderr.contains("-- --nonsense"), "{}", ran.stderr);

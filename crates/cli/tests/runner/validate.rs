@@ -356,7 +356,7 @@ impl Drop for Demo {
 
 /// The rules of the versions that were requested are checked, and the title does not say that the server speaks them.
 #[test]
-fn a_server_that_answers_with_a_version_that_does_not_exist_is_told_so() {
+fn a_version_of_a_server_that_does_not_exist_is_reported() {
     let version = r#"s/"protocolVersion":"[^"]*"/"protocolVersion":"1999-01-01"/"#;
     let script = format!("'{BINARY}' serve demo | sed -u '{version}'");
     let ran = run(["validate", "--era", "legacy", "--rule", "lifecycle", "sh", "-c", &script]).exits(1);

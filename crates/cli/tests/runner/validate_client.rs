@@ -188,7 +188,7 @@ fn silent(command: &[&str], says: &[&str]) {
 }
 
 #[test]
-fn a_client_whose_command_fails_is_told_with_its_end_and_its_last_words() {
+fn a_client_whose_command_fails_is_reported_with_its_end_and_its_last_words() {
     let fails = "echo no token was found >&2; exit 7";
     silent(&["sh", "-c", fails, "{url}"], &["exit code 7", "stderr   no token was found", "by itself"]);
     silent(&["sh", "-c", "kill -KILL $$", "{url}"], &["signal 9", "command  sh -c"]);
@@ -244,7 +244,7 @@ fn a_report_that_cannot_be_written_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn a_client_that_cannot_be_started_is_told() {
+fn a_client_that_cannot_be_started_is_reported() {
     let words = "validate --client --listen http://127.0.0.1:0/mcp -- /nowhere/client {url}";
     line(words).exits(4).says(&["/nowhere/client", "check that it is on PATH"]);
 }

@@ -47,7 +47,7 @@ fn parsed(xml: &str) -> Vec<Case> {
 }
 
 #[test]
-fn f23_each_format_tells_the_same_and_ends_the_same() {
+fn f23_each_format_says_the_same_and_ends_the_same() {
     let text = faulty(&[], MUST).exits(1).stdout;
     assert!(text.contains("MUST ping-empty: ") && text.contains("failed 1 (1 MUST), skipped "), "{text}");
 
@@ -110,7 +110,7 @@ fn what_is_no_fault_fails_no_case() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_in_each_format() {
+fn a_server_that_is_not_there_is_reported_in_each_format() {
     for (format, told) in [
         ("text", ""),
         ("json", ""),
@@ -214,7 +214,7 @@ fn written(file: &Path, fault: &str) {
 }
 
 #[test]
-fn what_the_baseline_has_is_told_and_no_fault() {
+fn what_the_baseline_has_is_reported_and_no_fault() {
     let file = scratch("validate-baseline.json");
     let path = file.display().to_string();
     written(&file, MUST);
@@ -253,7 +253,7 @@ fn what_the_baseline_has_is_told_and_no_fault() {
 }
 
 #[test]
-fn what_the_baseline_has_and_nobody_finds_is_told_and_taken_out() {
+fn what_the_baseline_has_and_nobody_finds_is_reported_and_taken_out() {
     let file = scratch("validate-stale.json");
     let path = file.display().to_string();
     written(&file, MUST);
@@ -275,7 +275,7 @@ fn what_the_baseline_has_and_nobody_finds_is_told_and_taken_out() {
 }
 
 #[test]
-fn a_baseline_that_cannot_be_used_is_told_before_anything_is_started() {
+fn a_baseline_that_cannot_be_used_is_reported_before_anything_is_started() {
     let file = scratch("validate-bad.json");
     let path = file.display().to_string();
     let ran = run(["validate", "--baseline", &path, "mcpjoin-no-such-program"]);

@@ -166,7 +166,7 @@ fn four_servers_are_looked_at_at_once_and_no_more() {
 }
 
 #[test]
-fn what_well_known_clients_make_of_the_tools_is_told_beside_the_rules() {
+fn what_well_known_clients_make_of_the_tools_is_reported_beside_the_rules() {
     let tools =
         r#"{"name":"look.up\\u001b[2J","inputSchema":{"type":"object","anyOf":[{"required":["a"]}]}}"#;
     let fault = format!(r#"s/"tools":\[.*\]/"tools":[{tools}]/"#);
@@ -208,7 +208,7 @@ fn a_signal_ends_all_of_them() {
 }
 
 #[test]
-fn a_baseline_tells_servers_apart() {
+fn a_baseline_distinguishes_servers() {
     let fault = r#"s/"id":2,"result":{}/"id":2,"result":{"pong":true}/"#;
     let file = Configuration::new("validate-apart", &json!({ "a": demo(fault), "b": demo("") }));
     let baseline = scratch("validate-apart-baseline.json");

@@ -171,7 +171,7 @@ fn a_server_is_gone_before_it_is_started_again() {
 }
 
 #[test]
-fn a_dead_server_is_told_as_without_memory() {
+fn a_dead_server_is_reported_as_without_memory() {
     let server = Server::new("dead");
     server.run(&[]).exits(0);
     server.mode("dead");

@@ -248,7 +248,7 @@ async fn r71_the_demo_has_no_finding_over_http() {
 }
 
 #[test]
-fn a_call_that_can_show_nothing_is_told_as_such() {
+fn a_call_that_can_show_nothing_is_reported_as_such() {
     let problems = |of: Of, tool: &'static str, arguments: &'static str| -> Vec<String> {
         let trace = looked_over_lines(&clean(of), &modern("").call(tool, arguments)).unwrap();
         let told = trace.calls.iter().map(|note| {

@@ -171,7 +171,7 @@ async fn a_tap_sees_every_message() {
 }
 
 #[tokio::test]
-async fn what_is_no_server_is_told_as_such() {
+async fn what_is_no_server_is_reported_as_such() {
     let page = Front::new(Fault {
         instead: Arc::new(|_, _| Some(full(200, "text/html", "<p>hello"))),
         ..Fault::default()
@@ -224,7 +224,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_over_http_is_told_to_have_ended_and_nothing_else() {
+async fn a_server_that_ends_over_http_is_reported_as_ended_and_nothing_else() {
     for (modern, last) in [
         (true, "prompts/list"),
         (false, "prompts/list"),

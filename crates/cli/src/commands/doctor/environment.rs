@@ -216,7 +216,7 @@ mod tests {
     use super::{Check, EnvironmentPart, affects};
 
     #[test]
-    fn a_fault_of_the_machine_is_told_with_failures_of_its_kind() {
+    fn a_fault_of_the_machine_is_reported_with_failures_of_its_kind() {
         for (part, check, does) in [
             (EnvironmentPart::Proxy, Check::Reached, true),
             (EnvironmentPart::Proxy, Check::Endpoint, false),

@@ -257,7 +257,7 @@ mod tests {
     use super::remove_reported;
 
     #[tokio::test]
-    async fn what_is_told_of_the_machine_is_not_told_of_its_servers() {
+    async fn what_is_reported_of_the_machine_is_not_reported_of_its_servers() {
         let folder = std::env::temp_dir().join("mcpjoin-there-is-no-such-world");
         let machine = EnvironmentDoctor::new(World::below(folder)).examine().await;
         assert!(!machine.findings.is_empty());

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_served_in_one_run_is_not_told() {
+    fn a_call_that_is_served_in_one_run_is_not_reported() {
         let refused = r#""error":{"code":-32602,"message":"no y"}"#;
         let failed = r#""result":{"isError":true,"content":[{"type":"text","text":"no y"}]}"#;
         let served = r#""result":{"content":[]}"#;

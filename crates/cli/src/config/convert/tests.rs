@@ -63,7 +63,7 @@ fn every_dialect_says_the_same_in_every_other_one() {
 }
 
 #[test]
-fn what_binds_an_entry_goes_with_it_or_is_told() {
+fn what_binds_an_entry_goes_with_it_or_is_reported() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "description": "Files", "timeoutMs": 1500,
         "allowedTools": ["read_*"], "disabledTools": ["read_secret"], "disabled": true}}}"#;
     for (dialect, lost) in [
@@ -98,7 +98,7 @@ fn what_binds_an_entry_goes_with_it_or_is_told() {
 }
 
 #[test]
-fn one_bad_entry_is_told_and_the_others_are_written() {
+fn one_bad_entry_is_reported_and_the_others_are_written() {
     let text = r#"{"mcpServers": {"bad": {"command": 1}, "good": {"command": "x"}}}"#;
     let converted = convert(&typed(text), &[], Dialect::CodexToml, true).unwrap();
     assert_eq!(converted.text, "[mcp_servers.good]\ncommand = \"x\"\n");
@@ -116,7 +116,7 @@ fn one_bad_entry_is_told_and_the_others_are_written() {
 }
 
 #[test]
-fn variables_are_spelled_as_the_other_program_reads_them_or_told() {
+fn variables_are_spelled_as_the_other_program_reads_them_or_reported() {
     let text = r#"{"mcpServers": {
 "a": {"command": "x", "args": ["${V}", "${V:-w}", "$${V}"], "env": {"V": "${V}", "W": "${V}"}},
 "b": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${V}", "X": "${V}", "Y": "y ${V}"}}}}"#;
@@ -161,7 +161,7 @@ fn variables_are_spelled_as_the_other_program_reads_them_or_told() {
 }
 
 #[test]
-fn what_only_some_dialects_have_goes_with_an_entry_or_is_told() {
+fn what_only_some_dialects_have_goes_with_an_entry_or_is_reported() {
     let text = r#"{"mcpServers": {
 "a": {"command": "x", "envFile": "${V}/.env"},
 "b": {"url": "https://h/mcp", "ca": "c.pem"},

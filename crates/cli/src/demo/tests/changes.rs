@@ -19,7 +19,7 @@ async fn listen(wire: &mut Wire, filter: Value) -> i64 {
 }
 
 #[test]
-fn server_stateless_list_changes_are_told_on_the_stream_that_asked_for_them() {
+fn server_stateless_list_changes_are_sent_on_the_stream_that_asked_for_them() {
     run(async {
         let server = server();
         for (tool, wanted, method) in [

@@ -122,7 +122,7 @@ fn a_result_comes_after_a_pause() {
 }
 
 #[test]
-fn slow_work_tells_those_who_wait_how_far_it_is() {
+fn slow_work_reports_its_progress() {
     run(async {
         for era in [Era::Legacy, Era::Modern] {
             let begun = Instant::now();

@@ -212,7 +212,7 @@ mod tests {
     use super::span;
 
     #[test]
-    fn a_difference_of_clocks_is_told_in_minutes_hours_or_days() {
+    fn a_difference_of_clocks_is_reported_in_minutes_hours_or_days() {
         for (seconds, text) in
             [(301, "5 min"), (7500, "2 h 5 min"), (90_000, "1 day 1 h"), (260_000, "3 days")]
         {
