@@ -13,9 +13,9 @@ pub mod corpus;
 mod decode;
 mod gateway;
 mod http;
-mod judge;
 mod lines;
 mod prefixed;
+mod rules;
 mod schemas;
 mod session;
 mod sse;
@@ -31,9 +31,9 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("decode", decode::run),
     ("gateway", gateway::run),
     ("http", http::run),
-    ("judge", judge::run),
     ("lines", lines::run),
     ("prefixed", prefixed::run),
+    ("rules", rules::run),
     ("schemas", schemas::run),
     ("session", session::run),
     ("sse", sse::run),

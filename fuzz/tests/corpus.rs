@@ -29,4 +29,4 @@ macro_rules! replays {
     };
 }
 
-replays! { auth consent decode gateway http judge lines prefixed schemas session sse values }
+replays! { auth consent decode gateway http lines prefixed rules schemas session sse values }
