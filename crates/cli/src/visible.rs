@@ -5,6 +5,7 @@
 //! the commands. It never prints.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use clap::builder::styling::{AnsiColor, Color, Style};
 pub(crate) use mcpjoin::proto::text::{
@@ -49,6 +50,13 @@ fn style(text: &str) -> Option<usize> {
 /// The first line of a text, escaped. Empty lines before it do not count.
 pub(crate) fn first_line(text: &str) -> Cow<'_, str> {
     line(text.trim().lines().next().unwrap_or_default().trim_end())
+}
+
+/// `1 tool`, `2 tools`
+pub(crate) fn counted(number: impl Display, noun: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{ending}")
 }
 
 /// Truncates a text to a number of characters; `…` stands for the rest.

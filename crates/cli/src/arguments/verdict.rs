@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::kinds::Kinds;
 use super::{excerpt, proposed, quoted};
 use crate::config::similar;
+use crate::visible::counted;
 
 /// What the schema says of the arguments.
 pub(super) enum Verdict {
@@ -83,12 +84,12 @@ fn sentence(violation: &Violation, schema: &Value, names: &[&str]) -> String {
         "exclusiveMinimum" => format!("must be greater than {demand}"),
         "exclusiveMaximum" => format!("must be less than {demand}"),
         "multipleOf" => format!("must be a multiple of {demand}"),
-        "minLength" => format!("must have at least {}", count(demand, "character")),
-        "maxLength" => format!("must have at most {}", count(demand, "character")),
-        "minItems" => format!("must have at least {}", count(demand, "item")),
-        "maxItems" => format!("must have at most {}", count(demand, "item")),
-        "minProperties" => format!("must have at least {}", count(demand, "member")),
-        "maxProperties" => format!("must have at most {}", count(demand, "member")),
+        "minLength" => format!("must have at least {}", counted(demand, "character")),
+        "maxLength" => format!("must have at most {}", counted(demand, "character")),
+        "minItems" => format!("must have at least {}", counted(demand, "item")),
+        "maxItems" => format!("must have at most {}", counted(demand, "item")),
+        "minProperties" => format!("must have at least {}", counted(demand, "member")),
+        "maxProperties" => format!("must have at most {}", counted(demand, "member")),
         "uniqueItems" => "must not have the same item twice".into(),
         "pattern" => format!("must match the pattern {demand}"),
         "anyOf" | "oneOf" => format!("matches none of the forms that the schema allows ({})", violation.rule),
@@ -138,8 +139,4 @@ fn types(demand: &str) -> String {
     };
     let words: Vec<String> = names.iter().map(|name| Kinds::named(name).names()).collect();
     if words.is_empty() { "of another type".into() } else { words.join(" or ") }
-}
-
-fn count(demand: &str, noun: &str) -> String {
-    format!("{demand} {noun}{}", if demand == "1" { "" } else { "s" })
 }

@@ -3,6 +3,8 @@
 //! Used by `terminal` and `answers`. It never asks and never prints. Texts of the server are escaped here.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema>
 
+use std::fmt::Display;
+
 use mcpjoin::proto::types::{
     ElicitationSchema, EnumOption, LegacyTitledEnumSchema, Members, NumberType, PrimitiveSchema, StringFormat,
 };
@@ -11,7 +13,7 @@ use mcpjoin_schema::CompiledSchema;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::visible;
+use crate::visible::{self, counted};
 
 /// The most fields of a form that a person is asked for.
 pub(super) const MAX_FIELDS: usize = 64;
@@ -237,16 +239,16 @@ impl Kind {
                     Some(other) => format!("text ({})", short(other.as_str())),
                     None => "text".to_owned(),
                 };
-                format!("{what}{}", range(*min, *max, " characters"))
+                format!("{what}{}", range(*min, *max, characters))
             }
             Self::Number { is_integer, min, max } => {
                 let what = if *is_integer { "whole number" } else { "number" };
-                format!("{what}{}", range(*min, *max, ""))
+                format!("{what}{}", range(*min, *max, |number| number.to_string()))
             }
             Self::Boolean => "yes or no".into(),
             Self::One(_) => "choose one".into(),
             Self::Several { min, max, .. } => {
-                format!("choose any, as 1,2{}", range(*min, *max, " of them"))
+                format!("choose any, as 1,2{}", range(*min, *max, |count| format!("{count} of them")))
             }
             Self::Unknown => "a value in JSON".into(),
         }
@@ -256,7 +258,7 @@ impl Kind {
         match self {
             Self::Text { min, max, format } => {
                 let length = i64::try_from(word.chars().count()).unwrap_or(i64::MAX);
-                check_range(length, *min, *max, "it has", " characters")?;
+                check_range(length, *min, *max, "it has", characters)?;
                 format.as_ref().map_or(Ok(()), |format| check_format(format, word))?;
                 Ok(Raw::string(word))
             }
@@ -268,7 +270,7 @@ impl Kind {
                 let (Some(raw), Some(number)) = (raw, number) else {
                     return Err(format!("{} is not a {what}", short(word)));
                 };
-                check_range(number, *min, *max, "it is", "")?;
+                check_range(number, *min, *max, "it is", |number| number.to_string())?;
                 Ok(raw)
             }
             Self::Boolean => match word.to_ascii_lowercase().as_str() {
@@ -286,7 +288,7 @@ impl Kind {
                     }
                 }
                 let count = i64::try_from(values.len()).unwrap_or(i64::MAX);
-                check_range(count, *min, *max, "you chose", "")?;
+                check_range(count, *min, *max, "you chose", |count| count.to_string())?;
                 Raw::from_value(&values).map_err(|error| error.to_string())
             }
             Self::Unknown => {
@@ -306,35 +308,32 @@ fn chosen<'a>(choices: &'a [Choice], word: &str) -> Result<&'a Choice, String> {
 }
 
 /// `, 1 to 20 characters`
-fn range<N: std::fmt::Display>(min: Option<N>, max: Option<N>, unit: &str) -> String {
+fn range<N: Display>(min: Option<N>, max: Option<N>, named: impl Fn(N) -> String) -> String {
     match (min, max) {
-        (Some(min), Some(max)) => format!(", {min} to {}", counted(max, unit)),
-        (Some(min), None) => format!(", at least {}", counted(min, unit)),
-        (None, Some(max)) => format!(", at most {}", counted(max, unit)),
+        (Some(min), Some(max)) => format!(", {min} to {}", named(max)),
+        (Some(min), None) => format!(", at least {}", named(min)),
+        (None, Some(max)) => format!(", at most {}", named(max)),
         (None, None) => String::new(),
     }
 }
 
-/// `1 character`, `2 characters`
-fn counted<N: std::fmt::Display>(number: N, unit: &str) -> String {
-    let number = number.to_string();
-    let unit = if number == "1" { unit.strip_suffix('s').unwrap_or(unit) } else { unit };
-    number + unit
+fn characters(number: impl Display) -> String {
+    counted(number, "character")
 }
 
-fn check_range<N: std::fmt::Display + PartialOrd + Copy>(
+fn check_range<N: Display + PartialOrd + Copy>(
     number: N,
     min: Option<N>,
     max: Option<N>,
     what: &str,
-    unit: &str,
+    named: impl Fn(N) -> String,
 ) -> Result<(), String> {
     let (side, limit) = match (min.filter(|min| number < *min), max.filter(|max| number > *max)) {
         (Some(min), _) => ("least", min),
         (None, Some(max)) => ("most", max),
         (None, None) => return Ok(()),
     };
-    Err(format!("{what} {}, but at {side} {limit} is allowed", counted(number, unit)))
+    Err(format!("{what} {}, but at {side} {limit} is allowed", named(number)))
 }
 
 fn check_format(format: &StringFormat, text: &str) -> Result<(), String> {

@@ -15,7 +15,7 @@ use mcpjoin_proto::session::{CloseCause, NegotiationFailure, ProcessExit, Transp
 
 use super::diagnosis;
 use super::environment::version_manager;
-use super::examination::{EXITED, Examination};
+use super::examination::{EXITED, Examination, counted};
 use super::findings::*;
 use super::report::{Check, Finding, Outcome, Phase, Transport};
 use super::stderr_patterns::last_lines;
@@ -421,7 +421,6 @@ async fn shut_down(exam: &mut Examination, client: Client, handle: &ChildHandle)
 /// The faults in the exit of a child after its input was closed.
 fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let processes = |count: usize| format!("{count} process{}", if count == 1 { "" } else { "es" });
     if report.forced == Forced::No {
         if let Some(exit) = report.exit.filter(|exit| *exit != ProcessExit::Code(0)) {
             let seen = format!("the server ended with {exit} at the end of its standard input");
@@ -433,7 +432,7 @@ fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
             findings.push(finding);
         }
         if !report.left_behind.is_empty() {
-            let count = processes(report.left_behind.len());
+            let count = counted(report.left_behind.len(), "process");
             let mut finding =
                 LEFT_BEHIND.at(Phase::ShutDown, format!("the server exited and left {count} running"));
             finding.evidence.processes.clone_from(&report.left_behind);
@@ -447,7 +446,7 @@ fn exit_findings(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
         findings.push(DEAF.at(Phase::ShutDown, format!("the server exited {what}, but on {how}")));
     }
     if !report.survivors.is_empty() {
-        let count = processes(report.survivors.len());
+        let count = counted(report.survivors.len(), "process");
         let mut finding = SURVIVORS.at(Phase::ShutDown, format!("{count} could not be killed"));
         finding.evidence.processes.clone_from(&report.survivors);
         findings.push(finding);

@@ -353,13 +353,23 @@ fn is_unknown(error: &ClientError) -> bool {
 
 /// `1 tool`, `2 prompts` ...
 fn count(list: &Listing) -> String {
-    let (one, many) = match list.method {
-        Method::ListTools => ("tool", "tools"),
-        Method::ListResources => ("resource", "resources"),
-        Method::ListResourceTemplates => ("resource template", "resource templates"),
-        _ => ("prompt", "prompts"),
+    let noun = match list.method {
+        Method::ListTools => "tool",
+        Method::ListResources => "resource",
+        Method::ListResourceTemplates => "resource template",
+        _ => "prompt",
     };
-    format!("{} {}", list.items, if list.items == 1 { one } else { many })
+    counted(list.items, noun)
+}
+
+/// `1 tool`, `2 processes`
+pub(super) fn counted(number: usize, noun: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{ending}")
 }
 
 pub(super) fn seconds(time: Duration) -> String {

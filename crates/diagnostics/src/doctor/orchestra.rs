@@ -9,7 +9,7 @@ use std::time::Duration;
 use mcpjoin_proto::Method;
 use tokio::time::timeout;
 
-use super::examination::{Callbacks, Examination};
+use super::examination::{Callbacks, Examination, counted};
 use super::findings::*;
 use super::quic::pass_before_failure;
 use super::report::{Check, Finding, Listing, Phase, Report, Step, Transport};
@@ -222,7 +222,7 @@ impl OrchestraDoctor {
             exam.fail(ORCHESTRATOR_NO_TOOLS.at(Phase::List, "it has no tools"));
         } else {
             exam.pass([Check::Offer]);
-            exam.end(format!("{items} tool{}", if items == 1 { "" } else { "s" }));
+            exam.end(counted(items, "tool"));
         }
         known.tools = tools;
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::connect::stamp;
 use crate::target::path_shown;
 use crate::ui::FAINT;
-use crate::visible;
+use crate::visible::{self, counted};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -62,10 +62,9 @@ pub(super) fn time(time: Duration) -> String {
     let seconds = time.as_secs();
     let two = |large: u64, name: &str, small: u64, other: &str| {
         let (whole, rest) = (seconds / large, seconds % large / small);
-        let of = |number: u64, name: &str| format!("{number} {name}{}", if number == 1 { "" } else { "s" });
         match rest {
-            0 => of(whole, name),
-            rest => format!("{} {}", of(whole, name), of(rest, other)),
+            0 => counted(whole, name),
+            rest => format!("{} {}", counted(whole, name), counted(rest, other)),
         }
     };
     match seconds {

@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::line_diff::{Line, line_diff};
 use crate::object::Object;
-use crate::visible;
+use crate::visible::{self, counted};
 
 /// The widest value within a sentence. A wider value is shown below it.
 const MAX_VALUE_COLUMNS: usize = 60;
@@ -295,8 +295,7 @@ fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Detail> {
             (Line::Removed(gone), _) => out.push(Detail::Removed(around(gone, 0))),
             (Line::Added(come), _) => out.push(Detail::Added(around(come, 0))),
             (Line::Same(count), _) => {
-                let lines = if *count == 1 { "line" } else { "lines" };
-                out.push(Detail::Note(format!("({count} {lines} unchanged)")));
+                out.push(Detail::Note(format!("({} unchanged)", counted(count, "line"))));
             }
         }
         place += 1;

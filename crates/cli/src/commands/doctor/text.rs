@@ -11,7 +11,7 @@ use super::json::pin;
 use crate::failure::seconds;
 use crate::fold::{LongWord, Widths, lines};
 use crate::ui::{BAD, FAINT, HEADING};
-use crate::visible;
+use crate::visible::{self, counted};
 
 /// The minimum width of the names of phases: that of the longest name in most reports.
 const MIN_PHASE_COLUMNS: usize = 10;
@@ -267,7 +267,7 @@ impl Page {
 
 /// `12 checks, 4 not run (why)`
 pub(super) fn figures<'a>(run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
-    let mut out = format!("{run} {}", if run == 1 { "check" } else { "checks" });
+    let mut out = counted(run, "check");
     let mut reasons: Vec<&str> = Vec::new();
     let mut skipped = 0;
     for why in not_run {

@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, seconds};
 use crate::target::{Target, shown};
 use crate::ui::{BAD, FAINT, NAME, Ui, Unwritten};
-use crate::visible;
+use crate::visible::{self, counted};
 
 /// The width of the column of names at most.
 const MAX_NAME_COLUMNS: usize = 24;
@@ -213,8 +213,7 @@ fn line(name: &str, names: usize, outcome: &Result<Answered, Failure>, width: Op
 fn count(tools: usize) -> String {
     match tools {
         0 => "no tools".to_owned(),
-        1 => "1 tool".to_owned(),
-        tools => format!("{tools} tools"),
+        tools => counted(tools, "tool"),
     }
 }
 

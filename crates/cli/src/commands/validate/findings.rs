@@ -11,7 +11,7 @@ use mcpjoin_rules::Level;
 use super::report::{Finding, MAX_TEXT_CHARS, RuleResult};
 use crate::fold::{Head, prose};
 use crate::ui::{BAD, FAINT, HEADING, NAME};
-use crate::visible::{self, cut_chars};
+use crate::visible::{self, counted, cut_chars};
 
 /// The maximum number of problems of a rule.
 const MAX_PROBLEMS: usize = 3;
@@ -37,10 +37,13 @@ pub(super) fn broken(out: &mut String, result: &RuleResult) {
     let rule = result.rule;
     let known = result.found().iter().filter(|found| found.known).count();
     let Some(level) = result.fault() else {
-        let findings = if known == 1 { "finding" } else { "findings" };
         let text = format!("\n{FAINT}known{FAINT:#} {NAME}{}{NAME:#}: ", rule.slug);
         let columns = "known : ".len() + rule.slug.len();
-        prose(out, &Head { text: &text, columns, indent: 2 }, &format!("{known} {findings} in the baseline"));
+        prose(
+            out,
+            &Head { text: &text, columns, indent: 2 },
+            &format!("{} in the baseline", counted(known, "finding")),
+        );
         return;
     };
     let problems = problems(result.found().iter().filter(|found| !found.known));
