@@ -9,9 +9,11 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use mcpjoin_proto::decode::Shape;
+use mcpjoin_proto::scan::ScanErrorKind;
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{
-    DecodeError, ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response, code,
+    DecodeError, DecodeErrorKind, ErrorObject, Message, Method, Notification, Payload, Raw, Request,
+    RequestId, Response, code,
 };
 
 use crate::exchange::{Exchange, Exchanges, record};
@@ -307,8 +309,15 @@ impl<'a> ServerView<'a> {
             let mut parts = exchange.lines.iter().flat_map(|(line, _)| line.parts());
             return parts.any(|part| matches!(part, Ok(Message::Response(_)) | Err(_)));
         }
+        // A server that exits in the middle of a line has sent no response in it.
+        let is_cut_off = |fault: &Received<'_, DecodeError>| {
+            fault.what.kind == DecodeErrorKind::Json(ScanErrorKind::Truncated)
+                && self.lines.last().is_some_and(|(last, _)| *last == fault.place)
+                && self.ended_early()
+        };
         // Invalid messages are in the order of their places.
-        self.invalid.last().is_some_and(|fault| fault.place > request.place)
+        let last = self.invalid.iter().rev().find(|fault| !is_cut_off(fault));
+        last.is_some_and(|fault| fault.place > request.place)
             || self.answered_by_strays.contains(&request.place)
     }
 
