@@ -100,9 +100,12 @@ impl CompiledSchema {
     /// # Errors
     /// [`Undecided`] if that cannot be decided.
     pub fn violations(&self, instance: &Raw) -> Result<Violations, Undecided> {
-        let mut instance: Value =
-            instance.decode().map_err(|error| Undecided::Unreadable(error.to_string()))?;
-        normalize(&mut instance);
+        // An integer beyond 64 bits is rounded. It stays on its side of each limit.
+        let mut instance: Value = serde_json::from_str(instance.as_str())
+            .map_err(|error| Undecided::Unreadable(error.to_string()))?;
+        if !normalize(&mut instance) {
+            return Err(Undecided::Unreadable("a number is out of range".into()));
+        }
         let mut budget = Budget { root: &self.schema, draft: self.draft, work: MAX_WORK };
         if !budget.apply(&self.schema, &instance, 0) {
             return Err(Undecided::TooMuchWork);

@@ -39,19 +39,24 @@ fn read(raw: &Raw) -> Option<Value> {
     })
 }
 
-/// Makes integers of the numbers without a fraction, as [`value`] does.
-pub(crate) fn normalize(value: &mut Value) {
+/// Makes integers of the numbers without a fraction, as [`value`] does. Numbers that do not fit in 64 bits are rounded. `false`:
+/// one is beyond the range of `f64`.
+pub(crate) fn normalize(value: &mut Value) -> bool {
     match value {
-        Value::Number(number) if number.is_f64() => {
-            let float = number.as_f64().filter(|float| float.fract() == 0.0);
-            if let Some(integer) = float.and_then(|float| format!("{float:.0}").parse::<i64>().ok()) {
-                *number = integer.into();
-            }
+        Value::Number(number) if !number.is_i64() && !number.is_u64() => {
+            let rounded = number.as_f64().and_then(number_of);
+            rounded.map(|rounded| *number = rounded).is_some()
         }
-        Value::Array(items) => items.iter_mut().for_each(normalize),
-        Value::Object(members) => members.values_mut().for_each(normalize),
-        _ => {}
+        Value::Array(items) => items.iter_mut().all(normalize),
+        Value::Object(members) => members.values_mut().all(normalize),
+        _ => true,
     }
+}
+
+/// An integer where there is no fraction, because an integer may be written with a fraction or an exponent.
+fn number_of(number: f64) -> Option<Number> {
+    let integer = format!("{number:.0}").parse::<i64>().ok().filter(|_| number.fract() == 0.0);
+    integer.map(Number::from).or_else(|| Number::from_f64(number))
 }
 
 /// A number whose value is exactly that of its digits, or whose digits are the shortest that round to it.
@@ -66,9 +71,7 @@ fn exact_number(digits: &str) -> Option<Number> {
     if canonical_number(digits) != canonical_number(&format!("{number:e}")) {
         return None;
     }
-    // An integer may be written with a fraction or an exponent.
-    let integer = format!("{number:.0}").parse::<i64>().ok().filter(|_| number.fract() == 0.0);
-    integer.map(Number::from).or_else(|| Number::from_f64(number))
+    number_of(number)
 }
 
 /// The one spelling of a number: `1.50` is `1.5`, `10e-1` is `1`. Exact for any number of digits. A number whose exponent

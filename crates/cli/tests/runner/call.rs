@@ -177,6 +177,7 @@ fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() 
         ("call demo: echo", "`message` is required"),
         ("call demo: echo message=a message=b", "`message` is given twice"),
         ("call demo: echo hi", "`hi` is not an argument; write hi=VALUE"),
+        ("call demo: count to=99999999999999999999", "`to` must be at most 100, got "),
         ("call demo: echo message:hi", "`message:hi` is not an argument; write message=hi"),
         ("call demo: echo --message hi", "try      mcpjoin call demo: echo message=hi"),
         ("call demo: echo message=@/nowhere/x", "for the text @/nowhere/x write message=@@/nowhere/x"),

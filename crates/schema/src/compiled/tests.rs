@@ -62,6 +62,19 @@ fn what_a_stranger_wrote_is_shortened_and_escaped() {
     assert!(!hidden.chars().any(mcpjoin_proto::text::is_hidden), "{hidden:?}");
 }
 
+/// The nearest number that a validator can compare is on the same side of the limit.
+#[test]
+fn an_integer_beyond_64_bits_is_compared() {
+    let limited = r#"{"properties":{"n":{"type":"integer","maximum":100}}}"#;
+    assert_eq!(said(limited, r#"{"n":99999999999999999999}"#), "n: 1e+20 violates maximum: 100");
+    let long = format!(r#"{{"n":1{}}}"#, "0".repeat(50));
+    assert_eq!(said(limited, &long), "n: 1e+50 violates maximum: 100");
+    assert_eq!(said(r#"{"properties":{"n":{"minimum":0}}}"#, r#"{"n":99999999999999999999}"#), "");
+    // Beyond every number nothing is known.
+    let undecided = compiled(limited).violations(&raw(r#"{"n":1e400}"#));
+    assert!(matches!(undecided, Err(Undecided::Unreadable(_))), "{undecided:?}");
+}
+
 #[test]
 fn eight_violations_are_returned() {
     let schema = compiled(r#"{"additionalProperties":{"type":"string"}}"#);
