@@ -115,11 +115,18 @@ impl Failure {
                     Some(Reason::NoTls) => {
                         "use http:// instead of https:// for a server without TLS, or the port for HTTPS"
                     }
+                    Some(Reason::ConnectionLost) => {
+                        "use http:// instead of https:// for a server without TLS; otherwise see the server's own \
+                         log"
+                    }
                     Some(Reason::NameNotResolved) => CHECK_HOST,
                     Some(Reason::ConnectionRefused) => NOT_STARTED,
                     _ => NOT_LISTENING,
                 };
-                ("E_CONNECT", Exit::Connection, "no connection", hint)
+                // The handshake of TLS was not completed.
+                let is_lost = reason == Some(Reason::ConnectionLost);
+                let what = if is_lost { "the connection was lost" } else { "no connection" };
+                ("E_CONNECT", Exit::Connection, what, hint)
             }
             TransportErrorKind::Untrusted => (
                 "E_TLS",

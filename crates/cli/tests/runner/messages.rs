@@ -116,6 +116,16 @@ fn the_wrong_scheme_is_reported_with_the_right_one() {
         "does not speak TLS on that port",
         "http:// instead of https://",
     ]);
+    // It closes the connection with the bytes of the handshake unread.
+    let closing = listening(|_| Ok(()));
+    let ran = line(&format!("list https://{closing}/mcp")).exits(4);
+    let lost = "error: the connection was lost: ";
+    ran.says(&[
+        lost,
+        "the TLS handshake with 127.0.0.1 failed: ",
+        "(E_CONNECT)",
+        "use http:// instead of https://",
+    ]);
     line(&format!("list http://{tls}/mcp")).exits(4).says(&["(E_LINK)", "https:// instead of http://"]);
     line(&format!("list http://{web}/mcp")).exits(4).says(&["(E_NO_ENDPOINT)", "404", "/mcp"]);
     line(&format!("list --era legacy tcp://{web}")).exits(4).says(&[

@@ -101,6 +101,10 @@ pub fn describe(error: &Error, url: &Url, connect_timeout: Duration, proxied: bo
             (true, true) => {
                 unreached(Reason::ProxyUnreached, "connection refused: no proxy listens there".into())
             }
+            (false, false) if url.scheme() == "https" && is_hung_up(error) => {
+                let what = format!("the TLS handshake with {host} failed: {}", root(error));
+                unreached(Reason::ConnectionLost, what)
+            }
             (false, false) => TransportError::new(format!("no connection: {}", root(error)), true)
                 .of(TransportErrorKind::Unreachable),
             (false, true) => {
@@ -160,17 +164,19 @@ pub fn is_refused(error: &Error) -> bool {
 
 /// Whether time ran out: that of connecting, that of the system, or that of a ping of HTTP/2.
 pub fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let timed_out = error.is::<ConnectTimedOut>()
+    chain(error).any(|error| {
+        error.is::<ConnectTimedOut>()
             || error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
-            || error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
-        if timed_out {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+            || error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+    })
+}
+
+/// Whether the peer has ended a connection that was made.
+fn is_hung_up(error: &(dyn StdError + 'static)) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    chain(error)
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
 }
 
 /// What TLS has against the server.
@@ -241,31 +247,22 @@ pub fn untrusted_issuer(error: &CertificateError) -> Option<(String, bool)> {
 
 /// The error of that type in a chain of errors, also where it is wrapped in one of the system.
 pub fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<T>() {
-            return Some(found);
-        }
-        next = inner(error);
-    }
-    None
+    chain(error).find_map(|error| error.downcast_ref())
 }
 
-/// The next error in a chain. An error of the system hides what it wraps from `source`.
-fn inner<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
-    if let Some(wrapped) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-        return Some(wrapped);
-    }
-    error.source()
+/// The errors of a chain. An error of the system hides what it wraps from `source`.
+fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| {
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped),
+            None => error.source(),
+        }
+    })
 }
 
 /// The last error of a chain: the cause of all others.
 pub fn root(error: &(dyn StdError + 'static)) -> String {
-    let mut last = error;
-    while let Some(next) = inner(last) {
-        last = next;
-    }
-    last.to_string()
+    chain(error).last().unwrap_or(error).to_string()
 }
 
 #[cfg(test)]

@@ -545,6 +545,33 @@ fn https_to_a_server_that_speaks_http() {
 }
 
 #[test]
+/// The server was reached: it ends the connection in the handshake, in order or with a reset.
+#[test]
+fn https_to_a_server_that_ends_the_connection_in_the_handshake() {
+    run(async {
+        for reset in [false, true] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    use tokio::io::AsyncReadExt as _;
+                    // A socket that is closed with unread bytes sends a reset.
+                    let _ = stream.read(&mut vec![0; if reset { 1 } else { 65_536 }]).await;
+                }
+            });
+            let link = Link::http(format!("https://{address}/mcp")).build().unwrap();
+            let error = builder().connect(link).await.unwrap_err();
+            let lost = error.cause.transport_error().expect("an error of the transport");
+            assert_eq!(lost.reason(), Some(Reason::ConnectionLost), "{error}");
+            assert_eq!((lost.kind, lost.retryable), (TransportErrorKind::Unreachable, true));
+            let said = error.to_string();
+            assert!(said.contains("the TLS handshake with 127.0.0.1 failed: "), "{said}");
+            assert!(!said.contains("no connection"), "{said}");
+            server.abort();
+        }
+    });
+}
+
 fn a_connection_that_breaks_before_the_response() {
     run(async {
         let server = calls(|_, _| async { None }).await;

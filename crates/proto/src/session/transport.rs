@@ -304,7 +304,7 @@ pub enum TransportErrorReason {
     UnknownIssuer,
     /// No credentials for the request could be obtained, so it was not sent.
     NoCredentials,
-    /// The connection ended before the response.
+    /// The connection ended before the response, or in the handshake of TLS.
     ConnectionLost,
     /// The response is not HTTP/1.1.
     NoHttp,
