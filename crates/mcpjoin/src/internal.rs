@@ -16,7 +16,9 @@ pub use crate::transport::cannot_reopen;
 pub use crate::transport::child::ProgramOutput;
 pub use crate::transport::gather::Gather;
 #[cfg(feature = "http-client")]
-pub use crate::transport::http_client::{Checked, ErasedCredentials, Exchanged, HttpOpen, readable, refusal};
+pub use crate::transport::http_client::{
+    Checked, ErasedCredentials, Exchanged, HttpOpen, kind_of_status, readable, refusal,
+};
 pub use crate::transport::inspect::beside;
 pub use crate::transport::layer::TransportLayer;
 #[cfg(feature = "socket")]

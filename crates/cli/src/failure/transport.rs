@@ -157,8 +157,7 @@ impl Failure {
                 "the server sends a message with a content type that is neither application/json nor text/event-stream",
                 TELL,
             ),
-            // A web server that does not implement POST answers with 501.
-            kind if kind == TransportErrorKind::Foreign || status == Some(501) => (
+            TransportErrorKind::Foreign => (
                 "E_NO_ENDPOINT",
                 Exit::Connection,
                 "the URL answers, but not as an MCP server",

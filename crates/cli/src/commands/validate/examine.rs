@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use http::StatusCode;
+use mcpjoin::internal::kind_of_status;
 use mcpjoin::proto::session::{CloseCause, TransportError, TransportErrorKind};
 use mcpjoin_diagnostics::validate::{ValidateError, Validator};
 use mcpjoin_rules::{Selection, check_server};
@@ -212,10 +214,7 @@ fn failure(error: ValidateError, typed: &str) -> Failure {
             Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string()).hint(hint)
         }
         ValidateError::NotMcp { status, content_type, head } => {
-            let kind = match status {
-                429 | 500.. => TransportErrorKind::Broken,
-                _ => TransportErrorKind::Foreign,
-            };
+            let kind = StatusCode::from_u16(status).map(kind_of_status).unwrap_or_default();
             let page = content_type.as_deref().unwrap_or("no content type");
             let error = TransportError::new(format!("status {status}, {page}"), true).of(kind);
             let mut failure = Failure::broken(&error.with_http_status(status), Phase::Probe);

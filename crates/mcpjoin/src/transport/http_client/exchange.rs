@@ -401,7 +401,7 @@ impl Exchange {
             (_, ResponseContent::Inbound(inbound)) => self.deliver(inbound, pending).await,
             (_, ResponseContent::Broken(what)) => self.fail(pending, self.cut_off(what)).await,
             (_, ResponseContent::Page(page)) => {
-                let cause = self.error(&page.text, status.is_server_error());
+                let cause = self.error(&page.text, is_temporary(status));
                 self.fail(pending, page.explain(response_error::by_status(cause, status))).await;
             }
         }

@@ -67,7 +67,7 @@ pub use credentials::{
 };
 #[cfg(unix)]
 pub use requester::Exchanged;
-pub use response_error::{readable, refusal_reason as refusal};
+pub use response_error::{kind_of_status, readable, refusal_reason as refusal};
 
 pub use crate::http::HttpSetupError;
 

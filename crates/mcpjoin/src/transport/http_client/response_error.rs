@@ -17,6 +17,7 @@ use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeLimits, ErrorObject, Message};
 
 use super::requester::media_type;
+use super::retry::is_temporary;
 use crate::http::Response;
 
 /// How much of a body is shown that is no message.
@@ -27,14 +28,14 @@ const MAX_REASON_CHARS: usize = 200;
 
 /// Adds what a status without a message means.
 pub(super) fn by_status(error: TransportError, status: StatusCode) -> TransportError {
-    error.of(kind(status)).with_http_status(status.as_u16())
+    error.of(kind_of_status(status)).with_http_status(status.as_u16())
 }
 
-fn kind(status: StatusCode) -> TransportErrorKind {
+/// The category of a status without a message.
+pub fn kind_of_status(status: StatusCode) -> TransportErrorKind {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => TransportErrorKind::Unauthorized,
-        StatusCode::TOO_MANY_REQUESTS => TransportErrorKind::Broken,
-        status if status.is_server_error() => TransportErrorKind::Broken,
+        status if is_temporary(status) => TransportErrorKind::Broken,
         _ => TransportErrorKind::Foreign,
     }
 }

@@ -114,9 +114,12 @@ pub(super) fn retry_after_of(head: &HeaderMap) -> Option<Duration> {
     retry_after(value.as_bytes(), date)
 }
 
-/// Whether a later try may succeed.
+/// Whether a later try may succeed. A web server that does not implement POST answers with 501.
 pub(super) fn is_temporary(status: StatusCode) -> bool {
-    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => true,
+        status => status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED,
+    }
 }
 
 /// The value of `Retry-After` for people, if a later try may succeed: for the error of a message that is not sent again.
