@@ -261,9 +261,13 @@ impl Climb<'_> {
                     .answered(&fetched);
                 self.push(match status {
                     401 => step,
-                    500..=599 => step
+                    500 | 502..=599 => step
                         .failed("the server fails, so it is not known whether it requires authorization")
                         .advice("fix the server first; see its log"),
+                    // A web server without POST, or without this path. It may still describe a login.
+                    404 | 405 | 410 | 501 => step
+                        .skipped("the URL answers, but not as an MCP server")
+                        .advice("check the path: usually /mcp"),
                     200..=299 => step.skipped("it accepts a request without authorization"),
                     _ => step.skipped("it does not require authorization"),
                 });
@@ -431,9 +435,9 @@ impl Climb<'_> {
         challenged_scopes: Option<Vec<String>>,
     ) -> Result<Discovered, End> {
         let server_url = self.discovery.server;
-        if matches!(challenge.status, 500..=599) {
-            // The step of the request has failed.
-            return Err(self.first_broken(0, begin));
+        if matches!(challenge.status, 404 | 405 | 410 | 500..=599) {
+            // The step of the request says what the server is.
+            return Err(End(0));
         }
         let wants_token = challenge.status == 403 && challenge.of_tokens().next().is_some();
         if challenge.status != 401 && !wants_token {

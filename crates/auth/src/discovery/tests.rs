@@ -470,6 +470,18 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
         .await;
         let words = "POST ~/mcp: the server fails, so it is not known whether it requires authorization";
         ended(&at, &climbed(&at).await, StepSubject::Server, words);
+        // A page is there, and no MCP server.
+        for status in ["404 Not Found", "405 Method Not Allowed", "501 Not Implemented"] {
+            let at = played(move |seen, _| {
+                Some(if seen.line == "POST /mcp" { answer(status, "", "") } else { not_found() })
+            })
+            .await;
+            let words = "POST ~/mcp: the URL answers, but not as an MCP server";
+            let report = climbed(&at).await;
+            ended(&at, &report, StepSubject::Server, words);
+            let error = report.outcome.expect_err("it ends");
+            assert_eq!(error.advice.as_deref(), Some("check the path: usually /mcp"), "{status}");
+        }
         let at =
             played(|seen, _| (seen.line != "POST /mcp").then(|| answer("500 Internal Server Error", "", "")))
                 .await;

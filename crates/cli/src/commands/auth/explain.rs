@@ -168,9 +168,11 @@ fn verdict(access: &Access, report: &DiscoveryReport, links: bool) -> String {
             "{HEADING}no login is needed{HEADING:#}: the server answers requests without a token"
         );
     }
-    // The server itself fails, which says nothing about logins.
-    let fails = report.steps.first().is_some_and(|step| step.status >= Some(500));
-    let so = if fails { "it is not yet known whether a client can log in" } else { "no client can log in" };
+    // The server itself fails, or is not at this URL, which says nothing about logins.
+    let is_unknown =
+        report.steps.first().is_some_and(|step| matches!(step.status, Some(404 | 405 | 410 | 500..)));
+    let so =
+        if is_unknown { "it is not yet known whether a client can log in" } else { "no client can log in" };
     let failed = |subject: StepSubject, message: &str, of: &Rule, advice: Option<&str>| {
         format!(
             "{BAD}{so}{BAD:#}: {}\n  {FAINT}rule{FAINT:#} {}\n  {FAINT}try{FAINT:#}  {}",
