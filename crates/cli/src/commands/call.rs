@@ -218,11 +218,10 @@ async fn prepare(
             }
             _ => failure,
         })?;
-        if let (true, Err(Some(unread))) = (need_schema, &found) {
-            let (unread, json) = (visible::cut_chars(unread, MAX_REASON_CHARS), arguments.as_json());
+        if let (true, Err(Some(why))) = (need_schema, &found) {
+            let (why, json) = (visible::cut_chars(why, MAX_REASON_CHARS), arguments.as_json());
             ui.note(&format!(
-                "tools/list failed: {unread}; the types of the arguments are not known, and values are sent as text; \
-                 for JSON write {json}"
+                "{why}; the types of the arguments are not known, and values are sent as text; for JSON write {json}"
             ));
         }
         found.ok()
@@ -241,25 +240,27 @@ async fn prepare(
         Some(execution) => {
             let support = execution.and_then(|execution: ToolExecution| execution.task_support);
             call.task_support(support.unwrap_or(TaskSupport::Forbidden))
+    let failed = |why: String| format!("tools/list failed: {why}");
         }
         None => call,
     })
 }
 
 /// The definition of the tool. `Err` where the server does not list it, or cannot: then the server decides about the call. It says
-/// why the list was not read.
+/// why there is none, unless the call fails in the same way.
 async fn definition(ui: &Ui, client: &Client, tool: &str) -> Result<Result<Object, Option<String>>, Failure> {
     match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, tool)).await {
         Ok(Ok(listed)) => Ok(Ok(listed)),
         Ok(Err(mut absent)) => {
             let unread = absent.unread.take();
             request::note_absent(ui, "tool", tool, absent);
-            Ok(Err(unread))
+            let why = unread.map_or_else(|| "the server does not list this tool".to_owned(), failed);
+            Ok(Err(Some(why)))
         }
         // The call fails in the same way.
         Err(failure) if failure.id == "E_NOT_OFFERED" => Ok(Err(None)),
         // A list above a limit is a failure of ours.
-        Err(failure) if failure.exit == Exit::ServerError => Ok(Err(Some(failure.message))),
+        Err(failure) if failure.exit == Exit::ServerError => Ok(Err(Some(failed(failure.message)))),
         Err(failure) => Err(failure),
     }
 }

@@ -203,7 +203,8 @@ fn arguments_that_break_the_schema_are_refused_with_the_command_that_shows_it() 
     assert_eq!(line("call demo: echo message=@@x").exits(0).stdout, "@x\n");
 }
 
-/// A server that refuses the list of its tools, or sends pages that form a loop, and whose tools return their arguments.
+/// A server that refuses the list of its tools, sends pages that form a loop, or lists another tool, and whose tools return
+/// their arguments.
 const UNLISTED: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -214,8 +215,10 @@ for line in sys.stdin:
     if message["method"] == "initialize":
         reply["result"] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                            "serverInfo": {"name": "unlisted", "version": "1"}}
-    elif message["method"] == "tools/list" and sys.argv[1] == "loop":
-        reply["result"] = {"tools": [], "nextCursor": "again"}
+    elif message["method"] == "tools/list" and sys.argv[1] in ["loop", "hide"]:
+        reply["result"] = {"tools": [{"name": "sub", "inputSchema": {"type": "object"}}]}
+        if sys.argv[1] == "loop":
+            reply["result"] = {"tools": [], "nextCursor": "again"}
     elif message["method"] == "tools/list":
         why = "the list is too large" if sys.argv[1] == "refuse" else "x" * 100000
         reply["error"] = {"code": -32603, "message": why}
@@ -243,6 +246,12 @@ fn arguments_whose_types_are_unknown_are_sent_as_text_with_a_note() {
     let ran = call(&[], &["a=1"], "loop");
     let failed = "tools/list failed: the result of tools/list: its pages form a loop; ";
     assert_eq!(ran.stderr, format!("{failed}{unknown}a:=1\n"));
+    // It is not known whether the server has the tool.
+    let words = ["tool", "--era", "legacy", "sum", "--", "python3", "-c", UNLISTED, "loop"];
+    run(words).exits(5).says(&["(E_BAD_REPLY)", "the result of tools/list: its pages form a loop"]);
+    let ran = call(&[], &["a=1", "b=hi"], "hide");
+    let similar = "the server has no tool sum; did you mean sub?";
+    assert_eq!(ran.stderr, format!("{similar}\nthe server does not list this tool; {unknown}a:=1\n"));
     let ran = call(&[], &["a=1"], "refuse at length").says(&["xxx", unknown]);
     assert!(ran.stderr.len() < 1_000, "{}", ran.stderr);
     // Nothing depends on the types, or no note is wanted.
