@@ -19,7 +19,7 @@ use crate::arguments::Typed;
 use crate::config::ToolFilter;
 use crate::connect::{Plan, limits, with_tasks};
 use crate::exit::{Exit, Signal};
-use crate::failure::{Failure, Phase, SEE_TOOLS};
+use crate::failure::{Failure, Phase};
 use crate::object::Object;
 use crate::progress::Waiting;
 use crate::target::{is_argument, shown};
@@ -126,15 +126,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
         } else {
             call(ui, client, &current, &tool_name, prepared, &shape, resume_line).await
         };
-        outcome.map_err(|failure| match failure.hint == SEE_TOOLS {
-            true => {
-                let (lists, shows) = (typed.of_verb("list", ""), typed.of_verb("tool", "NAME"));
-                failure
-                    .hint(format!("{lists} shows the tools"))
-                    .or(format!("{shows} shows the parameters of one"))
-            }
-            false => failure,
-        })
+        outcome.map_err(|failure| typed.complete(failure))
     }))
 }
 
@@ -240,7 +232,6 @@ async fn prepare(
         Some(execution) => {
             let support = execution.and_then(|execution: ToolExecution| execution.task_support);
             call.task_support(support.unwrap_or(TaskSupport::Forbidden))
-    let failed = |why: String| format!("tools/list failed: {why}");
         }
         None => call,
     })
@@ -249,6 +240,7 @@ async fn prepare(
 /// The definition of the tool. `Err` where the server does not list it, or cannot: then the server decides about the call. It says
 /// why there is none, unless the call fails in the same way.
 async fn definition(ui: &Ui, client: &Client, tool: &str) -> Result<Result<Object, Option<String>>, Failure> {
+    let failed = |why: String| format!("tools/list failed: {why}");
     match Waiting::new(ui, "waiting").wait(lists::find(client, &lists::TOOLS, tool)).await {
         Ok(Ok(listed)) => Ok(Ok(listed)),
         Ok(Err(mut absent)) => {

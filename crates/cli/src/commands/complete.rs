@@ -9,6 +9,7 @@ use mcpjoin::proto::types::{
 };
 use mcpjoin::proto::{Method, Raw};
 
+use super::next_command::CommandLine;
 use super::{misuse, operands, printed, unicode};
 use crate::args::Complete;
 use crate::connect::with_server;
@@ -22,12 +23,14 @@ use crate::visible;
 
 const VERB: &str = "complete";
 
-/// Requests completions. `separated`: `--` stood between the operands and the server's command.
-pub(crate) fn run(ui: &Ui, args: Complete, separated: bool) -> Result<Exit, Failure> {
+/// Requests completions. `argv`: the command line; `separated`: `--` stood between the operands and the server's command.
+pub(crate) fn run(ui: &Ui, args: Complete, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
+    let words = args.words.clone();
     let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
     let params = params(invocation.operands, &args.context)?;
+    let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
     Ok(with_server(ui, &invocation.target, &args.connect, async |client, _| {
-        complete(ui, client, &params).await
+        complete(ui, client, &params).await.map_err(|failure| typed.complete(failure))
     }))
 }
 

@@ -107,9 +107,11 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Search(args) => run_verb(&Ui::new(&args.output), |ui| search::run(ui, &args)),
         Verb::Tool(args) => run_verb(&Ui::new(&args.output), |ui| tool::run(ui, args, &argv, separated)),
         Verb::Call(args) => run_verb(&Ui::new(&args.output), |ui| call::run(ui, args, &argv, separated)),
-        Verb::Read(args) => run_verb(&Ui::new(&args.output), |ui| read::run(ui, args, separated)),
-        Verb::Prompt(args) => run_verb(&Ui::new(&args.output), |ui| prompt::run(ui, args, separated)),
-        Verb::Complete(args) => run_verb(&Ui::new(&args.output), |ui| complete::run(ui, args, separated)),
+        Verb::Read(args) => run_verb(&Ui::new(&args.output), |ui| read::run(ui, args, &argv, separated)),
+        Verb::Prompt(args) => run_verb(&Ui::new(&args.output), |ui| prompt::run(ui, args, &argv, separated)),
+        Verb::Complete(args) => {
+            run_verb(&Ui::new(&args.output), |ui| complete::run(ui, args, &argv, separated))
+        }
         Verb::Auth(args) => {
             let output = match &args.what {
                 AuthWhat::Login(args) => &args.output,

@@ -1,8 +1,8 @@
 //! The command line of another command for the same server: with the server and the options of the connection as they were
 //! typed.
 //!
-//! Used by `call` for the line that continues a task and the line that shows the parameters, and by `tool` for the example.
-//! Does no I/O.
+//! Used by `call` for the line that continues a task and the line that shows the parameters, by `tool` for the example, and by
+//! the verbs with operands for the command in the hint of a failure. Does no I/O.
 
 use std::ffi::OsString;
 
@@ -10,6 +10,7 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, Words};
 use crate::command_line::option;
+use crate::failure::Failure;
 use crate::target::{Target, shown};
 
 /// Options that describe one call.
@@ -35,6 +36,11 @@ impl CommandLine<'_> {
     /// A line that continues a task, quoted for a shell.
     pub(super) fn resuming(&self, id: &str) -> String {
         self.line(self.verb, &format!(" --task {}", shown(id.as_ref())), "")
+    }
+
+    /// Adds the server to the command in the hint of a failure.
+    pub(super) fn complete(&self, failure: Failure) -> Failure {
+        failure.completed_by(|verb, operands| self.of_verb(verb, operands))
     }
 
     /// A line of another verb, quoted for a shell. `operands`: what follows the server, quoted.

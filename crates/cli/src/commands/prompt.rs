@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Kind, Raw};
 
+use super::next_command::CommandLine;
 use super::{lists, misuse, operands, printed, request, result_content, unicode};
 use crate::args::Prompt;
 use crate::arguments::Typed;
@@ -21,14 +22,17 @@ use crate::visible;
 
 const VERB: &str = "prompt";
 
-/// Gets the prompt. `separated`: `--` stood between the operands and the server's command.
-pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failure> {
+/// Gets the prompt. `argv`: the command line; `separated`: `--` stood between the operands and the server's command.
+pub(crate) fn run(ui: &Ui, args: Prompt, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
+    let words = args.words.clone();
     let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
     let limit = limits(&args.connect).message;
     let (name, arguments) = read(invocation.operands, args.args.as_deref(), limit)?;
     let connect = args.connect.answering(args.questions);
+    let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
     Ok(with_server(ui, &invocation.target, &connect, async |client, _| {
-        prompt(ui, client, name, arguments, args.force).await
+        let outcome = prompt(ui, client, name, arguments, args.force).await;
+        outcome.map_err(|failure| typed.complete(failure))
     }))
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 
+use super::next_command::CommandLine;
 use super::{misuse, operands, printed, request, result_content, unicode, unwritten, written};
 use crate::args::Read;
 use crate::connect::with_server;
@@ -19,13 +20,15 @@ use crate::ui::{Ui, Unwritten};
 
 const VERB: &str = "read";
 
-/// Reads the resource. `separated`: `--` stood between the operands and the server's command.
-pub(crate) fn run(ui: &Ui, args: Read, separated: bool) -> Result<Exit, Failure> {
+/// Reads the resource. `argv`: the command line; `separated`: `--` stood between the operands and the server's command.
+pub(crate) fn run(ui: &Ui, args: Read, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
+    let words = args.words.clone();
     let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
     let uri = uri(invocation.operands)?;
     let connect = args.connect.answering(args.questions);
+    let typed = CommandLine { argv, verb: VERB, words: &words, separated, target: &invocation.target };
     Ok(with_server(ui, &invocation.target, &connect, async |client, _| {
-        read(ui, client, uri, args.file).await
+        read(ui, client, uri, args.file).await.map_err(|failure| typed.complete(failure))
     }))
 }
 

@@ -31,7 +31,7 @@ struct Found {
 /// Searches the tools of every server.
 pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
     if args.connect.server().is_some() {
-        let hint = "mcpjoin list shows the tools of one server";
+        let hint = "see the tools of one server: mcpjoin list TARGET";
         return Err(Failure::usage("search checks every server of the configuration", hint));
     }
     let wild = args.pattern.contains(['*', '?', '[']);

@@ -179,7 +179,12 @@ impl Running<'_> {
                 Input::List(wanted) => {
                     list::list(&ui, &client, about, &wanted, list::Detail::Rows, MAX_PAGES).await
                 }
-                Input::Verb(verb) => verb_in_session(&ui, &client, about, *verb, &current).await,
+                Input::Verb(verb) => {
+                    let line =
+                        |verb: &str, operands: &str| format!("{verb} {operands}").trim_end().to_owned();
+                    let outcome = verb_in_session(&ui, &client, about, *verb, &current).await;
+                    outcome.map_err(|failure| failure.completed_by(line))
+                }
                 _ => Ok(Exit::Done),
             }
         };

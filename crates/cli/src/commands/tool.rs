@@ -15,7 +15,7 @@ use crate::arguments;
 use crate::config::ToolFilter;
 use crate::connect::with_server;
 use crate::exit::Exit;
-use crate::failure::{Failure, Phase};
+use crate::failure::{Failure, Phase, SEE_TOOLS};
 use crate::object::{self, Object};
 use crate::progress::Waiting;
 use crate::schema::Schema;
@@ -35,7 +35,8 @@ pub(crate) fn run(ui: &Ui, args: Tool, argv: &[OsString], separated: bool) -> Re
     let typed = CommandLine { argv, verb: "tool", words: &words, separated, target: &invocation.target };
     Ok(with_server(ui, &invocation.target, &connect, async |client, about| {
         let call_line = |words: &str| typed.of_verb("call", words);
-        show_named(ui, client, &about.tools, &name, call_line).await
+        let shown = show_named(ui, client, &about.tools, &name, call_line).await;
+        shown.map_err(|failure| typed.complete(failure))
     }))
 }
 
@@ -101,10 +102,13 @@ async fn read(client: &Client, filter: &ToolFilter, name: &str) -> Result<Vec<(S
         Ok(tool) => return Ok(tool.into_iter().collect()),
         Err(absent) => absent,
     };
+    if let Some(unread) = absent.unread {
+        return Err(Failure::bad_reply(unread, Phase::List));
+    }
     let problem = format!("the server has no tool {}", shown(name.as_ref()));
     let hint = match absent.similar.filter(|similar| filter.allows(similar)) {
         Some(similar) => format!("did you mean {}?", shown(similar.as_ref())),
-        None => "mcpjoin list shows its tools".into(),
+        None => SEE_TOOLS.into(),
     };
     Err(Failure::new("E_NO_TOOL", Exit::ServerError, Phase::List, problem).hint(hint))
 }

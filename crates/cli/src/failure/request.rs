@@ -12,7 +12,10 @@ use super::{Failure, Phase};
 use crate::exit::Exit;
 
 /// The hint for a call that the server does not accept, where no better command line is known.
-pub(crate) const SEE_TOOLS: &str = "mcpjoin list shows the tools, with --describe also their parameters";
+/// The command at the end of a hint, which [`Failure::completed_by`] completes.
+const LIST: &str = "mcpjoin list";
+pub(crate) const SEE_TOOLS: &str = "see the tools: mcpjoin list";
+const SEE_OFFER: &str = "see the server's tools, resources and prompts: mcpjoin list";
 
 impl Failure {
     /// A request of the client failed.
@@ -95,12 +98,9 @@ impl Failure {
                 new("E_BAD_REPLY", Exit::ServerError, TELL).invalid(problem)
             }
             CallError::Refused(CallRefused::TooLarge { .. }) => new("E_TOO_LARGE", Exit::Usage, RAISE_LIMIT),
-            CallError::Refused(CallRefused::Undeclared { .. } | CallRefused::NotInVersion { .. }) => new(
-                "E_NOT_OFFERED",
-                Exit::ServerError,
-                "mcpjoin list shows the server's tools, resources \
-                    and prompts",
-            ),
+            CallError::Refused(CallRefused::Undeclared { .. } | CallRefused::NotInVersion { .. }) => {
+                new("E_NOT_OFFERED", Exit::ServerError, SEE_OFFER)
+            }
             CallError::Refused(CallRefused::Closed | CallRefused::NotOpen) => {
                 new("E_CLOSED", Exit::Connection, TRY_AGAIN)
             }
@@ -120,12 +120,12 @@ impl Failure {
         let hint = match (error.code, phase) {
             (code::INVALID_PARAMS, Phase::Call) => SEE_TOOLS,
             (code::INVALID_PARAMS | code::RESOURCE_NOT_FOUND, Phase::Read) => {
-                "mcpjoin list shows the resources and the URI templates"
+                "see the resources and the URI templates: mcpjoin list"
             }
             (code::INVALID_PARAMS, Phase::Prompt | Phase::Complete) => {
-                "mcpjoin list --json shows the prompts with their arguments, and the resource templates"
+                "see the prompts and the resource templates, with --json also their arguments: mcpjoin list"
             }
-            (code::METHOD_NOT_FOUND, _) => "mcpjoin list shows the server's tools, resources and prompts",
+            (code::METHOD_NOT_FOUND, _) => SEE_OFFER,
             (code::MISSING_REQUIRED_CLIENT_CAPABILITY, _) => {
                 let required = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
                 let needs =
@@ -144,6 +144,18 @@ impl Failure {
         Self::new("E_SERVER_ERROR", Exit::ServerError, phase, error.to_string())
             .hint(hint)
             .remote_error(error)
+    }
+
+    /// Completes a hint that ends with `mcpjoin list`, so that the command can be pasted. `line`: the command line of a verb
+    /// with operands, for the same server.
+    #[must_use]
+    pub(crate) fn completed_by(mut self, line: impl Fn(&str, &str) -> String) -> Self {
+        let Some(before) = self.hint.strip_suffix(LIST) else { return self };
+        if self.hint == SEE_TOOLS && self.phase == Phase::Call {
+            self.seen.alternative = Some(format!("see the parameters of one: {}", line("tool", "NAME")));
+        }
+        self.hint = format!("{before}{}", line("list", ""));
+        self
     }
 
     /// Adds the error with which the server responded.

@@ -158,7 +158,7 @@ fn a_result_whose_content_is_no_array_is_no_result() {
 #[test]
 fn a_name_that_is_mistyped_is_reported_with_what_may_be_meant() {
     line("tool demo: ech").exits(5).says(&["(E_NO_TOOL)", "try      did you mean echo?"]);
-    line("tool demo: nothing-like-it").exits(5).says(&["try      mcpjoin list shows its tools"]);
+    line("tool demo: nothing-like-it").exits(5).says(&["try      see the tools: mcpjoin list demo:\n"]);
     // The call is sent although the tool is not listed, and the server refuses it.
     line("call demo: ech message=hi").exits(5).says(&["the server has no tool ech; did you mean echo?"]);
     let said = "the tool declares no argument `mesage`; did you mean `message`?";

@@ -196,7 +196,7 @@ fn a_call_that_is_not_right_is_answered_with_what_to_type() {
             5,
             "(E_SERVER_ERROR)",
             "unknown tool: nothing",
-            "mcpjoin list demo: shows the tools\n  or       mcpjoin tool demo: NAME shows the parameters of one\n",
+            "see the tools: mcpjoin list demo:\n  or       see the parameters of one: mcpjoin tool demo: NAME\n",
         ),
         (
             "call demo: echo mesage=hi",

@@ -75,7 +75,11 @@ fn arguments_that_are_no_texts_are_refused_before_anything_is_started() {
 
 #[test]
 fn f22_a_prompt_that_does_not_exist_is_exit_5() {
-    line("prompt demo: nothing").exits(5).says(&["(E_SERVER_ERROR)", "doing    prompt", "mcpjoin list"]);
+    line("prompt demo: nothing").exits(5).says(&[
+        "(E_SERVER_ERROR)",
+        "doing    prompt",
+        "with --json also their arguments: mcpjoin list demo:\n",
+    ]);
     let no_messages = r#"while read -r line; do case "$line" in *prompts/get*) printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{}}';;
 *) printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"cannot list"}}';; esac; done"#;
     ask_legacy(&["prompt", "p"], no_messages).exits(5).says(&["(E_BAD_REPLY)", "no array `messages`"]);

@@ -64,7 +64,8 @@ fn several_contents_are_shown_one_below_the_other() {
 fn f22_what_is_no_resource_is_reported() {
     let ran = line("read demo:full test://nothing").exits(5);
     assert_eq!(ran.stdout, "");
-    ran.says(&["(E_SERVER_ERROR)", "doing    read", "test://nothing", "mcpjoin list"]);
+    let hint = "see the resources and the URI templates: mcpjoin list demo:full\n";
+    ran.says(&["(E_SERVER_ERROR)", "doing    read", "test://nothing", hint]);
     let error = r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32002,"message":"none"}}'; cat >/dev/null"#;
     let failure = ask_legacy(&["read", "--json", "a:b"], error).exits(5).failure();
     assert_eq!((&failure["phase"], &failure["jsonrpc"]["code"]), (&"read".into(), &(-32002).into()));
@@ -72,7 +73,8 @@ fn f22_what_is_no_resource_is_reported() {
         ask_legacy(&["read", "a:b"], &answering(result)).exits(5).says(&["(E_BAD_REPLY)"]);
     }
     let script = super::support::legacy("cat >/dev/null");
-    run(["read", "--era", "legacy", "a:b", "--", "sh", "-c", &script]).exits(5).says(&["(E_NOT_OFFERED)"]);
+    let ran = run(["read", "--era", "legacy", "a:b", "--", "sh", "-c", &script]).exits(5);
+    ran.says(&["(E_NOT_OFFERED)", "resources and prompts: mcpjoin list --era legacy -- sh -c '"]);
 }
 
 #[test]

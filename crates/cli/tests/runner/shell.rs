@@ -78,7 +78,13 @@ done"#;
 fn a_script_ends_at_the_first_failure_with_its_code() {
     for (line, code, id) in [
         ("call divide a=1 b=0", 5, "returned an error"),
-        ("call nothing", 5, "(E_SERVER_ERROR)"),
+        (
+            "call nothing",
+            5,
+            "try      see the tools: list\n  or       see the parameters of one: tool NAME\n",
+        ),
+        ("tool nothing", 5, "try      see the tools: list\n"),
+        ("read nothing:", 5, "try      see the resources and the URI templates: list\n"),
         ("call add a=x b=1", 2, "(E_USAGE)"),
         ("nonsense", 2, "nonsense is not a command of the shell"),
         ("call --timeout 1s add", 2, "--timeout applies to the whole session"),
