@@ -26,6 +26,8 @@ use crate::visible::{self, cut_chars};
 
 /// The maximum number of pages of a list without `--max-pages`.
 pub(super) const MAX_PAGES: usize = 1000;
+const MORE_PAGES: &str =
+    "mcpjoin list --max-pages NUMBER reads more; a list without an end is a bug in the server";
 /// The names of a list that are compared with each other.
 const MAX_COMPARED_NAMES: usize = 10_000;
 /// The repeated names that a note repeats, and the length of each.
@@ -82,13 +84,16 @@ impl Section {
     fn failure(&self, error: &ClientError) -> Failure {
         let problem = match error {
             ClientError::RepeatedCursor { .. } => "its pages form a loop".to_owned(),
-            ClientError::TooManyPages { limit, .. } => {
-                format!("it has more pages than the limit of {limit} (--max-pages)")
-            }
+            ClientError::TooManyPages { limit, .. } => format!("it has more pages than the limit of {limit}"),
             ClientError::BadResult { what, .. } => what.clone(),
             error => return Failure::client(error, Phase::List),
         };
-        Failure::bad_reply(format!("the result of {}: {problem}", self.method), Phase::List)
+        let failure = Failure::bad_reply(format!("the result of {}: {problem}", self.method), Phase::List);
+        match error {
+            // The limit is ours.
+            ClientError::TooManyPages { .. } => failure.hint(MORE_PAGES),
+            _ => failure,
+        }
     }
 }
 

@@ -210,7 +210,11 @@ fn a_list_has_no_more_pages_than_it_may() {
     };
     let ran = list(2, "1").exits(5);
     assert_eq!(ran.stdout, "Tools\n  tool-0  Does the thing with the number 0\n");
-    ran.says(&["(E_BAD_REPLY)", "more pages than the limit of 1", "--max-pages"]);
+    ran.says(&[
+        "(E_BAD_REPLY)",
+        "more pages than the limit of 1",
+        "try      mcpjoin list --max-pages NUMBER reads more",
+    ]);
     assert_eq!(list(3, "3").exits(0).stdout.lines().count(), 4);
     list(1001, "2000").exits(0);
 }
