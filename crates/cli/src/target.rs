@@ -413,6 +413,10 @@ fn target(
         Word::Path | Word::Bare | Word::Package => Ok(command(first.to_owned(), Vec::new())),
         Word::Address => Http::parse(&format!("http://{text}")).map(Target::Http).map_err(no_address),
         Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
+        Word::Url { .. } if first.to_str().is_none() => Err(Failure::usage(
+            format!("{} is not an address: it is not valid Unicode", words_shown(&[first.to_owned()])),
+            "write other bytes of an address as %XX",
+        )),
         Word::Url { scheme } => match scheme.as_str() {
             "http" | "https" if !text.contains("://") => {
                 let line =

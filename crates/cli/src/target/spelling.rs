@@ -27,10 +27,11 @@ pub(super) enum Word {
 
 impl Word {
     pub(super) fn of(word: &OsStr) -> Self {
-        // A word that is not Unicode is the name of a file.
-        let Some(text) = word.to_str() else {
+        let text = &*word.to_string_lossy();
+        // A word that is not Unicode and has no scheme is the name of a file.
+        if word.to_str().is_none() && !text.contains("://") {
             return Self::Path;
-        };
+        }
         let bytes = text.as_bytes();
         let drive = bytes.first().is_some_and(u8::is_ascii_alphabetic)
             && bytes.get(1) == Some(&b':')

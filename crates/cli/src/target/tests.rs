@@ -289,6 +289,29 @@ fn rule_3_a_command_line_in_one_word_is_split_and_no_shell_runs_it() {
     assert_eq!(failure.hint, "mcpjoin list 'npx pkg'");
 }
 
+/// The name of a file may have any bytes, and an address may not.
+#[cfg(unix)]
+#[test]
+fn an_address_that_is_not_unicode_is_refused_as_an_address() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let word = |text: &[u8]| vec![OsString::from_vec(text.to_vec())];
+    for (verb, text) in [("list", &b"http://h/\xff"[..]), ("call", b"tcp://\xff:80")] {
+        let outcome = match verb {
+            "list" => without(verb, None, word(text), false),
+            verb => with(verb, None, word(text), None),
+        };
+        let failure = refused(outcome, verb);
+        assert!(
+            failure.message.ends_with("is not an address: it is not valid Unicode"),
+            "{}",
+            failure.message
+        );
+        assert_eq!(failure.hint, "write other bytes of an address as %XX");
+    }
+    let file = without("list", None, word(b"/srv/http://\xff"), false).unwrap();
+    assert!(matches!(file.target, Target::Command { .. }), "{:?}", file.target);
+}
+
 #[test]
 fn rule_4_a_host_and_a_port_are_a_url_and_a_package_is_none() {
     for (word, url) in [
