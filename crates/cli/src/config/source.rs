@@ -46,7 +46,7 @@ pub(super) enum ProblemKind {
 
 impl Problem {
     pub(super) fn new(at: usize, text: impl Into<String>) -> Self {
-        Self { at, text: text.into(), hint: "fix the file here".into(), kind: ProblemKind::Fault }
+        Self { at, text: text.into(), hint: "correct it at this place".into(), kind: ProblemKind::Fault }
     }
 
     /// The problem of a file without entries.

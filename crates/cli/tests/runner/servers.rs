@@ -103,6 +103,7 @@ fn r85_a_configuration_can_be_typed_and_entries_of_other_programs_are_used() {
     let ran = folder.run(&["call", "--mcp-config", "{\"mcpServers\": {", "mine/add"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("--mcp-config:1:"), "{}", ran.stderr);
+    assert!(ran.stderr.ends_with("try      correct it at this place\n"), "{}", ran.stderr);
 }
 
 #[test]
