@@ -104,6 +104,14 @@ fn a_joined_server_may_be_a_command_in_quotes() {
     talk.finish().exits(0);
 }
 
+/// It is no entry either, which the other verbs say, too.
+#[test]
+fn a_joined_word_that_is_no_entry_and_no_program_is_reported_as_both() {
+    let talk = Talk::open(&["bridge", "--join", "a=demo:", "--join", "b=mcpjoin-no-such-server"]);
+    talk.finish().exits(0).says(&["b cannot be started now: mcpjoin-no-such-server: no configuration \
+         contains an entry of that name, and no program on PATH"]);
+}
+
 #[test]
 fn all_entries_of_a_file_that_is_named_are_joined_without_the_one_that_cannot_start() {
     let folder = Folder::new("joined-entries");

@@ -199,7 +199,7 @@ impl Joined {
             let target = TargetGateway::new(ui, plan, args, name.clone(), policy, Some(name), monitoring)?;
             if let Some(Err(error)) = target.program.as_ref().map(|program| program.resolve()) {
                 // The others are served without it, and it is tried again when a client needs it.
-                let why = visible::line(&Failure::spawn(&error).message).into_owned();
+                let why = visible::line(&target.upstream.not_started(&error).message).into_owned();
                 ui.warning(&format!("{name} cannot be started now: {why}"));
             }
             let options = TargetOptions::new().source(source.clone());

@@ -181,7 +181,7 @@ impl Serves for Gateway {
 pub(super) struct TargetGateway {
     /// The command or the address of the server.
     shown: String,
-    upstream: Upstream,
+    pub(super) upstream: Upstream,
     /// The program of the server, if it is one.
     pub(super) program: Option<ChildCommand>,
     pub(super) builder: GatewayBuilder,
