@@ -247,6 +247,19 @@ fn each_response_of_another_server_is_diagnosed() {
     });
 }
 
+/// No request accepts a compressed body, so it is not read.
+#[test]
+fn a_body_that_is_not_read_is_reported_with_the_reason() {
+    run(async {
+        let canned = Canned::new(|_| {
+            response("200 OK", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", "compressed")
+        });
+        let report = canned.await.examined().await;
+        let seen = &alone(&report, "no-message", Check::Body).seen;
+        assert!(seen.ends_with("the body is compressed (gzip), although this was not requested"), "{seen}");
+    });
+}
+
 #[test]
 fn each_fault_in_a_conversation_is_diagnosed() {
     // All other requests are answered correctly.

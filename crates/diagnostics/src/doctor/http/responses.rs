@@ -331,6 +331,10 @@ fn unexpected_body(phase: Phase, exchange: &Exchange, refused: Option<&Transport
         seen = described();
         EMPTY_BODY
     } else if head.is("application/json") {
+        // Only the transport knows why it has not read a body.
+        if refused.is_some_and(|refused| refused.http_body().is_none()) {
+            seen = described();
+        }
         BODY_NO_MESSAGE
     } else {
         CONTENT_TYPE
