@@ -262,7 +262,11 @@ fn is_entry(word: &OsStr) -> bool {
 /// What to type for a word behind `auth` that is none of its verbs.
 fn below_auth(rest: &[OsString]) -> Option<Failure> {
     let word = rest.first()?.to_string_lossy();
-    let line = match similar(&word, ["login", "status", "logout", "explain"]) {
+    let meant = match &*word {
+        "list" | "ls" => Some("status"),
+        word => similar(word, ["login", "status", "logout", "explain"]),
+    };
+    let line = match meant {
         Some(verb) => [&[verb.into()], &rest[1..]].concat(),
         None => [&["login".into()], rest].concat(),
     };
@@ -520,6 +524,9 @@ mod tests {
             ("tools demo:", "mcpjoin list demo:"),
             ("tools call demo: echo a=1", "mcpjoin call demo: echo a=1"),
             ("ls", "mcpjoin list"),
+            ("auth list", "mcpjoin auth status"),
+            ("auth logn", "mcpjoin auth login"),
+            ("auth http://h/mcp", "mcpjoin auth login http://h/mcp"),
             ("Tools demo:", "mcpjoin list demo:"),
             ("lsit demo:", "mcpjoin list demo:"),
             ("demo:", "mcpjoin list demo:"),
