@@ -364,7 +364,7 @@ eval "$rest"
     }
 
     #[test]
-    fn a_client_that_lets_its_server_end_is_seen_to() {
+    fn a_client_that_lets_its_server_end_is_recognized() {
         let seen = seen("ends", "legacy", "exec 3>&-; wait");
         assert_eq!(seen["open"], Outcome::Right);
         assert_eq!(seen["end"], Outcome::Right);

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_left_is_told_from_one_that_was_cut() {
+    fn a_response_that_was_left_is_distinguished_from_one_that_was_cut_off() {
         let asked = post("", &json!({ "id": 1, "method": "tools/call" }));
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
         let whole = format!("{head}0\r\n\r\n");

@@ -21,7 +21,7 @@ fn a_port_is_claimed_once_and_for_as_long_as_it_is_held() {
 }
 
 #[test]
-fn who_is_told_it_can_listen_and_be_started_again() {
+fn a_claimed_port_can_be_bound_again_and_again() {
     let (tcp, udp) = (Port::claim().unwrap(), Port::claim_udp().unwrap());
     for address in [Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST] {
         drop(TcpListener::bind((address, tcp.number())).unwrap());
@@ -30,7 +30,7 @@ fn who_is_told_it_can_listen_and_be_started_again() {
 }
 
 #[test]
-fn where_somebody_listens_is_no_free_port() {
+fn a_port_in_use_is_not_free() {
     let addresses: [IpAddr; 4] = [
         Ipv4Addr::LOCALHOST.into(),
         Ipv4Addr::UNSPECIFIED.into(),
@@ -48,7 +48,7 @@ fn where_somebody_listens_is_no_free_port() {
 }
 
 #[test]
-fn the_system_gives_it_to_nobody() {
+fn the_system_gives_the_port_to_no_other_process() {
     assert_eq!(range("32768\t60999\n"), Some((32_768, 60_999)));
     assert_eq!(range("nonsense"), None);
     assert_eq!(not_given(None), 20_000..32_768);

@@ -112,7 +112,7 @@ fn does_everything(server: &Listening, run: &dyn Fn(&[&str]) -> interop::Ran) {
 }
 
 #[test]
-fn an_address_at_which_no_server_is_comes_to_nothing_and_says_why() {
+fn an_address_without_a_server_fails_with_the_reason() {
     for (way, path, why) in [
         (Way::Http, "/nope", ["POST http://", "404 Not Found", "HTTP+SSE"]),
         (Way::Sse, "/nope", ["GET http://", "404 Not Found", "HTTP+SSE"]),

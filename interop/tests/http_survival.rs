@@ -423,7 +423,7 @@ async fn under_way(client: &Client, total: Duration) -> JoinHandle<Ended> {
 }
 
 #[test]
-fn a_call_under_way_when_the_server_is_restarted_fails_and_says_so() {
+fn a_call_in_flight_when_the_server_is_restarted_fails_with_the_reason() {
     run(async {
         let mut server = everything();
         let proxy = Proxy::new(server.address(), CUTTING).await;
@@ -451,7 +451,7 @@ fn a_call_under_way_when_the_server_is_restarted_fails_and_says_so() {
 }
 
 #[test]
-fn a_call_under_way_when_the_server_is_gone_fails_within_its_time_and_says_so() {
+fn a_call_in_flight_when_the_server_goes_away_fails_within_its_timeout() {
     run(async {
         let mut server = everything();
         let (client, _) = connect(server.address()).await;

@@ -421,21 +421,21 @@ async fn is_told(program: &str, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn clients_on_rmcp_are_told() {
+async fn clients_on_rmcp_are_notified() {
     for era in ["legacy", "modern"] {
         is_told("rmcp/target/debug/client-notified", &[era]).await;
     }
 }
 
 #[tokio::test]
-async fn clients_on_the_typescript_sdk_are_told() {
+async fn clients_on_the_typescript_sdk_are_notified() {
     for (version, era) in [("1", "legacy"), ("2", "legacy"), ("2", "modern")] {
         is_told(NODE, &["clients/notified.mjs", version, era]).await;
     }
 }
 
 #[tokio::test]
-async fn clients_on_the_python_sdk_are_told() {
+async fn clients_on_the_python_sdk_are_notified() {
     for era in ["legacy", "modern"] {
         is_told(PYTHON, &["clients/notified.py", era]).await;
     }

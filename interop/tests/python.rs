@@ -151,7 +151,7 @@ fn fetch_brings_a_page() {
 }
 
 #[test]
-fn fetch_heeds_robots_txt_unless_told_otherwise() {
+fn fetch_obeys_robots_txt_by_default() {
     let url = format!("url=http://{}/page.txt", pages("User-agent: *\nDisallow: /\n"));
     let ran = fetch().run(&["call", "fetch", &url]);
     ran.refused_with("robots.txt");

@@ -106,7 +106,7 @@ fn filesystem_refuses_what_is_outside_its_folder() {
 }
 
 #[test]
-fn memory_keeps_what_it_is_told_from_one_run_to_the_next() {
+fn the_memory_server_keeps_its_entities_between_runs() {
     let folder = Folder::new("memory");
     let server = memory(&folder);
     let entities =

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_as_a_diff() {
+    fn lines_are_shown_as_a_diff() {
         let place = |line| Place { file: "clippy.toml".to_owned(), line };
         let drawn = BTreeMap::from([
             ("b".to_owned(), place(3)),

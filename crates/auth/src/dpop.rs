@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_kept_and_shown_to_nobody() {
+    fn the_key_is_kept_and_never_shown() {
         let dpop = Dpop::new().unwrap();
         let kept = dpop.key();
         let (_, key) = read(dpop.proof("GET", SERVER, None));

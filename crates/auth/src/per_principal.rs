@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_principals_have_a_value_and_the_one_unused_for_longest_is_dropped() {
+    fn principals_are_limited_and_the_value_unused_for_longest_is_dropped() {
         let mut values = PerPrincipal::default();
         for number in 0..MAX_PRINCIPALS {
             values.insert(&number.to_string(), number, 1);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn all_values_together_have_so_many_bytes() {
+    fn the_total_size_of_all_values_is_limited() {
         let mut values = PerPrincipal::default();
         let most = MAX_BYTES - "a".len() - "b".len();
         values.insert("a", (), most - 1);

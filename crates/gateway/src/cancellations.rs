@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn the_targets_are_told_of_a_request_only_if_this_process_does_not_handle_it() {
+    fn a_cancellation_goes_to_the_targets_only_if_this_process_does_not_handle_the_request() {
         let (wire, told) = (Arc::new(Mutex::new(Wire::default())), Arc::new(Told::default()));
         let mut layer =
             ClientLayer { io: Box::new(Io(wire.clone())), targets: told.clone(), handled: HashSet::new() };

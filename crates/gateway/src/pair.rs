@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_subscriptions_are_made_again_at_a_new_server() {
+    fn restored_subscriptions_at_a_new_server_are_limited() {
         let pair = unconnected();
         let of = |uri: usize, more: &str| payload(format!("{{\"uri\":\"{uri}\"{more}}}"));
         for uri in 0..=MAX_RESTORED_SUBSCRIPTIONS {

@@ -298,7 +298,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_target_is_late_for_longer_and_longer_for_the_caller_that_has_waited_and_for_so_many_callers() {
+    async fn a_target_is_late_for_longer_and_longer_for_each_caller_that_has_waited_and_callers_are_limited()
+    {
         let (health, other) = (TargetHealth::default(), Caller::Local);
         let caller = |number: usize| Caller::Principal(number.to_string().into());
         let mut pauses = Vec::new();

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marks_of_so_many_tools_are_remembered_by_a_gateway() {
+    fn the_number_of_tools_with_header_marks_in_a_gateway_is_limited() {
         let marks = HeaderMarks::default();
         let tools: Vec<String> =
             (0..=MAX_KNOWN_TOOLS).map(|number| tool(&number.to_string(), MARKED)).collect();

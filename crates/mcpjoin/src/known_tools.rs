@@ -69,7 +69,7 @@ mod tests {
     use super::{KnownTools, MAX_TOOL_BYTES, MAX_TOOLS};
 
     #[test]
-    fn so_many_tools_are_known_and_one_that_is_forgotten_makes_room() {
+    fn known_tools_are_limited_and_a_dropped_one_makes_room() {
         let mut tools = KnownTools::default();
         assert!((0..MAX_TOOLS).all(|name| tools.insert(&name.to_string(), (), 0)));
         assert!(!tools.insert("more", (), 0));

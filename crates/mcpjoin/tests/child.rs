@@ -115,7 +115,7 @@ fn r8_a_script_without_its_interpreter_is_named() {
 }
 
 #[test]
-fn r11_f11_an_exit_is_told_with_its_status_and_the_last_words() {
+fn r11_f11_an_exit_is_reported_with_its_status_and_standard_error() {
     run(async {
         takes_less_than(SOON, async || {
             let mut link =
@@ -138,7 +138,7 @@ fn r11_f11_an_exit_is_told_with_its_status_and_the_last_words() {
 }
 
 #[test]
-fn r11_an_exit_is_told_while_a_grandchild_holds_the_pipes() {
+fn r11_an_exit_is_reported_while_a_grandchild_holds_the_pipes() {
     run(async {
         let script = format!(
             "sleep 1000 & {TELL} printf '{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{}}}}'; exit 3"
@@ -272,7 +272,7 @@ fn what_a_child_leaves_behind_is_asked_to_go_before_it_is_killed() {
 }
 
 #[test]
-fn an_exit_is_told_while_a_process_that_nobody_finds_holds_the_pipes() {
+fn an_exit_is_reported_while_a_hidden_process_holds_the_pipes() {
     run(async {
         // The grandchild has no mark in its environment, no common process group and no parent: it survives the child.
         let script = format!("env -i setsid /bin/sleep 1000 & {TELL} exit 3");
@@ -390,7 +390,7 @@ fn d75_who_calls_setsid_is_found_however_many_are_started_and_closed_meanwhile()
 }
 
 #[test]
-fn r9_r45_d68_d69_f5_a_flood_on_standard_error_blocks_nobody() {
+fn r9_r45_d68_d69_f5_a_flood_on_standard_error_blocks_nothing() {
     run(async {
         let told = Arc::new(Mutex::new((0_usize, 0_usize)));
         let sink = Arc::clone(&told);
@@ -418,7 +418,7 @@ fn r9_r45_d68_d69_f5_a_flood_on_standard_error_blocks_nobody() {
 }
 
 #[test]
-fn d68_standard_error_is_read_while_nobody_polls_the_link() {
+fn d68_standard_error_is_read_while_the_link_is_not_polled() {
     run(async {
         let command = sh("head -c 4194304 /dev/zero >&2; echo done >&2; exit 5");
         let handle = command.handle();
@@ -466,7 +466,7 @@ fn d69_a_callback_that_panics_stops_only_itself() {
 }
 
 #[test]
-fn d70_a_child_that_never_reads_holds_up_nobody_but_its_sender() {
+fn d70_a_child_that_never_reads_delays_only_its_sender() {
     run(async {
         let command = sh("exec sleep 1000").shutdown(Duration::ZERO, support::DEADLINE);
         let mut link = bare(command.start().await.expect("a shell"));
@@ -599,7 +599,7 @@ fn d81_a_stopped_child_can_be_closed() {
 }
 
 #[test]
-fn d82_writing_to_a_child_that_has_closed_its_input_is_an_error_and_the_status_is_told() {
+fn d82_writing_to_a_child_that_has_closed_its_input_fails_with_the_exit_status() {
     run(async {
         // The child ends on a signal, which the test sends after it has written.
         let script = format!("trap 'exit 7' USR1; exec <&-; {READY} while :; do sleep 1000 & wait; done");
@@ -674,7 +674,7 @@ fn r7_d84_a_child_inherits_our_environment_and_never_sees_what_another_was_given
 }
 
 #[test]
-fn d86_a_child_that_somebody_else_has_waited_for_is_not_signalled_by_its_id() {
+fn d86_a_child_that_was_reaped_elsewhere_is_not_signalled_by_its_id() {
     use rustix::process::{Pid, WaitOptions, waitpid};
     run(async {
         // The child exits after it has written; the process it leaves behind is known by its process group and its mark.

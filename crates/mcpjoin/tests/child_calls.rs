@@ -58,7 +58,7 @@ fn gone(handle: &ChildHandle) -> Forced {
 }
 
 #[test]
-fn r11_f11_a_death_is_told_to_every_call_after_the_last_reply_that_could_be_read() {
+fn r11_f11_an_exit_fails_every_call_after_the_last_reply_that_could_be_read() {
     // The child answers the second call just before it exits; in one case another process holds the pipes open.
     for holder in ["", "sleep 1000 &"] {
         let script = format!(
@@ -94,7 +94,7 @@ echo 'out of memory' >&2; printf '%s\n' '{{"jsonrpc":"2.0","id":3,"result":{{"co
 }
 
 #[test]
-fn r11_f11_a_killed_server_is_told_with_its_signal() {
+fn r11_f11_a_killed_server_is_reported_with_its_signal() {
     run(async {
         let client = connected(server("read -r a; kill -9 $$")).await;
         let error = client.call_tool("t", ()).await.unwrap_err();
@@ -129,7 +129,7 @@ fn r20_f9_closing_ends_a_pending_call_at_once_however_long_the_server_takes() {
 }
 
 #[test]
-fn d70_a_server_that_reads_nothing_lets_calls_time_out_and_can_be_closed() {
+fn d70_calls_of_a_server_that_reads_nothing_time_out_and_it_can_be_closed() {
     run(async {
         let command = server("exec sleep 1000").shutdown(SOON, Duration::from_secs(60));
         let client = builder().limits(impatient()).connect(command.start().await.unwrap()).await.unwrap();
@@ -148,7 +148,7 @@ fn d70_a_server_that_reads_nothing_lets_calls_time_out_and_can_be_closed() {
 }
 
 #[test]
-fn d81_a_stopped_server_lets_calls_time_out_and_can_be_closed() {
+fn d81_calls_of_a_stopped_server_time_out_and_it_can_be_closed() {
     run(async {
         // The signal that continues the child also ends it, however long that takes on a busy machine.
         let command = server("kill -STOP $$; exec sleep 1000").shutdown(SOON, support::DEADLINE);
@@ -171,7 +171,7 @@ async fn gone_here(client: &Client) -> Forced {
 }
 
 #[test]
-fn d82_a_call_that_cannot_be_written_fails_and_the_status_is_told() {
+fn d82_a_call_that_cannot_be_written_fails_with_the_exit_status() {
     run(async {
         // The child reports that its input is closed, and exits on a signal.
         let gate = std::env::temp_dir().join(format!("mcpjoin-gate-{}", std::process::id()));

@@ -203,7 +203,7 @@ fn a17_log_text_glued_before_a_message_costs_that_line() {
 }
 
 #[test]
-fn a18_half_a_line_at_the_end_is_told_and_the_end_is_clean() {
+fn a18_half_a_line_at_the_end_is_reported_and_the_end_is_clean() {
     run(async {
         let peer = Peer::start(&[]).await;
         let error = peer.call("half_at_the_end").await.unwrap_err();

@@ -43,7 +43,7 @@ fn patient() -> Limits {
 }
 
 #[tokio::test]
-async fn c59_a_server_that_exits_at_once_is_told_with_its_code() {
+async fn c59_a_server_that_exits_at_once_is_reported_with_its_code() {
     let error = refused(legacy().limits(patient()), "exit 7").await;
     assert_eq!(error.exit(), Some(ProcessExit::Code(7)));
     assert!(error.to_string().contains("exit code 7"), "{error}");
@@ -63,7 +63,7 @@ async fn c60_the_last_words_of_a_server_are_in_the_error() {
 }
 
 #[tokio::test]
-async fn c61_when_a_server_dies_every_call_under_way_is_told_at_once() {
+async fn c61_when_a_server_dies_every_call_in_flight_fails_at_once() {
     // The server dies when it has read three calls.
     let script = format!(
         "read -r line; {ANSWER}; read -r line; read -r a; read -r b; read -r c; echo 'out of memory' >&2; exit 3"

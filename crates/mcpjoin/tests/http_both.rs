@@ -392,7 +392,7 @@ fn a_server_that_is_restarted_is_used_again_in_both_eras() {
 }
 
 #[test]
-fn a_call_under_way_when_the_server_is_restarted_fails_and_says_so() {
+fn a_call_in_flight_when_the_server_is_restarted_fails_with_the_reason() {
     run(async {
         for era in [Era::Modern, Era::Legacy] {
             let gate = Gate::default();

@@ -100,7 +100,7 @@ fn f4_f13_what_a_server_asks_is_answered_under_its_own_id() {
 }
 
 #[test]
-fn f5_a_mebibyte_on_standard_error_before_a_reply_blocks_nobody() {
+fn f5_a_mebibyte_on_standard_error_before_a_reply_blocks_nothing() {
     assert_eq!(tool("stderr"), "fine");
 }
 
@@ -141,7 +141,7 @@ fn f7_a_timeout_is_for_the_call_and_not_for_a_line() {
 }
 
 #[test]
-fn f9_closing_ends_a_call_under_way_at_once() {
+fn f9_closing_ends_a_call_in_flight_at_once() {
     run(async {
         let calls = Calls::new("closing");
         let (client, child) = strict(&calls).await;
@@ -164,7 +164,7 @@ fn f9_closing_ends_a_call_under_way_at_once() {
 }
 
 #[test]
-fn f11_c61_all_calls_under_way_learn_of_the_end_with_its_status_and_the_last_words() {
+fn f11_c61_all_calls_in_flight_fail_with_the_exit_status_and_standard_error() {
     run(async {
         let calls = Calls::new("dying");
         let (client, _child) = strict(&calls).await;
@@ -276,7 +276,7 @@ async fn c57_a_silent_child_is_given_up_after_the_probe_and_initialize() {
 }
 
 #[test]
-fn c59_a_dead_child_is_told_within_half_a_second_whatever_it_leaves_behind() {
+fn c59_a_dead_child_is_reported_within_half_a_second_whatever_it_leaves_behind() {
     run(async {
         // The grandchild holds the pipes open and does not exit.
         let script = "trap '' TERM; sh -c 'while :; do sleep 1; done' & echo gone >&2; exit 7";
@@ -349,7 +349,7 @@ fn r23_the_echo_script_of_the_source_documents_is_a_peer() {
 }
 
 #[test]
-fn r23_an_error_with_the_id_null_is_read_and_is_nobodys_reply() {
+fn r23_an_error_with_the_id_null_is_read_and_is_the_reply_to_no_call() {
     run(async {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../test-support/fixtures/echo_jsonrpc.py");
         let mut child = tokio::process::Command::new("python3")

@@ -105,7 +105,7 @@ async fn open(far: &mut Scripted, era: Era) {
 const GONE: &str = "the peer closed the connection";
 
 #[tokio::test(start_paused = true)]
-async fn f21_what_was_under_way_fails_and_is_never_made_again() {
+async fn f21_calls_in_flight_fail_and_are_never_repeated() {
     for era in [Era::Legacy, Era::Modern] {
         let (server, mut far, mut stage) = running(builder(), era).await;
         let client = server.client().await.unwrap();
@@ -395,7 +395,7 @@ async fn the_era_of_the_last_run_is_tried_first_and_not_insisted_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_run_was_asked_for_is_asked_of_the_next_where_the_runs_are_told() {
+async fn a_caller_that_watches_the_runs_subscribes_again_in_each() {
     for era in [Era::Legacy, Era::Modern] {
         let (server, mut far, mut stage) = running(builder(), era).await;
         let mut runs = server.runs();
@@ -583,7 +583,7 @@ mod real {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_waits_is_told_when_the_runtime_has_taken_the_task_away() {
+async fn a_waiting_caller_gets_an_error_when_the_runtime_drops_the_task() {
     // A panic in a listener ends the task that starts servers.
     let (mut stage, restart, start) = Stage::set();
     let restart = restart.on_event(|event| assert!(matches!(event, RunEvent::Started { .. })));

@@ -94,7 +94,7 @@ impl JsonSchema for Described {
 }
 
 #[tokio::test]
-async fn s10_a_server_tells_every_keyword_of_its_schemas() {
+async fn s10_a_server_sends_every_keyword_of_its_schemas() {
     for era in [Era::Legacy, Era::Modern] {
         let server = Server::builder("schemas", "1.0.0")
             .tool(tool("t"), |arguments: Described, _| async move { Json(arguments) })

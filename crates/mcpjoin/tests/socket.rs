@@ -316,7 +316,7 @@ fn who_comes_beyond_the_bound_is_closed_and_counted() {
 }
 
 #[test]
-fn a_server_that_ends_finishes_what_it_has_begun_and_accepts_nobody() {
+fn a_server_that_shuts_down_finishes_what_it_has_begun_and_accepts_no_connection() {
     run(async {
         let folder = Folder::new("ends");
         let path = folder.file("s");
@@ -456,7 +456,7 @@ fn a_server_that_closes_at_the_probe_is_reached_again_with_initialize() {
 }
 
 #[test]
-fn an_address_that_is_not_reached_is_named_with_what_came_of_it() {
+fn an_address_that_is_not_reached_is_named_with_the_error() {
     run(async {
         let closed = Closed::tcp();
         let address = closed.to_string();

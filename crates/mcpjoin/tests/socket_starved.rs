@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpSocket;
 
 #[test]
-fn without_file_descriptors_nobody_is_accepted_until_there_are_some_and_nothing_spins() {
+fn without_file_descriptors_no_connection_is_accepted_and_nothing_spins() {
     support::run(async {
         let mut listener = Listener::tcp("127.0.0.1:0").await.unwrap();
         let address = listener.address().socket_addr().unwrap();

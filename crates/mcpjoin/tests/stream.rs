@@ -123,7 +123,7 @@ fn a2_the_limit_is_exact() {
 }
 
 #[test]
-fn a3_a4_whose_a_message_above_the_limit_was_is_told() {
+fn a3_a4_the_sender_of_a_message_above_the_limit_is_named() {
     run(async {
         let limits = limit(1000);
         let filler = "y".repeat(2000);
@@ -404,7 +404,7 @@ fn bytes_are_sent_as_they_are_and_a_tap_sees_their_lines() {
 }
 
 #[test]
-fn the_pair_in_memory_keeps_order_is_bounded_and_tells_the_end() {
+fn the_pair_in_memory_keeps_order_is_bounded_and_reports_the_end() {
     run(async {
         let (left, right) = Link::memory();
         let (mut left, mut right) = (bare(left), bare(right));

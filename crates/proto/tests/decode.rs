@@ -97,7 +97,7 @@ fn keys_with_escapes_are_the_keys_that_they_mean() {
 }
 
 #[test]
-fn every_shape_of_message_is_told_apart() {
+fn every_shape_of_message_is_distinguished() {
     assert!(matches!(message(r#"{"jsonrpc":"2.0","method":"x"}"#), Message::Notification(_)));
     assert!(matches!(message(r#"{"jsonrpc":"2.0","id":1,"method":"notifications/x"}"#), Message::Request(_)));
     let answer =
@@ -471,7 +471,7 @@ fn b44_half_a_surrogate_pair_is_refused() {
 }
 
 #[test]
-fn b49_a_malformed_error_is_told_from_a_strange_one() {
+fn b49_a_malformed_error_is_distinguished_from_an_unusual_one() {
     for malformed in [
         "null",
         "1",

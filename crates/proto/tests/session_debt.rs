@@ -221,7 +221,7 @@ fn two_peers_that_both_call_ten_thousand_times_64_kib_never_block_each_other() {
 
 /// Small requests with large responses: the peer sends responses more slowly than requests arrive.
 #[test]
-fn small_questions_with_large_answers_block_nobody() {
+fn small_questions_with_large_answers_do_not_block() {
     for peer in two_callers(64, Some(64 * 1024), 5_000) {
         assert_eq!((peer.answered, peer.failed.len(), peer.to_make), (5_000, 0, 0));
         let message = 64 * 1024 + 96;
@@ -341,7 +341,7 @@ fn two_peers_that_both_call_two_hundred_times_with_a_mebibyte_never_block_each_o
 /// Both sides have twenty handlers that finish at the same time with a mebibyte each: more than the limit waits on both
 /// sides, and each side reads the responses of the other.
 #[test]
-fn large_answers_that_are_all_late_on_both_sides_block_nobody() {
+fn large_answers_that_are_all_late_on_both_sides_do_not_block() {
     let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
     let answer = payload(MIB).into_raw();
     let params = payload(64);

@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_streams_with_a_lost_event_are_remembered() {
+    fn the_number_of_remembered_streams_with_a_lost_event_is_limited() {
         let (events, _jobs) = unwritten();
         for stream in 0..=MAX_LOST as u64 {
             events.0.lose(SESSION, EventId { stream, number: 1 });

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_expiries_are_set_in_one_round_trip() {
+    fn the_number_of_expiries_set_in_one_round_trip_is_limited() {
         let touched = Mutex::new(Some((0..=MAX_TOUCHED).map(|number| number.to_string()).collect()));
         let lengths = [(); 3].map(|()| next_touched(&touched).map(|keys| keys.len()));
         assert_eq!(lengths, [Some(MAX_TOUCHED), Some(1), None]);

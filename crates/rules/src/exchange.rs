@@ -340,7 +340,7 @@ mod tests {
     use crate::trace::Probe;
 
     #[test]
-    fn a_finding_lets_nobody_into_a_session_and_names_where_a_redirect_leads() {
+    fn a_finding_contains_no_session_id_and_names_the_target_of_a_redirect() {
         let request = HttpRequest {
             method: "POST".into(),
             url: "http://h/mcp?key=hunter2".into(),

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_templates_are_told_from_others() {
+    fn addresses_and_templates_are_distinguished_from_other_text() {
         for good in ["file:///a%20b", "demo:x", "https://[::1]/a?b=c#d", "urn:a:b", "memo://insights"] {
             assert!(is_uri(good), "{good}");
         }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_fixed_shape_are_told_from_others() {
+    fn words_of_fixed_shape_are_distinguished_from_others() {
         assert!(is_media_type("text/plain; charset=utf-8") && is_media_type("image/svg+xml"));
         assert!(!is_media_type("png") && !is_media_type("/png") && !is_media_type("text/"));
         assert!(is_base64("") && is_base64("YQ==") && is_base64("YWI=") && is_base64("YWJj"));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn how_it_ends_is_told() {
+    fn the_end_is_reported() {
         assert_eq!(sh("echo one; echo two >&2", "well", 60), (None, "one\ntwo\n".into()));
         assert_eq!(sh("exit 3", "badly", 60).0.unwrap(), "the suite ended with 3");
     }

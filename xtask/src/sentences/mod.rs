@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_told() {
+    fn every_difference_is_reported() {
         let mut areas = Areas::new();
         add(&mut areas, 4, "basic", one("It MUST be."));
         let digest = areas["base"][0].0.clone();

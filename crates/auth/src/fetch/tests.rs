@@ -261,7 +261,7 @@ fn g143_what_is_too_long_or_too_slow_is_cut() {
 }
 
 #[test]
-fn every_exchange_is_told_without_its_query() {
+fn every_exchange_is_reported_without_its_query() {
     run(async {
         let server = ScriptedServer::new(|_, _| json("{}")).await;
         let told = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -84,7 +84,7 @@ async fn g139_a_login_is_for_its_owner_alone_and_replaced_whole() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_tried_out_says_what_is_in_the_way_and_leaves_no_login() {
+async fn a_tested_store_reports_the_problem_and_leaves_no_login() {
     let folder = Folder::new();
     let store = folder.store();
     TokenStore::check(&store, SERVER).await.unwrap();

@@ -118,7 +118,7 @@ fn what_is_no_grant_of_an_identity_provider_is_never_passed_on() {
 }
 
 #[tokio::test]
-async fn an_assertion_is_asked_for_each_time_and_shown_to_nobody() {
+async fn an_assertion_is_requested_each_time_and_never_shown() {
     let assertion = Assertion::from_fn(|audience: &str| {
         let text = format!("  for {audience}\n");
         async move { Ok(Secret::new(text)) }

@@ -25,7 +25,7 @@ impl UserAgent for Counted {
 }
 
 #[test]
-fn nobody_is_asked_to_log_in_for_the_end_of_a_session() {
+fn the_end_of_a_session_asks_for_no_login() {
     run(async {
         let at = ScriptedServer::new(|seen, _| match seen.line.as_str() {
             "POST /mcp" => answer("401 Unauthorized", "www-authenticate: Bearer\r\n", ""),
@@ -72,7 +72,7 @@ fn a_refusal_is_mended_where_it_says_what_is_missing() {
 }
 
 #[test]
-fn who_does_not_answer_while_the_metadata_are_looked_for_is_told_as_unreached() {
+fn a_server_that_does_not_answer_during_discovery_is_reported_as_unreachable() {
     let error = |subject, outage| {
         AuthError::Discovery(DiscoveryError {
             subject,
@@ -243,7 +243,7 @@ fn a_login_that_is_looked_at_while_it_is_forgotten_does_not_come_back() {
 }
 
 #[test]
-fn a_login_whose_tokens_are_there_is_stored_to_its_end_and_nobody_is_let_in_between() {
+fn a_login_that_has_its_tokens_is_stored_before_another_one_begins() {
     run(async {
         let at = authority().await;
         let store = Slow { saves: true, ..Slow::default() };

@@ -107,7 +107,7 @@ fn g143_of_the_scopes_of_a_token_256_are_kept() {
 }
 
 #[test]
-fn a_refusal_is_told_and_what_may_pass_is_told_from_it() {
+fn a_refusal_is_reported_and_distinguished_from_a_temporary_failure() {
     let error =
         read_at(400, r#"{"error":"invalid_grant","error_description":"\u001b[31mno"}"#, SystemTime::now());
     let error = error.unwrap_err();
@@ -142,7 +142,7 @@ fn a_refusal_is_told_and_what_may_pass_is_told_from_it() {
 }
 
 #[test]
-fn g138_tokens_are_shown_to_nobody() {
+fn g138_tokens_are_never_shown() {
     let body = r#"{"access_token":"hunter2","token_type":"DPoP","refresh_token":"hunter3","scope":"a  b"}"#;
     let tokens = read_at(200, body, SystemTime::now()).unwrap();
     assert_eq!(tokens.kind, TokenKind::Dpop);

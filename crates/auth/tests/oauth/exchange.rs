@@ -130,7 +130,7 @@ async fn serve(settings: Arc<Mutex<Settings>>, seen: Seen, talk: Talk) -> Option
 }
 
 #[test]
-fn each_principal_gets_a_token_of_its_own_and_shares_it_with_nobody() {
+fn each_principal_gets_a_token_of_its_own() {
     run(async {
         let world = World::new().await;
         let exchange = world.exchange();

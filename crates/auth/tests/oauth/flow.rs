@@ -62,7 +62,7 @@ fn a_login_is_what_the_specification_says_and_the_token_is_used_from_then_on() {
 }
 
 #[test]
-fn the_local_browser_hears_the_answer_of_a_real_redirect() {
+fn the_local_browser_gets_the_response_of_a_real_redirect() {
     run(async {
         let world = World::new().await;
         let pages = Arc::new(Mutex::new(Vec::new()));
@@ -163,7 +163,7 @@ fn g135_an_answer_with_another_state_reaches_no_token_endpoint() {
 }
 
 #[test]
-fn g137_an_authorization_endpoint_that_is_no_web_page_is_opened_by_nobody() {
+fn g137_an_authorization_endpoint_that_is_no_web_page_is_never_opened() {
     run(async {
         let world = World::new().await;
         let opened = Arc::new(Mutex::new(0));
@@ -382,7 +382,7 @@ fn a_revocation_endpoint_that_wants_the_field_of_a_secret_gets_an_empty_one() {
 }
 
 #[test]
-fn each_step_of_a_login_is_told_and_nothing_secret_in_it() {
+fn each_step_of_a_login_is_reported_without_secrets() {
     run(async {
         let world = World::with(|knobs| knobs.auth_methods = vec!["client_secret_post".into()]).await;
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -429,7 +429,7 @@ fn g138_a_key_in_the_url_of_the_server_is_shown_in_no_error() {
 }
 
 #[test]
-fn nobody_is_logged_in_unasked_as_the_client_of_a_program() {
+fn no_client_of_a_program_is_logged_in_without_consent() {
     run(async {
         let world = World::new().await;
         let store = MemoryStore::default();

@@ -18,7 +18,7 @@ use super::flow::connect;
 use crate::scripted::{call, run};
 
 #[test]
-fn a_login_is_found_again_and_forgotten_when_it_is_told_to() {
+fn a_login_is_found_again_and_removed_by_a_logout() {
     run(async {
         let world = World::new().await;
         let folder = Folder::new();
@@ -124,7 +124,7 @@ fn i180_what_was_read_before_a_logout_or_a_login_counts_no_longer() {
 }
 
 #[test]
-fn a_logout_takes_back_what_somebody_else_has_refreshed_while_it_waited() {
+fn a_logout_revokes_the_tokens_that_another_process_refreshed_while_it_waited() {
     run(async {
         let world = World::new().await;
         let store = MemoryStore::default();
@@ -155,7 +155,7 @@ impl UserAgent for Away {
 }
 
 #[test]
-fn a_client_from_whose_page_nobody_came_back_is_registered_again_by_the_next_login() {
+fn a_client_whose_login_page_was_not_finished_is_registered_again_by_the_next_login() {
     run(async {
         let world = World::new().await;
         let folder = Folder::new();

@@ -314,7 +314,7 @@ fn g144_scopes_that_the_user_has_denied_are_not_asked_for_again() {
 }
 
 #[test]
-fn g144_a_server_that_takes_no_token_at_all_has_nobody_asked_over_and_over() {
+fn g144_a_server_that_accepts_no_token_leads_to_one_login() {
     run(async {
         let world = World::with(|knobs| knobs.refuses_all = true).await;
         let oauth = world.asking().build().unwrap();

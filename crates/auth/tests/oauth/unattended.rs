@@ -194,7 +194,7 @@ async fn fleeting(seen: Seen, talk: Talk, taken: &std::sync::Mutex<HashMap<Strin
 }
 
 #[test]
-fn a_program_obtains_the_next_token_when_one_has_run_out_and_asks_nobody() {
+fn a_program_obtains_the_next_token_without_a_user_when_one_has_expired() {
     run(async {
         let taken = std::sync::Arc::new(std::sync::Mutex::new(HashMap::new()));
         let all = taken.clone();

@@ -178,7 +178,7 @@ fn a_server_on_the_web_has_a_url_without_a_user() {
 }
 
 #[test]
-fn a_scheme_that_nobody_speaks_is_refused() {
+fn an_unknown_scheme_is_refused() {
     for word in ["ftp://x", "stdio://x", "demo:x", "demo://x", "demo:full:", "demo:full/"] {
         refused(list(word), word);
     }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_of_a_collector_has_so_many_bytes() {
+    fn the_size_of_a_response_of_a_collector_is_limited() {
         let response = |bytes: usize| {
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
             [head.into_bytes(), vec![b'x'; bytes]].concat()

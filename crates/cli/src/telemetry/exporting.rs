@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_spans_wait_for_a_slow_collector_and_none_waits_to_be_queued() {
+    fn queued_spans_are_limited_and_a_slow_collector_delays_nothing() {
         let (release, released) = channel();
         let exported = Arc::<Mutex<usize>>::default();
         let provider = provider(Slow { released: Mutex::new(released), exported: exported.clone() });

@@ -249,7 +249,7 @@ fn a_client_of_a_bridge_without_a_login_gets_the_command_for_one() {
 }
 
 #[test]
-fn a_bridge_that_listens_lets_clients_in_after_a_login_that_is_made_beside_it() {
+fn a_listening_bridge_serves_clients_after_a_login_in_another_process() {
     let place = Place::new("listening");
     let url = place.authority.url();
     let mut running =

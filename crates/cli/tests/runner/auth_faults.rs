@@ -223,7 +223,7 @@ fn a_file_that_others_may_read_hides_no_login_and_keeps_none_from_being_forgotte
 }
 
 #[test]
-fn nobody_logs_in_over_http_to_another_machine_and_nothing_is_sent() {
+fn no_login_is_made_over_http_to_another_machine_and_nothing_is_sent() {
     let place = Place::new("plain");
     for verb in ["auth login --no-browser", "auth explain"] {
         let ran = place.run(&format!("{verb} http://tools.example.com/mcp")).exits(2);

@@ -210,7 +210,7 @@ fn what_sends_back_what_it_reads_is_named_by_every_verb() {
 }
 
 #[test]
-fn an_answer_to_what_nobody_asked_is_no_silence() {
+fn an_unsolicited_response_does_not_count_as_silence() {
     let server = r#"while read -r line; do
         id=${line#*'"id":'}; id=${id%%[,\}]*}
         printf '{"jsonrpc":"2.0","id":"%s","result":{}}\n' "$id"

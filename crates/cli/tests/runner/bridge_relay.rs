@@ -914,7 +914,7 @@ fn over_http_it_asks_for_a_token_and_says_where_one_is_to_be_had() {
 }
 
 #[test]
-fn over_quic_it_is_who_its_certificate_says_and_lets_in_whom_the_authorities_have_signed() {
+fn over_quic_it_shows_its_certificate_and_admits_clients_that_the_authorities_have_signed() {
     let files = Certificates::new("relay-certificates");
     files.make("server");
     files.make("client");

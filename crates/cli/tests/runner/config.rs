@@ -574,7 +574,7 @@ fn i172_files_of_every_kind_end_with_a_clear_message() {
 }
 
 #[test]
-fn i172_a_broken_file_that_nobody_chose_keeps_nothing_else_from_working() {
+fn i172_a_broken_file_that_was_not_chosen_does_not_affect_others() {
     let folder = Folder::new("broken");
     folder.file("mcp_servers.toml", toml("good", ""));
     let broken = folder.path().join("here/.mcp.json");

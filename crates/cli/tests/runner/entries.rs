@@ -118,7 +118,7 @@ fn r85_variables_come_from_a_file_and_those_of_codex_pass_a_clean_environment() 
 }
 
 #[test]
-fn f26_so_many_servers_run_at_once_as_the_file_says() {
+fn f26_the_file_limits_how_many_servers_run_at_once() {
     let folder = Folder::new("entries-at-once");
     // A server that starts while another one runs creates `several`.
     let script = "mkdir one || touch several; read -r line; rmdir one; exit 3";

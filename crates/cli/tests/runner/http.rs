@@ -83,7 +83,7 @@ fn a_certificate_that_is_not_trusted_is_reported_with_what_helps() {
 }
 
 #[test]
-fn a_server_that_asks_for_a_token_lets_nobody_in_without_one() {
+fn a_server_that_asks_for_a_token_admits_no_client_without_one() {
     let mut running = start(command([
         "serve",
         "demo",
@@ -523,7 +523,7 @@ fn what_is_not_reached_has_the_same_hint_in_every_verb() {
 }
 
 #[test]
-fn what_breaks_off_is_no_page_of_somebody_else() {
+fn a_truncated_page_is_not_taken_for_another_one() {
     let (url, _received) = answering(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\nconnection: close\r\n\r\n{\"json",
     );
@@ -571,7 +571,7 @@ fn a_validation_does_not_blame_the_path_for_a_server_that_cannot_answer_now() {
 }
 
 #[test]
-fn an_opening_that_is_too_long_names_the_option_that_lets_it_in() {
+fn an_opening_that_is_too_long_names_the_option_that_raises_the_limit() {
     let body = format!(r#"{{"jsonrpc":"2.0","result":{{"x":"{}"}}}}"#, "y".repeat(8192));
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
     let (url, _received) = answering(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).leak());

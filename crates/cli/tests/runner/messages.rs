@@ -202,7 +202,7 @@ fn a_failure_of_orchestra_is_one_sentence() {
 }
 
 #[test]
-fn what_is_for_an_orchestrator_is_for_nobody_else() {
+fn options_of_an_orchestrator_are_refused_elsewhere() {
     for option in ["--certs-dir", "--server-name"] {
         for server in ["demo:", "tcp://127.0.0.1:1", "http://127.0.0.1:1/mcp"] {
             run(["list", option, "x", server]).exits(2).says(&[option, "a server of Orchestra", "leave out"]);

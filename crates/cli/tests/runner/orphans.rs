@@ -246,7 +246,7 @@ fn a_server_has_no_guard() {
 }
 
 #[test]
-fn nobody_becomes_a_guard_by_accident() {
+fn no_program_becomes_a_guard_by_accident() {
     for words in [&[][..], &["1"], &["list"], &["12-abc-"]] {
         let mut command = command(words);
         command.arg0("mcpjoin: guard");

@@ -46,7 +46,7 @@ fn ctrl_c_ends_the_command_while_it_asks() {
 }
 
 #[test]
-fn no_input_asks_nobody_on_a_terminal() {
+fn no_input_does_not_ask_on_a_terminal() {
     let call = ["call", "--no-input", "demo:full", "test_elicitation", "message=x"];
     let seen = seen(&[], "", "", &call);
     assert!(seen.shown.contains("action: decline"), "{}", seen.shown);

@@ -107,7 +107,7 @@ fn r85_a_configuration_can_be_typed_and_entries_of_other_programs_are_used() {
 }
 
 #[test]
-fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says_so() {
+fn r85_an_entry_of_a_folder_that_is_not_trusted_is_not_run_before_the_user_agrees() {
     let folder = Folder::untrusted("servers-trust");
     folder.file(
         ".mcp.json",

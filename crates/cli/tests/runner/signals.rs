@@ -115,7 +115,7 @@ fn f10_terminate_ends_everything() {
 }
 
 #[test]
-fn i170_a_call_under_way_is_cancelled() {
+fn i170_a_call_in_flight_is_cancelled() {
     // The server records what it receives after the call.
     let script =
         legacy("read -r line; echo ready >&2; read -r line; echo \"received $line\" >&2; cat >/dev/null");

@@ -35,7 +35,7 @@ impl Drop for Place {
 }
 
 #[test]
-fn a_part_that_is_too_large_goes_to_a_file_that_nobody_else_reads() {
+fn a_part_that_is_too_large_goes_to_a_private_file() {
     let place = Place::new("spill-parts");
     let mut call = command(["call", "--spill", "20", "demo:full", "test_multiple_content_types"]);
     call.env("TMPDIR", &place.0);

@@ -175,7 +175,7 @@ fn a_task_that_was_left_is_called_off_by_ctrl_c_alone() {
 }
 
 #[test]
-fn a_task_whose_question_nobody_answers_is_called_off() {
+fn a_task_whose_question_is_not_answered_is_cancelled() {
     let stands = r#""taskId":"t","createdAt":"x","lastUpdatedAt":"x","ttlMs":null,"pollIntervalMs":100"#;
     let form = r#"{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}"#;
     let mut script = String::new();

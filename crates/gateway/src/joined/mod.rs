@@ -464,7 +464,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_of_so_many_callers_are_remembered_and_those_of_the_one_unused_for_longest_forgotten() {
+    fn callers_with_names_are_limited_and_the_one_unused_for_longest_is_dropped() {
         let target = Gateway::builder(|| ready(Err::<Link, io::Error>(io::ErrorKind::NotFound.into())));
         let joined = Gateway::joined("both", "1").target("a", target).build().0;
         let of = |number: usize| joined.names_of(Caller::Principal(number.to_string().into()));

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_links_are_remembered_and_the_oldest_is_forgotten() {
+    fn remembered_links_are_limited_and_the_oldest_is_dropped() {
         let mut links = Links::default();
         links.insert(&"x".repeat(MAX_LINK_BYTES + 1), 0);
         (0..=MAX_LINKS).for_each(|uri| links.insert(&uri.to_string(), 1));

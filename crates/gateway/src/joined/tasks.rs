@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_tasks_of_the_client_are_known_to_the_target_that_has_created_them() {
+    fn tasks_of_the_client_are_limited_and_known_only_to_the_target_that_created_them() {
         let tasks = Arc::new(TaskIds::new(None, None)).of(&Caller::Local);
         let task = |id: usize| format!(r#"{{"taskId":"{id}"}}"#);
         (0..=MAX_LISTED)

@@ -412,7 +412,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_subscribes_to_so_many_resources_and_to_none_of_them_in_vain_again() {
+    async fn a_client_subscribes_to_a_limited_number_of_resources_and_may_repeat_each() {
         let all: Vec<String> = (0..=MAX_RESOURCES).map(|uri| uri.to_string()).collect();
         let accepted = SubscriptionFilter::default().with_resource_subscriptions(all.clone());
         let shared = Arc::new(Shared {

@@ -179,7 +179,7 @@ mod tests {
     use mcpjoin::internal::{MAX_KNOWN_TOOL_BYTES, MAX_KNOWN_TOOLS};
 
     #[test]
-    fn the_names_of_so_many_tools_are_remembered() {
+    fn the_number_of_remembered_tool_names_is_limited() {
         let tools = WrappedTools::default();
         (0..=MAX_KNOWN_TOOLS).for_each(|name| tools.insert(&name.to_string()));
         assert!((0..MAX_KNOWN_TOOLS).all(|name| tools.contains(&name.to_string())));

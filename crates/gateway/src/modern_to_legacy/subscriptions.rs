@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_told_of_each_kind_that_it_names_and_of_no_other() {
+    fn a_stream_receives_each_kind_that_it_names_and_no_other() {
         let all = [Method::ToolListChanged, Method::PromptListChanged, Method::ResourceListChanged];
         let named = SubscriptionFilter::default;
         for (filter, wanted) in [
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_acknowledged_first_and_told_what_it_is_for() {
+    fn a_stream_is_acknowledged_first_and_receives_what_it_names() {
         let streams = Arc::new(Streams::new());
         let filter = names(&["file:///a"]).with_tools_list_changed(true).with_prompts_list_changed(true);
         let (stream, sent) = open(&streams, "7", filter);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_does_not_answer_holds_nobody_up_for_long() {
+    async fn a_server_that_does_not_answer_delays_requests_for_a_limited_time() {
         let streams = Arc::new(Streams::new());
         let task = streams.subscribe_with(|_, _| std::future::pending());
         let _stream = open(&streams, "1", names(&["a"]));

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_handles_that_are_over_are_remembered_and_the_oldest_is_forgotten() {
+    async fn remembered_used_handles_are_limited_and_the_oldest_is_dropped() {
         let (calls, abandoned) = suspended(1, 0);
         let handles: Vec<String> = (0..=MAX_INVALID_HANDLES)
             .map(|_| {

@@ -268,7 +268,7 @@ async fn requests_are_limited_in_rate_and_number_for_each_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_clients_are_remembered_and_the_one_unused_for_longest_is_forgotten() {
+async fn clients_are_limited_and_the_one_unused_for_longest_is_dropped() {
     let limiter = Arc::new(Limiter::default());
     let rate = Some(Rate { period: Duration::from_secs(3_600), burst: 1 });
     let limits = Limits { rate, concurrent: Some(1), bytes: None };

@@ -109,7 +109,7 @@ async fn list(service: &HttpService, token: &str) -> (u16, String) {
 }
 
 #[test]
-fn without_sessions_nobody_gets_the_server_of_another_principal() {
+fn without_sessions_no_client_gets_the_server_of_another_principal() {
     super::run(async {
         let (started, far) = (Arc::new(AtomicUsize::new(0)), server());
         let count = started.clone();

@@ -201,7 +201,7 @@ fn a_flood_of_clients_of_one_address_starts_a_bounded_number_of_servers_and_ends
 }
 
 #[test]
-fn a_hundred_sessions_of_one_address_keep_nobody_else_from_being_served() {
+fn a_hundred_sessions_of_one_address_do_not_keep_others_from_being_served() {
     run(async {
         let (gateway, count) = gateway(|builder| builder);
         let mut sessions = Vec::new();

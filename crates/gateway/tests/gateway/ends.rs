@@ -85,7 +85,7 @@ fn a_server_that_dies_in_the_middle_of_a_call_says_how() {
 }
 
 #[test]
-fn what_a_client_is_told_of_the_end_of_its_server_are_the_words_for_it() {
+fn a_client_learns_the_reason_of_the_end_of_its_server() {
     run(async {
         let words = |builder: GatewayBuilder| builder.words(|text| text.replace("hunter2", "***"));
         let reply = dies_in_a_call(words, ProcessExit::Code(3), b"no use: hunter2\n").await;
@@ -141,7 +141,7 @@ fn a_stream_on_a_legacy_server_outlives_its_runs_and_ends_when_it_is_given_up() 
 }
 
 #[test]
-fn a_server_that_was_started_again_is_told_what_its_client_had_asked_and_the_client_that_lists_may_differ() {
+fn a_restarted_server_gets_the_settings_of_its_client_and_the_client_learns_what_may_have_changed() {
     run(async {
         let (_gateway, mut client, mut server, mut servers, _served) = legacy(|builder| builder).await;
         client
@@ -221,7 +221,7 @@ fn a_server_that_does_not_stay_is_given_up_and_the_error_says_so() {
 }
 
 #[test]
-fn a_client_that_opens_a_session_is_told_why_there_is_no_server() {
+fn a_client_that_opens_a_session_learns_why_there_is_no_server() {
     run(async {
         let (servers, start) = Servers::set();
         *servers.failing.lock().unwrap() = Some("no such program: `nope`");
@@ -541,7 +541,7 @@ fn who_says_much_before_it_opens_and_reads_nothing_is_read_no_more() {
 }
 
 #[test]
-fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_its_own_does_not() {
+fn an_unused_shared_server_makes_room_for_another_client_and_a_dedicated_one_does_not() {
     run(async {
         let (mut servers, start) = Servers::set();
         let gateway = Gateway::builder(start).upstreams(1).build();

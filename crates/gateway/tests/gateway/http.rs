@@ -256,7 +256,7 @@ fn legacy_requests_without_a_session_have_a_server_too() {
 }
 
 #[test]
-fn what_belongs_to_no_request_is_told_on_the_stream_of_the_session_or_on_that_of_a_request() {
+fn messages_of_no_request_are_sent_on_the_stream_of_the_session_or_of_a_request() {
     run(async {
         let (mut servers, start) = Servers::set();
         let gateway = Gateway::builder(start).build();
@@ -450,7 +450,7 @@ fn a_client_for_which_no_more_servers_are_started_is_asked_to_come_again() {
 }
 
 #[test]
-fn a_client_above_its_rate_is_told_by_the_status_when_to_come_again() {
+fn a_client_above_its_rate_gets_a_status_with_retry_after() {
     run(async {
         let policy =
             Policy::parse(Path::new("p"), "[limits]\nrequests_per_minute = 20\nburst = 1\n").unwrap();

@@ -551,7 +551,7 @@ fn a_client_is_subscribed_again_at_a_target_that_was_given_up_and_opened_again()
 }
 
 #[test]
-fn changes_of_several_lists_are_told_once() {
+fn changes_of_several_lists_are_notified_once() {
     run(async {
         for (era, version) in PAIRS {
             let two = Two::new(&version);
@@ -720,7 +720,7 @@ fn a_link_in_a_result_is_read_at_the_target_that_gave_it_and_at_no_other() {
 }
 
 #[test]
-fn a_client_that_wants_log_messages_is_told_which_target_has_no_server() {
+fn a_client_that_wants_log_messages_learns_which_target_has_no_server() {
     run(async {
         for (era, version) in PAIRS {
             for (level, is_told) in [(LoggingLevel::Info, true), (LoggingLevel::Error, false)] {

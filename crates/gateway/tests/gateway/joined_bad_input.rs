@@ -230,7 +230,7 @@ fn a_target_that_floods_keeps_no_call_of_the_other_from_its_answer_and_is_named(
 }
 
 #[test]
-fn a_client_is_told_of_a_late_target_that_does_not_answer_for_its_level() {
+fn a_client_is_warned_of_a_late_target_that_does_not_answer_set_level() {
     run(async {
         let late = |mut server: Scripted| async move {
             let Some(opening) = server.receive().await else { return };

@@ -53,7 +53,7 @@ impl Limited {
 }
 
 #[test]
-fn another_policy_for_several_targets_is_told_once_on_a_stream() {
+fn another_policy_for_several_targets_is_notified_once_on_a_stream() {
     run(async {
         for version in [Version::V2025_06_18, Version::V2026_07_28] {
             let it = Limited::new(Era::Modern, &version).await;

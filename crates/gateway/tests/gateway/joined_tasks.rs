@@ -160,7 +160,7 @@ fn a_task_asks_its_client_and_the_question_names_the_target() {
 }
 
 #[test]
-fn the_status_of_a_task_is_told_with_the_id_that_the_client_has() {
+fn the_status_of_a_task_is_sent_with_the_id_that_the_client_has() {
     run(async {
         for (era, version) in WITH_TASKS {
             let two = Two::new(&version);

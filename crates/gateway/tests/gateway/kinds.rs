@@ -94,7 +94,7 @@ fn a_list_of_slow_pages_takes_half_of_the_time_of_the_call_that_needs_it() {
 }
 
 #[test]
-fn the_kinds_of_so_many_tools_are_remembered() {
+fn the_number_of_tools_with_a_remembered_kind_is_limited() {
     run(async {
         let (_gateway, mut client, mut server) = called("0").await;
         let asked = server.value().await;

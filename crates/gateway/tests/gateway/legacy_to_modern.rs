@@ -387,7 +387,7 @@ fn a_subscription_is_refused_if_the_server_ends_the_stream_without_having_accept
 }
 
 #[test]
-fn a_client_is_told_of_what_may_have_changed_while_no_stream_was_open() {
+fn a_client_is_notified_of_what_may_have_changed_while_no_stream_was_open() {
     run(async {
         let (_gateway, mut client, mut server, _servers) = opened().await;
         client.say(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}"#).await;

@@ -13,7 +13,7 @@ use super::{Servers, client, modern_request, run};
 const LEVEL: &str = r#","io.modelcontextprotocol/logLevel":"warning""#;
 
 #[test]
-fn a_server_is_told_a_level_if_it_logs_and_a_request_wants_log_messages() {
+fn a_server_gets_a_level_if_it_logs_and_a_request_wants_log_messages() {
     run(async {
         for (capabilities, level, is_told) in [
             (json!({ "tools": {} }), LEVEL, false),

@@ -377,7 +377,7 @@ fn a_user_who_says_no_is_an_answer() {
 }
 
 #[test]
-fn a_client_that_never_comes_back_is_given_up_and_the_server_told() {
+fn the_call_of_a_client_that_never_returns_ends_and_the_server_gets_an_error() {
     run(async {
         // The server itself would wait longer.
         let mut limits = Limits::default();
@@ -428,7 +428,7 @@ fn a_handle_is_good_once_and_for_its_own_request() {
 }
 
 #[test]
-fn a_server_that_dies_while_its_client_is_away_is_told_of_when_it_comes_back() {
+fn a_client_that_returns_learns_that_its_server_has_died() {
     run(async {
         let (builder, mut servers) = by_hand();
         let gateway = builder.build();
@@ -708,7 +708,7 @@ fn progress_and_log_messages_come_with_the_request_that_wants_them() {
 }
 
 #[test]
-fn the_server_is_told_the_lowest_level_that_is_wanted() {
+fn the_server_gets_the_lowest_level_that_is_wanted() {
     run(async {
         let (builder, mut servers) = by_hand();
         let gateway = builder.build();
@@ -899,7 +899,7 @@ fn a_client_that_cancels_calls_the_task_off() {
 }
 
 #[test]
-fn a_server_that_does_not_list_its_tools_holds_up_all_who_wait_for_that_once() {
+fn a_server_that_does_not_list_its_tools_delays_all_waiting_requests_once() {
     run(async {
         let (builder, mut servers) = by_hand();
         let gateway = builder.build();

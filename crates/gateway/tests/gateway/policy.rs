@@ -505,7 +505,7 @@ fn a_list_of_tools_without_end_is_compared_up_to_a_limit() {
 }
 
 #[test]
-fn requests_above_a_rate_are_refused_for_their_client_and_told_when_to_come_again() {
+fn requests_above_a_rate_are_refused_for_their_client_with_the_time_of_the_next_try() {
     in_each_era(async |near, far| {
         let text =
             "[limits]\nrequests_per_minute = 30\nburst = 3\n[[rule]]\nscopes = [\"fast\"]\nlimits = {}\n";
@@ -535,7 +535,7 @@ fn requests_above_a_rate_are_refused_for_their_client_and_told_when_to_come_agai
 }
 
 #[test]
-fn so_many_requests_are_in_flight_for_one_client_and_for_one_target() {
+fn requests_in_flight_are_limited_for_one_client_and_for_one_target() {
     in_each_era(async |near, far| {
         let text = "[limits]\nconcurrent_requests = 2\n[target.server.limits]\nconcurrent_requests = 3\n";
         let gate = Gate::new(far, text);
@@ -707,7 +707,7 @@ async fn listen(guest: &mut Guest) {
 }
 
 #[test]
-fn after_a_reload_calls_in_flight_end_and_clients_whose_tools_changed_are_told() {
+fn after_a_reload_calls_in_flight_end_and_clients_whose_tools_changed_are_notified() {
     in_each_era(async |near, far| {
         let gate = Gate::new(far, "[defaults.rename]\nhold = \"wait\"\n");
         let mut guest = Guest::on_stream(&gate, near).await;

@@ -307,7 +307,7 @@ fn two_at_one_address_are_each_asked_what_their_own_call_asks() {
 }
 
 #[test]
-fn twenty_at_once_before_four_servers_are_served_in_order_and_none_hears_anothers_question() {
+fn twenty_clients_of_four_servers_are_served_in_order_and_none_gets_the_question_of_another() {
     run(async {
         let (mut servers, builder) = Programs::before();
         let gateway = builder.upstreams(4).build();
@@ -394,7 +394,7 @@ fn a_call_that_waits_for_its_client_holds_its_server_and_fails_with_it() {
 }
 
 #[test]
-fn a_state_is_good_for_nobody_else_and_cannot_be_made_up() {
+fn a_state_is_valid_for_its_client_alone_and_cannot_be_forged() {
     run(async {
         let (mut servers, builder) = Programs::before();
         let gateway = builder.build();
@@ -811,7 +811,7 @@ fn a_server_whose_call_was_left_unanswered_gets_no_other_that_could_receive_its_
 }
 
 #[test]
-fn who_waits_in_vain_for_a_server_is_told_the_limit_and_its_option() {
+fn a_client_that_waits_in_vain_for_a_server_learns_the_limit_and_its_option() {
     run(async {
         let (mut servers, builder) = Programs::before();
         let gateway = builder.upstreams(1).timeout(Duration::from_secs(30)).build();

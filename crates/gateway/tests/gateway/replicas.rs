@@ -607,7 +607,7 @@ async fn as_the_sdk_says_it(front: Balancer, said: &'static str) -> String {
 }
 
 #[test]
-fn what_belongs_to_no_request_comes_to_the_process_where_the_client_has_its_stream() {
+fn messages_of_no_request_go_to_the_process_with_the_stream_of_the_client() {
     run(async {
         let target = Target::new("a").await;
         let replicas = Replicas::new(2, &[&target]);
@@ -673,7 +673,7 @@ fn a_session_with_a_child_or_with_much_to_seal_has_an_ordinary_id_of_its_own_pro
 }
 
 #[test]
-fn a_client_of_2024_11_05_has_a_session_of_its_own_process_and_hears_what_belongs_to_no_request() {
+fn a_client_of_2024_11_05_has_a_session_of_one_process_and_receives_messages_of_no_request() {
     run(async {
         let target = Target::new("a").await;
         let replicas = Replicas::new(1, &[&target]);

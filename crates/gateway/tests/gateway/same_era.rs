@@ -66,7 +66,7 @@ fn a_version_that_cannot_be_opened_with_initialize_is_not_offered_to_a_server() 
 }
 
 #[test]
-fn b41_b52_what_a_legacy_server_asks_and_tells_crosses_to_the_byte() {
+fn b41_b52_requests_and_notifications_of_a_legacy_server_pass_byte_for_byte() {
     run(async {
         let (_gateway, mut client, mut server, _servers, _served) = legacy(|builder| builder).await;
         let odd = odd();
@@ -544,7 +544,7 @@ const CALL: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call"}"#;
 const RESULT: &str = r#"{"jsonrpc":"2.0","id":2,"result":{}}"#;
 
 #[test]
-fn what_a_server_tells_before_a_result_comes_before_it() {
+fn notifications_before_a_result_arrive_before_it() {
     run(async {
         let (_gateway, mut client, mut server, _servers, _served) = legacy(|builder| builder).await;
         client.say(CALL).await;

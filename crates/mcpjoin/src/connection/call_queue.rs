@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_due_no_earlier_than_others_wakes_nobody() {
+    fn only_an_earlier_deadline_wakes_the_driver() {
         let mut queue = CallQueue::new();
         assert!(!queue.enter(None, None, &mut waker()).1, "it has no end");
         for earlier in [true, false] {

@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_that_panics_when_the_connection_ends_harms_nobody() {
+    fn a_handler_that_panics_when_the_connection_ends_harms_nothing_else() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {

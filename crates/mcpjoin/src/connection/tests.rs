@@ -300,7 +300,7 @@ fn who_waits_for_a_request_to_be_over_is_woken_when_that_one_is_and_when_all_are
 }
 
 #[test]
-fn of_the_notifications_of_a_call_that_nobody_looks_at_the_newest_are_kept_and_the_others_counted() {
+fn of_unread_notifications_of_a_call_the_newest_are_kept_and_the_others_counted() {
     let core = opened(Limits::default());
     let mut cx = TaskContext::from_waker(Waker::noop());
     let mut call = Connection::from_core(core.clone()).call(Call::new(Method::Ping));
@@ -323,7 +323,7 @@ fn of_the_notifications_of_a_call_that_nobody_looks_at_the_newest_are_kept_and_t
 }
 
 #[test]
-fn the_notifications_of_a_call_that_nobody_looks_at_have_a_total_in_bytes_beside_the_newest() {
+fn unread_notifications_of_a_call_have_a_limit_in_bytes_beside_the_newest() {
     const MIB: usize = 1024 * 1024;
     let core = opened(Limits::default());
     let mut cx = TaskContext::from_waker(Waker::noop());

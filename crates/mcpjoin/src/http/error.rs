@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_of_a_certificate_are_told_without_their_types() {
+    fn the_names_of_a_certificate_are_shown_without_their_types() {
         let problem = |presented: &[&str]| {
             let presented = presented.iter().map(|name| (*name).to_owned()).collect();
             let expected = rustls::pki_types::ServerName::try_from("here.example").unwrap();
@@ -293,7 +293,7 @@ mod tests {
     struct Outside(#[source] io::Error);
 
     #[test]
-    fn the_last_error_of_a_chain_is_told_also_where_one_of_the_system_hides_it() {
+    fn the_last_error_of_a_chain_is_shown_also_where_a_system_error_hides_it() {
         let last = Outside(io::Error::other("what really happened"));
         assert_eq!(root(&io::Error::other(last)), "what really happened");
     }

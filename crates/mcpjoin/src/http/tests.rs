@@ -158,7 +158,7 @@ fn through(port: u16) -> Proxies {
 }
 
 #[tokio::test]
-async fn a_server_of_https_is_reached_through_a_tunnel_in_which_the_proxy_is_told_nothing_more() {
+async fn a_server_of_https_is_reached_through_a_tunnel_in_which_the_proxy_sees_only_the_host() {
     for agent in [None, Some(HeaderValue::from_static("agent/1"))] {
         let (listener, port) = listener().await;
         let proxy = tokio::spawn(async move {
@@ -182,7 +182,7 @@ async fn a_server_of_https_is_reached_through_a_tunnel_in_which_the_proxy_is_tol
 }
 
 #[tokio::test]
-async fn a_server_of_http_is_reached_through_a_proxy_that_is_told_the_whole_url() {
+async fn a_server_of_http_is_reached_through_a_proxy_that_gets_the_whole_url() {
     let (listener, port) = listener().await;
     let proxy = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn all_children_of_one_process_are_found_and_nobody_else() {
+    fn all_children_of_one_process_are_found_and_no_other() {
         let ours = EnvTag::of_ours();
         let (one, other) = (EnvTag::of_a_child(), EnvTag::of_a_child());
         assert_ne!(one, other);

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_children_have_large_pipes() {
+    fn the_number_of_children_with_large_pipes_is_limited() {
         let (usual, _writer) = pipe().expect("a pipe");
         let size = fcntl_getpipe_size(&usual).expect("a size");
         let Ok(large) = fcntl_setpipe_size(&usual, LARGE_PIPE_BYTES) else { return };

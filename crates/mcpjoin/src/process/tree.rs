@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_partial_while_somebody_may_be_one_of_the_family() {
+    fn a_scan_is_partial_while_a_process_may_belong_to_the_tree() {
         let stat = |pid: i32, parent: i32, group: i32, tags: Tags| {
             let line = format!("{pid} (a) S {parent} {group} 39 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 777 1 2");
             Stat { tags, ..Stat::parse(pid, line.as_bytes()).expect("a line") }
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_members_of_a_family_are_remembered() {
+    fn the_number_of_remembered_members_of_a_process_tree_is_limited() {
         let members = 2..=MAX_MEMBERS as i32 + 2;
         // At first the parent is the child; then they have left it and its group.
         let [below, left] = [1, i32::MAX].map(|parent| {

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_to_nobody_fails() {
+    fn sending_without_a_receiver_fails() {
         let (mut sender, receiver) = queue();
         let mut cx = Context::from_waker(Waker::noop());
         drop(receiver);

@@ -186,7 +186,7 @@ async fn the_largest_hint_counts_as_a_day() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_runs_from_the_arrival_and_not_from_when_somebody_looks() {
+async fn time_runs_from_the_arrival_and_not_from_the_first_poll() {
     let (client, server) = connect(builder(), hinting(fresh(1000))).await;
     let mut read = client.read_resource("a:b");
     assert!(scripted::poll_once(&mut read).is_pending());

@@ -124,7 +124,7 @@ async fn r14_the_limits_are_the_default_and_progress_extends_up_to_the_total() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r15_a_reply_with_another_id_is_nobodys_result() {
+async fn r15_a_reply_with_another_id_is_the_result_of_no_call() {
     let (builder, violations) = note_violations(builder());
     let (client, mut server) = legacy(builder).await;
     let (result, id) = tokio::join!(client.call_tool("t", ()), async {
@@ -538,7 +538,7 @@ async fn c4_a_ping_is_a_request_that_the_era_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_level_is_told_once_to_legacy_servers_and_with_each_request_to_modern_ones() {
+async fn the_log_level_is_sent_once_to_legacy_servers_and_with_each_request_to_modern_ones() {
     let (client, mut server) = legacy(builder()).await;
     let (set, ()) = tokio::join!(client.set_level(LoggingLevel::Warning), async {
         let request = server.expect("logging/setLevel").await;

@@ -208,7 +208,7 @@ async fn a_handler_that_blocks_its_thread_holds_no_other_call_in_either_era() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_hears_of_notifications_and_violations_may_panic() {
+async fn callbacks_for_notifications_and_violations_may_panic() {
     let (received, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let build = || {
         let received = received.clone();
@@ -233,7 +233,7 @@ async fn what_hears_of_notifications_and_violations_may_panic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_server_that_asks_in_an_undeclared_way_is_told_so() {
+async fn a_legacy_server_that_sends_an_undeclared_request_gets_an_error() {
     let (client, mut server) = legacy(builder().sampling(sample).elicitation(elicit)).await;
     let mut with_tools = sampling();
     with_tools["tools"] = json!([{"name": "t", "inputSchema": {"type": "object"}}]);
@@ -245,7 +245,7 @@ async fn a_legacy_server_that_asks_in_an_undeclared_way_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_roots_are_told_to_a_legacy_server_and_answered_in_both_eras() {
+async fn new_roots_are_notified_to_a_legacy_server_and_answered_in_both_eras() {
     let (client, mut server) = legacy(answering()).await;
     client.set_roots([Root::new("file:///other")]).expect("roots are declared");
     assert_eq!(server.notification().await.method, Method::RootsListChanged);

@@ -375,7 +375,7 @@ async fn told(stream: &mut mcpjoin::client::Subscription) -> Method {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_is_unsubscribed_from_when_nobody_needs_it_any_more() {
+async fn a_resource_is_unsubscribed_from_with_its_last_subscriber() {
     let filter = || SubscriptionFilter::default().with_resource_subscriptions(vec!["a:b".to_owned()]);
     let (client, mut server) = legacy(builder()).await;
     let listen = async |server: &mut Scripted, client: &Client| {
@@ -502,7 +502,7 @@ async fn a_server_that_never_acknowledges_a_stream_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_the_notifications_that_nobody_reads_the_newest_are_kept() {
+async fn of_unread_notifications_the_newest_are_kept() {
     let (client, mut server) = legacy(builder()).await;
     let filter = SubscriptionFilter::default().with_tools_list_changed(true);
     let mut stream = client.listen(filter).await.expect("a stream");

@@ -222,7 +222,7 @@ async fn a_server_that_says_nothing_of_it_is_looked_at_every_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_tells_is_received_at_once() {
+async fn a_status_notification_is_received_at_once() {
     let (client, server) = modern(taking()).await;
     let began = Instant::now();
     let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
@@ -242,7 +242,7 @@ async fn what_a_server_tells_is_received_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_told_end_without_what_it_ended_with_is_looked_at() {
+async fn an_end_that_is_notified_without_its_result_is_fetched() {
     let (client, server) = modern(taking()).await;
     let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::begin(server, json!({})).await;
@@ -292,7 +292,7 @@ async fn each_question_of_a_task_is_answered_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_nobody_can_answer_is_the_end_and_the_task_stays() {
+async fn a_question_without_a_user_ends_the_command_and_the_task_stays() {
     let (client, server) = modern(builder().tasks(true)).await;
     let (result, mut server) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::deaf(server, json!({})).await;
@@ -322,7 +322,7 @@ async fn a_task_that_asks_again_and_again_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_were_lost_are_given_again_and_nobody_is_asked_again() {
+async fn lost_answers_are_sent_again_without_another_question() {
     let (client, server) = modern(taking()).await;
     let call = client.call_tool("t", ()).timeout(Duration::from_secs(1));
     let (result, ()) = tokio::join!(call, async {
@@ -356,7 +356,7 @@ async fn a_task_that_failed_or_was_called_off_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_loses_the_task_is_told_from_one_that_dies() {
+async fn a_server_that_loses_the_task_is_distinguished_from_one_that_dies() {
     let (client, server) = modern(taking()).await;
     let (result, ()) = tokio::join!(client.call_tool("t", ()), async {
         let mut server = Extension::deaf(server, json!({})).await;
@@ -795,7 +795,7 @@ async fn core_a_task_that_waits_for_input_asks_while_its_result_is_waited_for() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn core_what_a_server_tells_is_received_at_once() {
+async fn core_a_status_notification_is_received_at_once() {
     let (client, mut server) = core(taking()).await;
     let began = Instant::now();
     let (result, ()) = tokio::join!(client.call_tool("required", ()), async {
@@ -828,7 +828,7 @@ async fn core_a_task_that_failed_gives_what_the_call_would_have_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn core_a_task_that_was_called_off_is_told_from_one_that_failed() {
+async fn core_a_cancelled_task_is_distinguished_from_a_failed_one() {
     let (client, mut server) = core(taking()).await;
     let (result, ()) = tokio::join!(client.call_tool("required", ()), async {
         list(&mut server).await;

@@ -274,7 +274,7 @@ async fn a_server_asks_for_a_type_alike_in_every_revision_that_has_elicitation()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_is_told_from_other_errors() {
+async fn a_timeout_is_distinguished_from_other_errors() {
     let (client, server) = legacy(builder()).await;
     let late = client.call_tool("t", ()).timeout(Duration::from_secs(1)).await.expect_err("no answer");
     assert!(late.is_timeout() && late.is_retryable(), "{late:?}");

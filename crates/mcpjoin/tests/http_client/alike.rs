@@ -86,7 +86,7 @@ async fn wronged() -> (Scripted, Client) {
 }
 
 #[test]
-fn r79_errors_over_http_are_told_apart_and_the_server_is_known() {
+fn r79_errors_over_http_are_distinguished_and_name_the_server() {
     run(async {
         let (server, client) = wronged().await;
         // A caller that has an error also has the client, and the client has its server's name.

@@ -139,7 +139,7 @@ impl Credentials for Nobody {
 }
 
 #[test]
-fn of_credentials_that_name_nobody_nothing_private_is_kept() {
+fn credentials_without_a_partition_cache_no_private_result() {
     run(async {
         let server = server("private").await;
         let client = connect(&Cache::new(), server.link().credentials(Nobody)).await;

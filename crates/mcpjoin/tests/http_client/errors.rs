@@ -80,7 +80,7 @@ fn f14_what_is_shown_of_a_body_is_readable() {
 }
 
 #[test]
-fn f14_why_an_authorization_is_refused_is_told_as_far_as_the_server_says_it() {
+fn f14_the_reason_of_a_refused_authorization_is_shown_as_the_server_gives_it() {
     run(async {
         let long = format!("Bearer error=\"invalid_token\", error_description=\"{}\"", "long ".repeat(200));
         let table: [(&str, &str); 6] = [

@@ -84,7 +84,7 @@ fn r62_f17_an_old_server_is_found_by_its_stream() {
 }
 
 #[test]
-fn an_old_server_that_is_told_is_asked_nothing_else() {
+fn an_old_server_that_the_caller_declares_is_not_probed() {
     run(async {
         let server = server("messages").await;
         let client = builder().connect(server.link().legacy_sse().build().unwrap()).await.unwrap();
@@ -199,7 +199,7 @@ fn a_stream_that_names_no_endpoint_is_given_up() {
 }
 
 #[test]
-fn what_is_no_stream_is_told_as_it_came_and_names_no_endpoint() {
+fn what_is_no_stream_is_reported_unchanged_and_names_no_endpoint() {
     run(async {
         for (status, kind) in [(200, "text/html"), (404, "text/event-stream")] {
             let server = Scripted::new(move |_, talk: Talk| async move {

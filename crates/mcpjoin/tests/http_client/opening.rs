@@ -330,7 +330,7 @@ fn f113_a_server_that_is_busy_while_a_connection_opens_is_asked_again() {
 }
 
 #[test]
-fn f113_a_wait_that_is_too_long_is_told_at_once() {
+fn f113_a_delay_that_is_too_long_is_reported_at_once() {
     run(async {
         for after in ["1000000000", "99999999999999999999", "61", "Sun, 06 Nov 1994 09:49:37 GMT"] {
             let server = busy(usize::MAX, 429, after).await;

@@ -256,7 +256,7 @@ async fn dies(
 }
 
 #[test]
-fn a_server_that_is_gone_is_given_five_seconds_and_every_attempt_is_told() {
+fn a_server_that_is_gone_has_five_seconds_and_each_attempt_is_reported() {
     let (tell, mut told) = mpsc::unbounded_channel();
     hearing(Told(tell), || {
         run(async {

@@ -373,7 +373,7 @@ fn f112_a_400_that_does_not_name_a_lost_session_opens_no_other_one() {
 }
 
 #[test]
-fn f112_a_server_that_knows_no_session_at_all_is_named_with_what_was_tried() {
+fn f112_a_server_that_accepts_no_session_is_named_with_what_was_tried() {
     run(async {
         let server = Scripted::new(|seen: Seen, talk: Talk| async move {
             match seen.about().as_str() {
@@ -724,7 +724,7 @@ fn a_response_that_is_refused_or_whose_connection_breaks_is_sent_again() {
 }
 
 #[test]
-fn a_response_that_is_refused_for_good_is_told() {
+fn a_response_that_is_refused_for_good_is_reported() {
     for (status, sent) in [(503, 4), (400, 1)] {
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         hearing(Told(tell), || {

@@ -561,7 +561,7 @@ fn a_server_that_loses_each_session_with_its_stream_is_asked_for_the_next_ever_l
 }
 
 #[test]
-fn whatever_happens_to_the_stream_of_a_session_it_hurts_nobody() {
+fn a_fault_of_the_stream_of_a_session_affects_no_request() {
     run(async {
         for way in 0..6 {
             let server = streaming(move |_, _, talk: Talk| async move {

@@ -36,7 +36,7 @@ fn an_extra_authority_is_trusted_and_the_name_is_checked() {
 }
 
 #[test]
-fn a_certificate_of_somebody_unknown_is_refused_and_the_error_names_its_issuer() {
+fn a_certificate_of_an_unknown_authority_is_refused_and_the_error_names_its_issuer() {
     run(async {
         let port = server(mcpjoin_test_support::tls::SERVER);
         let link = Link::http(format!("https://localhost:{port}/")).build().unwrap();

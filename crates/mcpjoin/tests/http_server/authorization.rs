@@ -135,7 +135,7 @@ fn authorization_no_request_gets_in_without_a_token() {
 }
 
 #[test]
-fn authorization_no_way_of_writing_a_path_or_a_method_leads_past_the_token() {
+fn authorization_no_spelling_of_a_path_or_a_method_avoids_the_token() {
     run(async {
         let (peer, _) = peer(options(resource().required_scopes(["a"])));
         let reader = peer.bearing("alice/b");

@@ -77,7 +77,7 @@ fn b25_a_batch_is_refused_where_it_is_not_allowed() {
 }
 
 #[test]
-fn a_batch_in_which_a_call_tells_of_progress_is_a_stream() {
+fn a_batch_in_which_a_call_reports_progress_is_a_stream() {
     run(async {
         let (peer, gate) = peer(HttpOptions::new());
         let session = peer.open("2025-03-26").await;

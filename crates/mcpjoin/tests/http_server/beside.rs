@@ -193,7 +193,7 @@ fn hiding() -> Server {
 }
 
 #[test]
-fn a_hidden_tool_cannot_be_told_from_an_unknown_one_by_its_headers() {
+fn the_headers_do_not_show_whether_a_tool_is_hidden_or_unknown() {
     run(async {
         let peer = Peer::new(&hiding(), HttpOptions::new()).with("user-agent", "a test");
         let call = async |user, tool: &str, region: &str| {
@@ -214,7 +214,7 @@ fn a_hidden_tool_cannot_be_told_from_an_unknown_one_by_its_headers() {
 }
 
 #[test]
-fn the_headers_of_a_mounted_tool_are_checked_where_nobody_can_learn_from_them() {
+fn the_headers_of_a_mounted_tool_are_checked_only_where_that_reveals_nothing() {
     run(async {
         let marked = || {
             let schema =

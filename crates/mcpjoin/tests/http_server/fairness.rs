@@ -83,7 +83,7 @@ async fn waits(peer: &Peer, flood: &Flood) -> usize {
 }
 
 #[test]
-fn e100_a_session_with_ten_thousand_calls_under_way_keeps_nobody_waiting() {
+fn e100_a_session_with_ten_thousand_calls_in_flight_delays_no_other() {
     run(async {
         let flood = Flood::new(0);
         let peer = Peer::new(&flood.server(), HttpOptions::new());
@@ -115,7 +115,7 @@ fn e100_a_session_with_ten_thousand_calls_under_way_keeps_nobody_waiting() {
 }
 
 #[test]
-fn e100_ten_thousand_requests_on_one_connection_keep_nobody_waiting() {
+fn e100_ten_thousand_requests_on_one_connection_delay_no_other() {
     run_for_real(async {
         let flood = Flood::new(1);
         let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();

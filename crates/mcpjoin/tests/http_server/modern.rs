@@ -241,7 +241,7 @@ fn without_a_token_or_a_level_there_is_nothing_to_stream() {
 }
 
 #[test]
-fn json_only_tells_nothing_before_the_reply() {
+fn json_only_sends_nothing_before_the_reply() {
     run(async {
         let (peer, gate) = peer(options().json_only(true));
         gate.open.add_permits(1);
@@ -407,7 +407,7 @@ fn n92_a_client_that_takes_nothing_is_given_up_and_holds_a_bounded_amount() {
 }
 
 #[test]
-fn what_a_handler_tells_after_its_answer_reaches_no_other_client() {
+fn a_notification_after_the_response_reaches_no_other_client() {
     run(async {
         let (gate, kept) = (Gate::new(), Arc::new(Mutex::new(None)));
         let keeping = kept.clone();

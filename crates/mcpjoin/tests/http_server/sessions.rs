@@ -219,7 +219,7 @@ fn cve_2026_67430_a_session_that_is_not_used_is_over_after_its_time() {
 }
 
 #[test]
-fn ending_a_session_ends_what_is_under_way_in_it() {
+fn ending_a_session_ends_its_requests_in_flight() {
     run(async {
         let (peer, gate) = peer(HttpOptions::new());
         let session = peer.open(LEGACY).await;
@@ -254,7 +254,7 @@ fn dropping_the_service_ends_everything() {
 }
 
 #[test]
-fn f113_who_is_sent_away_is_told_when_to_come_again() {
+fn f113_a_refused_client_gets_the_time_of_its_next_try() {
     run(async {
         let (peer, _) = peer(HttpOptions::new().max_sessions(1));
         let session = peer.open(LEGACY).await;

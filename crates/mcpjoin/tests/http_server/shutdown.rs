@@ -34,7 +34,7 @@ impl Body for Late {
 }
 
 #[test]
-fn draining_finishes_calls_ends_streams_and_lets_nobody_in() {
+fn draining_finishes_calls_ends_streams_and_admits_no_client() {
     run(async {
         let (peer, gate) = peer(HttpOptions::new());
         let session = peer.open(LEGACY).await;

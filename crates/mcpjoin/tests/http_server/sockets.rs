@@ -222,7 +222,7 @@ fn who_sends_all_of_a_body_that_is_too_large_before_it_reads_gets_the_answer_all
 }
 
 #[test]
-fn authorization_who_sends_all_of_a_body_before_it_reads_hears_that_its_token_is_no_good() {
+fn authorization_a_client_that_sends_the_whole_body_before_it_reads_gets_the_401() {
     run_for_real(async {
         let mut limits = Limits::default();
         limits.message = 32 * 1024 * 1024;
@@ -362,7 +362,7 @@ fn f106_heads_beyond_the_bounds_are_refused() {
 }
 
 #[test]
-fn cve_2025_53365_a_client_that_vanishes_mid_reply_harms_nobody() {
+fn cve_2025_53365_a_client_that_vanishes_mid_reply_harms_no_other() {
     run_for_real(async {
         let listening = Listening::new(HttpOptions::new().keep_alive(Duration::from_millis(10))).await;
         for _ in 0..20 {
@@ -378,7 +378,7 @@ fn cve_2025_53365_a_client_that_vanishes_mid_reply_harms_nobody() {
 }
 
 #[test]
-fn n93_a_large_reply_that_nobody_reads_keeps_nobody_else_waiting() {
+fn n93_a_large_reply_that_is_not_read_delays_no_other() {
     run_for_real(async {
         let listening = Listening::new(HttpOptions::new()).await;
         let session = open(&listening).await;

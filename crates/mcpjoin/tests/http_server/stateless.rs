@@ -49,7 +49,7 @@ fn there_is_nothing_but_post() {
 }
 
 #[test]
-fn nobody_is_asked_who_cannot_answer() {
+fn no_question_is_asked_without_a_user() {
     run(async {
         let (peer, _) = peer(HttpOptions::new().stateless(true));
         let answer =

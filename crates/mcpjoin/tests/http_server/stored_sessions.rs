@@ -116,7 +116,7 @@ async fn echoes(session: &Peer, id: usize) -> u16 {
 }
 
 #[test]
-fn a_stored_session_is_opened_in_the_process_that_a_request_comes_to() {
+fn a_stored_session_is_opened_in_the_process_that_receives_a_request() {
     run(async {
         let store = Store::default();
         let [one, other] = two(&server(), &store);

@@ -206,7 +206,7 @@ fn a_task_of_the_extension_belongs_to_its_principal_too() {
 }
 
 #[test]
-fn a_task_of_the_extension_is_told_to_nobody_but_its_principal() {
+fn a_task_of_the_extension_is_visible_to_its_principal_alone() {
     run(async {
         let (peer, _) = peer(HttpOptions::new().principal(bearer));
         let about = |id: i64, method: &str, mut params: Value| {

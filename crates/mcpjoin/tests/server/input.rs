@@ -242,7 +242,7 @@ fn a_missing_answer_is_asked_for_again() {
 }
 
 #[test]
-fn a_state_is_good_for_its_request_alone_and_for_ten_minutes() {
+fn a_state_is_valid_for_its_request_alone_and_for_ten_minutes() {
     run(async {
         let (server, _) = server();
         let mut client = Rounds::new(&server);

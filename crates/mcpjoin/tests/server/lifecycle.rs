@@ -227,7 +227,7 @@ fn a_handler_ends_when_its_connection_does() {
 }
 
 #[test]
-fn a_message_that_is_refused_for_its_size_is_told_of() {
+fn a_message_that_is_refused_for_its_size_is_reported() {
     let (tell, mut told) = unbounded_channel();
     hearing(Told(tell), || {
         run(async {

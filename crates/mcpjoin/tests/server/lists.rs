@@ -254,7 +254,7 @@ async fn listening(server: &Server, era: Era) -> (Client, UnboundedReceiver<Noti
 }
 
 #[test]
-fn changes_of_lists_are_told_to_everyone_who_wants_to_hear_and_storms_are_told_once() {
+fn changes_of_lists_reach_each_listener_and_a_storm_is_notified_once() {
     run(async {
         let server =
             Server::builder("s", "1").dynamic_tools().dynamic_resources().dynamic_prompts().build().unwrap();
@@ -303,7 +303,7 @@ fn a_list_that_is_not_declared_to_change_does_not() {
 }
 
 #[test]
-fn an_updated_resource_is_told_to_those_who_are_subscribed() {
+fn subscribers_are_notified_of_an_updated_resource() {
     run(async {
         let server = library();
         let handle = server.handle();

@@ -224,7 +224,7 @@ fn a_task_is_kept_for_its_time_and_not_longer() {
 }
 
 #[test]
-fn a_task_whose_time_is_up_is_called_off_although_nobody_asks() {
+fn a_task_is_cancelled_after_its_time_without_a_request() {
     run(async {
         struct Dropped(mpsc::UnboundedSender<()>);
         impl Drop for Dropped {

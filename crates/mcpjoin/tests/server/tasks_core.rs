@@ -635,7 +635,7 @@ fn a_task_is_kept_for_as_long_as_was_granted() {
 }
 
 #[test]
-fn one_client_has_so_many_tasks_and_leaves_room_for_others() {
+fn the_tasks_of_one_client_are_limited_and_leave_room_for_others() {
     run(async {
         let server = server();
         let mut peer = Peer::new(&server).await;

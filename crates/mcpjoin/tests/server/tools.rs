@@ -161,7 +161,7 @@ fn b38_parameters_of_the_wrong_kind_are_an_error_and_the_server_lives() {
 }
 
 #[test]
-fn structured_results_are_told_as_each_revision_can_have_them() {
+fn structured_results_are_sent_as_each_revision_defines_them() {
     run(async {
         let server = calculator().build().unwrap();
         let expected = [
@@ -252,7 +252,7 @@ fn schemas_have_no_formats_that_only_rust_knows() {
 }
 
 #[test]
-fn content_that_a_revision_does_not_have_is_told_as_text() {
+fn content_that_a_revision_does_not_have_is_sent_as_text() {
     run(async {
         let server = Server::builder("s", "1")
             .tool(tool("link"), |_: NoArguments, _| async {
@@ -388,7 +388,7 @@ fn e94_a_panicking_a_blocking_and_a_never_ending_handler_beside_healthy_ones() {
 }
 
 #[test]
-fn work_that_runs_elsewhere_is_told_when_nobody_waits_any_more() {
+fn blocking_work_learns_that_its_caller_is_gone() {
     run(async {
         let (told, mut tells) = mpsc::unbounded_channel();
         let (begun, mut begins) = mpsc::unbounded_channel();
@@ -414,7 +414,7 @@ fn work_that_runs_elsewhere_is_told_when_nobody_waits_any_more() {
 }
 
 #[test]
-fn log_messages_that_are_dropped_because_nobody_takes_them_are_told_of() {
+fn dropped_log_messages_are_counted_and_reported() {
     let (tell, mut told) = mpsc::unbounded_channel();
     hearing(Told(tell), || {
         run(async {

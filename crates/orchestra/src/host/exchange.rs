@@ -231,7 +231,7 @@ mod tests {
 
     /// Over TCP and in real time: a paused clock does not wait for a socket.
     #[tokio::test]
-    async fn an_answer_that_nobody_takes_is_given_up() {
+    async fn a_response_that_is_not_taken_is_dropped() {
         let host = host(|limits| limits.write = Duration::from_millis(50));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let mut client =

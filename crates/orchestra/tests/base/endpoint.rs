@@ -77,7 +77,7 @@ fn frames_cross_in_both_directions_on_as_many_streams_as_are_opened() {
 }
 
 #[test]
-fn the_peer_hears_how_a_connection_is_closed() {
+fn the_peer_learns_how_a_connection_is_closed() {
     let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
@@ -107,7 +107,7 @@ fn the_peer_hears_how_a_connection_is_closed() {
 }
 
 #[test]
-fn the_peer_of_a_process_that_ends_hears_of_it_once_the_connection_is_settled() {
+fn the_peer_of_a_process_that_exits_learns_of_it_once_the_connection_is_settled() {
     let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {
@@ -148,7 +148,7 @@ fn names_and_addresses_of_both_kinds_are_reached() {
 }
 
 #[test]
-fn h159_where_nobody_listens_is_said_at_once_with_every_address() {
+fn h159_a_closed_port_is_reported_at_once_with_every_address() {
     let folder = Folder::new();
     let certificates = Certificates::in_directory(folder.path());
     run(async {

@@ -164,7 +164,7 @@ fn a_list_comes_in_pages_that_stay_right_when_tools_come_and_go() {
 }
 
 #[test]
-fn an_error_of_the_orchestrator_is_told_with_its_code() {
+fn an_error_of_the_orchestrator_is_reported_with_its_code() {
     run(async {
         let stage = Stage::new(|_| Act::Say(refusal("list_tools_error", "no plugin answers"))).await;
         let mut wire = stage.opened().await;
@@ -361,7 +361,7 @@ fn a_batch_is_answered_in_the_one_revision_that_has_them() {
 }
 
 #[test]
-fn what_the_session_is_called_in_orchestra_is_told_where_mcp_has_a_place_for_it() {
+fn the_name_of_the_session_in_orchestra_is_sent_where_mcp_has_a_member_for_it() {
     run(async {
         let stage = Stage::new(usual).await;
         let mut wire = Wire::new(&stage.bridge);

@@ -34,7 +34,7 @@ fn polling() -> BridgeOptions {
 }
 
 #[test]
-fn a_client_is_told_when_the_tools_are_others_than_it_was_told() {
+fn a_client_is_notified_when_its_tools_are_no_longer_those_that_it_listed() {
     run(async {
         let (put, names) = watch::channel(vec!["a", "b"]);
         let stage = Stage::with(listing(names), polling()).await;
@@ -57,7 +57,7 @@ fn a_client_is_told_when_the_tools_are_others_than_it_was_told() {
 }
 
 #[test]
-fn a_modern_client_is_told_when_it_listens_for_it() {
+fn a_modern_client_is_notified_of_what_it_listens_for() {
     run(async {
         let (put, names) = watch::channel(vec!["a"]);
         let stage = Stage::with(listing(names), polling()).await;
@@ -83,7 +83,7 @@ async fn told(wire: &mut Wire) -> usize {
 }
 
 #[test]
-fn plugins_that_come_up_after_the_orchestrator_are_told_of_within_a_second_after_each_connection() {
+fn plugins_that_start_after_the_orchestrator_are_announced_within_a_second_after_each_connection() {
     run(async {
         let mut stand_in = StandIn::start().await;
         let bridge = bridge_with(stand_in.client(OrchestratorOptions::default()).await, settling());
@@ -106,7 +106,7 @@ fn plugins_that_come_up_after_the_orchestrator_are_told_of_within_a_second_after
 }
 
 #[test]
-fn who_has_asked_before_there_was_an_orchestrator_is_told_when_its_tools_are_there() {
+fn a_client_that_listed_before_the_orchestrator_connected_is_notified_of_its_tools() {
     run(async {
         let mut stand_in = StandIn::start().await;
         stand_in.kill().await;
@@ -122,7 +122,7 @@ fn who_has_asked_before_there_was_an_orchestrator_is_told_when_its_tools_are_the
 }
 
 #[test]
-fn nobody_is_asked_while_no_client_would_be_notified() {
+fn no_target_is_asked_while_no_client_would_be_notified() {
     run(async {
         for options in [polling(), settling()] {
             let (_put, names) = watch::channel(vec!["a"]);

@@ -10,7 +10,7 @@ use crate::support::{Stage, Wire, initialize, run, usual};
 
 /// The response to each of these lines: its code and its id.
 #[test]
-fn lines_that_the_original_takes_are_refused_and_told_so() {
+fn lines_that_the_original_accepts_are_refused_with_the_reason() {
     let deep = |depth: usize| {
         let (open, close) = ("[".repeat(depth - 1), "]".repeat(depth - 1));
         format!(r#"{{"jsonrpc":"2.0","id":7,"x":{open}{close},"method":"ping"}}"#).into_bytes()

@@ -57,7 +57,7 @@ fn without_an_orchestrator_a_call_fails_within_five_seconds_and_says_where_and_w
 }
 
 #[test]
-fn at_most_a_hundred_exchanges_are_under_way_and_all_are_answered() {
+fn at_most_a_hundred_exchanges_are_in_flight_and_all_are_answered() {
     run(async {
         let (go, told) = watch::channel(false);
         let (scripted, orchestrator) = scripted(move |request| match request.request {
@@ -181,7 +181,7 @@ fn certificates_that_cannot_be_used_are_a_setup_error_at_once() {
 }
 
 #[test]
-fn an_orchestrator_of_another_authority_is_refused_for_good_and_told_so() {
+fn an_orchestrator_of_another_authority_is_refused_for_good_with_the_reason() {
     let (ours, theirs) = (Folder::new(), Folder::new());
     run(async {
         let scripted = Scripted::new(&Certificates::in_directory(theirs.path()), usual).await;

@@ -96,7 +96,7 @@ fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
 }
 
 #[test]
-fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
+fn a_call_in_flight_ends_within_two_seconds_when_the_orchestrator_does_not_return() {
     run(async {
         let (mut stand_in, orchestrator, most) = connected().await;
         let call = in_flight(&stand_in, &orchestrator).await;
@@ -110,7 +110,7 @@ fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
 }
 
 #[test]
-fn a_call_in_flight_ends_at_once_when_the_orchestrator_is_told_to_stop() {
+fn a_call_in_flight_ends_at_once_when_the_orchestrator_is_stopped() {
     run(async {
         let (mut stand_in, orchestrator, _) = connected().await;
         let call = in_flight(&stand_in, &orchestrator).await;

@@ -111,7 +111,7 @@ fn what_has_come_in_chunks_is_one_result() {
 }
 
 #[test]
-fn what_comes_is_told_as_progress() {
+fn received_bytes_are_reported_as_progress() {
     run(async {
         let (go, told) = watch::channel(false);
         let script = answering(move |_| {
@@ -292,7 +292,7 @@ fn over_plain_tcp_a_stream_has_a_connection_of_its_own_and_so_has_its_end() {
 
 /// Without a progress token there is no progress.
 #[test]
-fn without_being_told_of_any_no_tool_is_streamed() {
+fn no_tool_is_streamed_by_default() {
     run(async {
         let stage = Stage::new(usual).await;
         let mut wire = stage.opened().await;

@@ -259,7 +259,7 @@ fn a_number_that_a_float_holds_passes_at_every_size_and_is_reported_where_it_may
 }
 
 #[test]
-fn progress_is_told_to_who_asks_for_it_while_a_tool_runs() {
+fn progress_is_sent_to_callers_that_ask_for_it_while_a_tool_runs() {
     run(async {
         let (go, told) = watch::channel(false);
         let mut options = quiet();

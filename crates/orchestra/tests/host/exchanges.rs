@@ -289,7 +289,7 @@ fn resources_are_documents() {
 }
 
 #[test]
-fn what_an_orchestrator_here_does_not_do_is_said_and_harms_nobody() {
+fn what_our_orchestrator_does_not_support_is_refused_with_the_reason() {
     run(async {
         let stage = Stage::of(&tools_alone()).await;
         for request in [

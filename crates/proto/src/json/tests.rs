@@ -157,7 +157,7 @@ fn an_error_says_where_and_what_was_expected() {
 }
 
 #[test]
-fn numbers_are_read_exactly_or_not_at_all() {
+fn numbers_are_read_exactly_or_rejected() {
     assert_eq!(read::<u8>("255"), Ok(255));
     assert!(read::<u8>("256").is_err());
     assert!(read::<u8>("-1").is_err());

@@ -140,7 +140,7 @@ fn content_of_every_kind_keeps_its_kind_and_an_unknown_one_its_text() {
 }
 
 #[test]
-fn resource_contents_are_told_apart_by_what_is_there() {
+fn resource_contents_are_distinguished_by_their_members() {
     assert!(matches!(read(r#"{"uri":"u","text":"","blob":""}"#), ResourceContents::Text(_)));
     for text in ["[]", "\"\"", r#"{"text":"t"}"#, r#"{"uri":"u","text":null}"#] {
         refused::<ResourceContents>(text);
@@ -161,7 +161,7 @@ fn a_sampling_message_has_one_piece_or_a_list_and_keeps_which() {
 }
 
 #[test]
-fn every_kind_of_field_is_told_apart() {
+fn every_kind_of_field_is_distinguished() {
     let fields = [
         r#"{"type":"string","title":"t","minLength":1,"format":"email","default":"d"}"#,
         r#"{"type":"integer","minimum":0,"maximum":1.5,"default":1}"#,
@@ -254,7 +254,7 @@ fn an_answer_is_a_bare_result() {
 }
 
 #[test]
-fn capabilities_that_nobody_knows_are_kept() {
+fn unknown_capabilities_are_kept() {
     let text = r#"{"roots":{"listChanged":true,"deep":1},"sampling":{"tools":{}},"extensions":{"a/b":{}},"telepathy":{"x":[1.0]},"aura":{}}"#;
     let client = same::<ClientCapabilities>(text);
     assert_eq!(client.other.keys().collect::<Vec<_>>(), ["telepathy", "aura"]);

@@ -208,7 +208,7 @@ fn an_empty_list_is_a_list() {
 }
 
 #[test]
-fn one_content_and_a_list_of_one_are_told_apart() {
+fn one_content_and_a_list_of_one_are_distinguished() {
     let (_, written) = kept::<SamplingMessage>(r#"{"role":"user","content":{"type":"text","text":"a"}}"#);
     in_order(&written, &[r#""content":{"#]);
     let (_, written) = kept::<SamplingMessage>(r#"{"role":"user","content":[{"type":"text","text":"a"}]}"#);

@@ -153,7 +153,7 @@ fn e90_a_cancel_that_races_with_its_reply_ends_the_call_once() {
 }
 
 #[test]
-fn e91_a_call_that_nobody_waits_for_is_cancelled_once_and_its_late_reply_dropped() {
+fn e91_a_dropped_call_is_cancelled_once_and_its_late_reply_dropped() {
     let mut client = opened_client(Limits::default());
     let id = call(&mut client, Method::CallTool);
     sent(&mut client);

@@ -181,7 +181,7 @@ mod tests {
     use crate::endpoint::{ClientTls, Trust};
 
     #[tokio::test]
-    async fn so_many_handshakes_are_under_way_and_who_comes_beyond_waits() {
+    async fn handshakes_in_progress_are_limited_and_further_clients_wait() {
         let identity = Identity::self_signed(["localhost"]).expect("an identity");
         let trust = Trust::Key(identity.facts().expect("a certificate").key_hash);
         // Every handshake but the listener's own first load of certificates blocks until the sender is dropped.

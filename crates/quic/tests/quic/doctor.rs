@@ -36,7 +36,7 @@ fn fault(report: &Report) -> (Vec<&'static str>, &'static str, String) {
 }
 
 #[test]
-fn a_server_without_fault_is_told_part_by_part() {
+fn a_server_without_faults_is_described_part_by_part() {
     run(async {
         for era in BOTH {
             let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
@@ -101,7 +101,7 @@ fn each_reason_for_no_connection_has_an_id_and_an_advice() {
 }
 
 #[test]
-fn a_server_that_asks_who_we_are_is_told_apart() {
+fn a_server_that_requires_a_client_certificate_is_recognized() {
     run(async {
         let authority = Authority::new("a");
         let (theirs, trusted) = (authority.signs("s", &["127.0.0.1"]), authority.trusted());
@@ -125,7 +125,7 @@ fn a_server_that_asks_who_we_are_is_told_apart() {
 }
 
 #[test]
-fn another_protocol_a_mute_server_and_one_that_has_nothing_are_told_apart() {
+fn another_protocol_and_a_silent_server_are_distinguished() {
     run(async {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let pin = identity.facts().unwrap().key_hash;

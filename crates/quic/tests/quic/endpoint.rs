@@ -411,7 +411,7 @@ fn h162_calls_are_right_over_a_long_narrow_and_bad_way() {
 }
 
 #[test]
-fn a_closed_port_refuses_and_is_nobody_elses() {
+fn a_closed_port_refuses_and_belongs_to_no_other_process() {
     let tcp = Closed::tcp();
     for _ in 0..2 {
         let refused = std::net::TcpStream::connect(tcp.address).unwrap_err();
@@ -537,7 +537,7 @@ fn a_listener_that_has_stopped_or_is_dropped_refuses_newcomers_and_keeps_who_is_
 }
 
 #[test]
-fn a_connection_is_settled_when_its_end_has_left_and_nothing_that_is_still_on_its_way_is_waited_for() {
+fn a_connection_is_settled_when_its_end_was_sent_without_waiting_for_messages_in_flight() {
     run(async {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let tls = ClientTls::new(&Trust::Key(identity.facts().unwrap().key_hash), None, ALPN).unwrap();

@@ -150,7 +150,7 @@ fn a_message_that_stops_half_way_ends_its_stream_and_no_other() {
 }
 
 #[test]
-fn an_answer_that_nobody_reads_ends_its_stream_and_no_other() {
+fn a_response_that_is_not_read_ends_its_stream_and_no_other() {
     run(async {
         let (up, _) = up(limits(|limits| limits.write_stall = std::time::Duration::from_millis(100))).await;
         let (connection, _session) = connect(&up).await;
@@ -214,7 +214,7 @@ fn a_second_initialize_loses_no_request_that_waits_for_initialized() {
 }
 
 #[test]
-fn a_stream_of_the_session_that_ends_lets_nobody_wait() {
+fn a_stream_of_the_session_that_ends_delays_no_request() {
     run(async {
         let (up, _) = up(Limits::default()).await;
         let (connection, mut session) = connect(&up).await;

@@ -252,7 +252,7 @@ fn calls_wait_to_be_sent_up_to_eight_mib() {
 }
 
 #[test]
-fn so_many_peers_wait_for_a_handshake_and_one_more_is_not_answered() {
+fn peers_that_wait_for_a_handshake_are_limited_and_one_more_is_not_answered() {
     run(async {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let tls = ServerTls::new(identity, &ClientAuth::Anybody, ALPN).unwrap();

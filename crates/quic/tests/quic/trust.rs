@@ -105,7 +105,7 @@ fn a_server_that_is_not_the_one_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_client_that_may_not_come_in_is_told_why() {
+fn a_client_that_is_not_admitted_learns_why() {
     run(async {
         let (one, other) = (Authority::new("one"), Authority::new("other"));
         let theirs = one.signs("s", &["127.0.0.1"]);

@@ -82,7 +82,7 @@ async fn begun(events: &RedisEvents, stream: u64, request: &str) -> bool {
 }
 
 #[test]
-fn a_stream_has_nobody_to_answer_it_some_seconds_after_the_end_of_its_process_unless_it_has_ended() {
+fn a_stream_is_orphaned_some_seconds_after_the_end_of_its_process_unless_it_has_ended() {
     run(async {
         let server = Server::start(&[]).unwrap();
         let [one, other] = [process(&server, 1).await.events(IDLE), process(&server, 1).await.events(IDLE)];
@@ -126,7 +126,7 @@ fn a_stream_has_nobody_to_answer_it_some_seconds_after_the_end_of_its_process_un
 }
 
 #[test]
-fn a_session_has_so_many_events_and_bytes_and_every_write_sets_its_expiry() {
+fn the_events_and_bytes_of_a_session_are_limited_and_every_write_sets_its_expiry() {
     run(async {
         let server = Server::start(&[]).unwrap();
         let redis = process(&server, 1).await;
@@ -187,7 +187,7 @@ async fn write(stranger: &mut Stranger, key: &str, entries: &[Entry]) {
 }
 
 #[test]
-fn what_somebody_else_has_written_moved_repeated_or_removed_is_not_replayed() {
+fn events_that_were_forged_moved_repeated_or_removed_are_not_replayed() {
     run(async {
         let server = Server::start(&[]).unwrap();
         let redis = process(&server, 1).await;

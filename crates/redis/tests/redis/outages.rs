@@ -50,7 +50,7 @@ async fn way(port: watch::Receiver<u16>, is_open: watch::Receiver<bool>) -> Stri
 }
 
 #[test]
-fn a_slow_redis_keeps_nobody_waiting_and_what_it_stores_too_late_is_not_replayed() {
+fn a_slow_redis_delays_no_stream_and_what_it_stores_too_late_is_not_replayed() {
     run(async {
         let server = Server::start(&[]).unwrap();
         let (answers, is_open) = watch::channel(true);

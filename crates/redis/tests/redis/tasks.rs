@@ -154,7 +154,7 @@ fn a_task_of_others_is_refused_and_named() {
 }
 
 #[test]
-fn an_owner_has_so_many_tasks_and_bytes_and_the_oldest_that_has_ended_makes_room() {
+fn the_tasks_and_bytes_of_an_owner_are_limited_and_the_oldest_ended_one_makes_room() {
     const MOST: usize = 1_024;
     run(async {
         let server = Server::start(&[]).unwrap();
@@ -215,7 +215,7 @@ fn a_task_above_4_mib_and_a_long_head_are_refused() {
 }
 
 #[test]
-fn messages_reach_their_process_in_order_and_nobody_else() {
+fn messages_reach_their_process_in_order_and_no_other() {
     run(async {
         let server = Server::start(&[]).unwrap();
         let redis = process(&server, 1).await;

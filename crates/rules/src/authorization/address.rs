@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_for_a_token_is_told_from_who_is_kept_out_otherwise() {
+    fn a_request_for_a_token_is_distinguished_from_other_refusals() {
         let response = |status, header: Option<&'static str>| HttpResponse {
             status,
             headers: header.map(|value| ("WWW-Authenticate".into(), value.into())).into_iter().collect(),

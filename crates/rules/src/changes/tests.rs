@@ -602,7 +602,7 @@ proptest! {
     }
 
     #[test]
-    fn i179_what_has_changed_one_way_has_changed_the_other_way(old in items(), new in items()) {
+    fn i179_a_change_in_one_direction_is_a_change_in_the_other(old in items(), new in items()) {
         let there = changes(&offer(&old), &offer(&new));
         let back = changes(&offer(&new), &offer(&old));
         prop_assert_eq!(there.is_empty(), back.is_empty());

@@ -58,7 +58,7 @@ fn the_length_of_a_name_counts_with_the_name_of_the_server() {
 }
 
 #[test]
-fn a_top_level_any_of_is_told_for_each_client_that_refuses_it() {
+fn a_top_level_any_of_is_reported_for_each_client_that_refuses_it() {
     let report =
         compatibility("demo", &[with_input(r#"{"type":"object","properties":{},"anyOf":[{}]}"#), good("b")]);
     assert_eq!(
@@ -90,7 +90,7 @@ fn a_missing_type_costs_the_whole_list() {
 }
 
 #[test]
-fn an_older_draft_of_the_output_is_told() {
+fn an_older_draft_of_the_output_is_reported() {
     let with = |dialect: &str| {
         let text = format!(
             r#"{{"name":"a","inputSchema":{{"type":"object","properties":{{}}}},
@@ -137,7 +137,7 @@ fn properties_and_required_are_looked_at() {
 }
 
 #[test]
-fn too_many_tools_and_too_long_ones_are_told_and_cost_nothing() {
+fn too_many_tools_and_too_long_ones_are_reported_and_cost_nothing() {
     let many: Vec<Raw> = (0..129).map(|number| good(&format!("t{number}"))).collect();
     let report = compatibility("demo", &many);
     assert_eq!(

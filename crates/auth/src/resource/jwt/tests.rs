@@ -137,7 +137,7 @@ fn a_token_is_verified_with_the_keys_that_the_issuers_metadata_name() {
 }
 
 #[test]
-fn what_is_signed_by_nobody_by_somebody_else_or_changed_is_refused() {
+fn tokens_that_are_unsigned_signed_by_another_key_or_changed_are_refused() {
     run(async {
         let (signer, thief) = (Signer::new("1"), Signer::new("1"));
         let verifier = JwtVerifier::fetching(ISSUER.into(), published(&[&signer]));
@@ -263,7 +263,7 @@ fn a_key_that_is_not_known_is_asked_for_at_most_every_half_minute() {
 }
 
 #[test]
-fn what_is_prepared_in_vain_is_told_and_fetched_again_with_the_first_token() {
+fn a_failed_preparation_is_reported_and_repeated_with_the_first_token() {
     run(async {
         let signer = Signer::new("1");
         let token = signer.sign(&claims(), None);
@@ -386,7 +386,7 @@ fn g140_a_hundred_tokens_at_once_fetch_the_keys_once_and_so_do_clients_that_leav
 }
 
 #[test]
-fn g140_an_issuer_that_does_not_answer_keeps_nobody_waiting_for_its_next_silence() {
+fn g140_an_issuer_that_does_not_answer_is_not_asked_again_at_once() {
     run(async {
         let signer = Signer::new("1");
         let documents = published(&[&signer]).documents.lock().expect("the web").clone();

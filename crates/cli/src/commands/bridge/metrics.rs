@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_tools_have_labels_of_their_own_and_no_long_one() {
+    fn tools_with_a_label_of_their_own_are_limited_and_long_names_have_none() {
         let metrics = Metrics::new(Counter::default(), false);
         metrics.learn(vec!["x".repeat(MAX_TOOL_LABEL_BYTES + 1)]);
         assert!(metrics.tools().is_empty());

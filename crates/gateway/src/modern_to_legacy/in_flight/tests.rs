@@ -246,7 +246,7 @@ fn log_messages_that_are_held_for_a_call_have_a_total_in_bytes() {
 }
 
 #[tokio::test]
-async fn the_server_is_told_what_is_new_and_asked_no_more_when_it_refuses() {
+async fn the_server_is_notified_of_changes_and_not_asked_again_when_it_refuses() {
     let (level, sent) = (SessionLogLevel::default(), RefCell::new(Vec::new()));
     let wants = [
         (None, true),

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_only_after_the_end_is_told_with_it() {
+    fn what_is_known_only_after_the_end_is_reported_with_it() {
         let (over, failed) =
             (TransportEnd::end_of_stream(), TransportEnd::failed(TransportError::new("not written", false)));
         let exited = TransportEnd { exit: Some(ProcessExit::Code(3)), ..TransportEnd::end_of_stream() };

@@ -218,7 +218,7 @@ mod tests {
     const ONE: &str = r#","x-mcp-header":"One""#;
 
     #[test]
-    fn the_marks_of_so_many_tools_are_remembered_by_a_link() {
+    fn the_number_of_tools_with_header_marks_in_a_link_is_limited() {
         let mut outgoing = MessageHeaders::default();
         let all = |header| (0..=MAX_TOOLS).map(|name| tool(&name.to_string(), header)).collect::<Vec<_>>();
         for (header, known) in [(ONE, "Mcp-Param-One"), (r#","x-mcp-header":"Two""#, "Mcp-Param-Two")] {

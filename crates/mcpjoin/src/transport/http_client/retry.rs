@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn when_to_come_again_is_told_where_the_status_passes_and_the_wait_is_meant() {
+    fn retry_after_is_shown_where_the_status_is_temporary() {
         for (status, asked, told) in [
             (503, "2", Some("the server asks to try again after 2 s")),
             (429, "86400", Some("the server asks to try again after 86400 s")),

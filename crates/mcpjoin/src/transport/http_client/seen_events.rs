@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_remembered_and_no_more() {
+    fn the_number_of_remembered_events_is_limited() {
         let state = RandomState::new();
         let key = |id: usize| EventKey::new(&state, &id.to_le_bytes(), b"", true);
         let mut seen = SeenEvents::default();

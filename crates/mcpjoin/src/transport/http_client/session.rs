@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_subscriptions_are_made_again_in_a_new_session() {
+    fn restored_subscriptions_in_a_new_session_are_limited() {
         let mut settings = SessionSettings::default();
         let params = |uri: usize, more: &str| {
             Payload::from_raw(Raw::parse(format!("{{\"uri\":\"{uri:04}\"{more}}}")).expect("JSON"))

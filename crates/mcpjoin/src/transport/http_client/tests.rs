@@ -65,7 +65,7 @@ async fn closing_waits_for_a_session_that_is_opened_unless_its_server_is_silent(
 }
 
 #[tokio::test]
-async fn one_request_more_than_may_be_under_way_waits_until_another_has_ended() {
+async fn one_request_above_the_limit_in_flight_waits_until_another_has_ended() {
     let mut link = link();
     for id in 0..MAX_REQUESTS_IN_FLIGHT as i64 {
         assert!(link.in_flight.has_capacity(), "{id}");
@@ -114,7 +114,7 @@ fn asked(id: i64, method: Method) -> Request {
 }
 
 #[test]
-fn so_many_requests_run_at_once_and_none_where_the_gate_is_shut_or_all_is_over() {
+fn concurrent_requests_are_limited_and_none_starts_where_the_gate_is_closed() {
     let mut link = Link::http("http://127.0.0.1:1/").link().expect("a URL");
     for id in (0..).take(MAX_REQUESTS_IN_FLIGHT + 2) {
         let message = Message::Request(asked(id, Method::Ping));

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_under_way_from_its_first_byte_to_its_last() {
+    fn a_head_is_in_progress_from_its_first_byte_to_its_last() {
         for (text, in_head) in [("", false), ("\r\n\r\n", false), ("P", true), (HEAD, true), ("G\r\n", true)]
         {
             assert!(!found(&with("", ""), 7).2);

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_unreachable_processes_are_remembered() {
+    fn the_number_of_remembered_unreachable_processes_is_limited() {
         let replicas = replicas("http://one", 1);
         for number in 0..2 * MAX_UNREACHABLE as u128 {
             replicas.not_reached(&number.to_be_bytes());

@@ -4,7 +4,7 @@ use super::*;
 use crate::Server;
 
 #[tokio::test]
-async fn so_many_connections_wait_for_the_next_exchange_and_one_more_is_ended() {
+async fn pooled_connections_are_limited_and_one_more_is_closed() {
     let service = Server::builder("s", "1").build().expect("a server").http(HttpOptions::new());
     let shared = &service.0;
     let open = |routing: fn() -> Routing| -> Vec<Arc<Entry>> {

@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_the_end_is_told_from_what_was_not() {
+    fn what_was_read_before_the_end_is_distinguished_from_what_was_not() {
         let wire = Arc::new(Wire::new(Routing::Session, false));
         let mut cx = Context::from_waker(Waker::noop());
         let read = wire.begin(&[1.into()], inbound(request(1, Method::CallTool)), 1).expect("the first");

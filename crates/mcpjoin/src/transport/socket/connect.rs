@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_addresses_of_a_name_are_tried() {
+    fn the_number_of_tried_addresses_of_a_name_is_limited() {
         let found = |count: u16| (1..=count).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         assert_eq!(in_turn(found(64)), found(64).collect::<Vec<_>>());
         assert_eq!(in_turn(found(65)), found(64).collect::<Vec<_>>());
