@@ -51,8 +51,7 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
         changed.push(format!("and {more} more"));
     }
     bail!(
-        "the public interface has changed:\n    {}\n    if this is on purpose: `cargo xtask public-api --write`, and a line in \
-         CHANGELOG.md",
+        "the public interface has changed:\n    {}\n    if this is on purpose: `cargo xtask public-api --write`",
         changed.join("\n    ")
     )
 }
