@@ -27,12 +27,12 @@ rules! {
         |view| all_answered(view, Probe::Many);
     "slow-reader-loses-nothing", RESPONSE,
         "A client that stops reading for a while gets every response in full when it reads again.",
-        |view| match view.probed(Probe::Unread).next().and_then(|_| view.invalid.first()) {
-            Some(fault) => {
-                let problem = format!("received something that is not a message: {}", fault.what.kind);
-                Outcome::Failed(vec![fault.finding(problem)])
-            }
-            None => all_answered(view, Probe::Unread),
+        |view| {
+            let first = view.probed(Probe::Unread).next();
+            let fault = first.and_then(|first| view.invalid.iter().find(|fault| fault.place > first.place));
+            let Some(fault) = fault else { return all_answered(view, Probe::Unread) };
+            let problem = format!("received something that is not a message: {}", fault.what.kind);
+            Outcome::Failed(vec![fault.finding(problem)])
         };
     "large-request-survived", [ALL Advice "basic/transports"],
         "A server survives a request of 1 MiB, with any response to it.",
@@ -71,9 +71,9 @@ rules! {
             }
             let same = Revisions::only(&view.run.version);
             let is_same = |run: &&Run| same.is_some_and(|same| same.contains(&run.version));
-            let first = view.trace.stress.iter().find(is_same);
-            let first = first.and_then(|run| tools(&ServerView::of(view.trace, run)));
-            let (Some(before), Some(now)) = (first, tools(view)) else {
+            let earlier = view.trace.stress.iter().take_while(|run| !std::ptr::eq(*run, view.run));
+            let mut listed = earlier.filter(is_same).filter_map(|run| tools(&ServerView::of(view.trace, run)));
+            let (Some(before), Some(now)) = (listed.next(), tools(view)) else {
                 return Outcome::Skipped("the tools were not listed before and after a restart");
             };
             let gone = before.difference(&now).next().map(|tool| (tool, "was removed"));
