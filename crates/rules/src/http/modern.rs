@@ -245,8 +245,11 @@ pub(crate) fn notifications<'a>(
     })
 }
 
-/// Whether the request of an exchange asked for such notifications.
+/// Whether the request of an exchange asked for such notifications. What requests those of an extension is not known.
 fn is_asked_for(exchange: &Exchange<'_>, notification: &Notification) -> Option<bool> {
+    if notification.method.facts().is_none() {
+        return Some(true);
+    }
     let params = member(&of_line(exchange.message?.bytes())?, "params")?;
     let meta = member(&params, "_meta")?;
     match notification.method {
