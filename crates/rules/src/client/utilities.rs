@@ -10,11 +10,11 @@ use mcpjoin_proto::{Method, Payload, Raw, RequestId};
 use super::CROSSING;
 use super::streams::unread;
 use super::tasks::of_tasks;
-use crate::client_view::{ClientRequest, ClientView};
+use crate::client_view::{ClientRequest, ClientView, RecordedResponse};
 use crate::exchange::BodyEnd;
 use crate::json::{float, member, members, param, plain, string};
 use crate::rule::{Evidence, Finding, Outcome, Source};
-use crate::trace::{Line, Probe, What};
+use crate::trace::{Channel, Line, Probe, What};
 use crate::utilities::LEVELS;
 
 const CANCELLATION: &[Source] = sources![
@@ -37,9 +37,10 @@ rules! {
         "A client cancels only its own requests that are in flight.",
         else NOT_CANCELLED,
         |view| {
-            let mut first = BTreeMap::new();
+            // In the modern era an id is free again after the response.
+            let mut requests: BTreeMap<&RequestId, Vec<&ClientRequest<'_>>> = BTreeMap::new();
             for request in &view.requests {
-                first.entry(&request.what.id).or_insert(request);
+                requests.entry(&request.what.id).or_default().push(request);
             }
             // These have rules of their own.
             let (tasks, unread) = (of_tasks(view), unread(view));
@@ -48,7 +49,9 @@ rules! {
                 if tasks.contains_key(&id) || unread.contains(&id) {
                     return None;
                 }
-                let Some(request) = first.get(&id).filter(|request| request.place < notification.place) else {
+                let named = requests.get(&id).map_or(&[][..], Vec::as_slice);
+                let earlier = named.partition_point(|request| request.place < notification.place);
+                let Some(request) = named[..earlier].last() else {
                     return Some(notification.finding(format_args!("no request had the id {id}")));
                 };
                 let is_over = request.response.is_some_and(|response| {
@@ -108,8 +111,12 @@ rules! {
                     first.entry(plain(&token).to_string()).or_insert(request);
                 }
             }
-            let mut last: BTreeMap<String, f64> = BTreeMap::new();
+            let mut last: BTreeMap<String, (f64, Duration)> = BTreeMap::new();
             view.notified(&Method::Progress).map(move |notification| {
+                // One POST may overtake another.
+                let may_overtake = |at| {
+                    view.run.channel != Channel::Stdio && notification.at.saturating_sub(at) <= CROSSING
+                };
                 let params = notification.what.params.as_ref()?.raw();
                 let token = member(params, "progressToken").map(|token| plain(&token).to_string());
                 let request = token.as_ref().and_then(|token| first.get(token));
@@ -117,12 +124,15 @@ rules! {
                 let (Some(token), Some(request)) = (token, request) else {
                     return Some(notification.finding("no request to the client had this token"));
                 };
-                if request.response.is_some_and(|response| response.place < notification.place) {
+                let is_over = |response: RecordedResponse<'_>| {
+                    response.place < notification.place && !may_overtake(response.at)
+                };
+                if request.response.is_some_and(is_over) {
                     return Some(notification.finding("the request with this token already has its response"));
                 }
                 let progress = float(params, "progress")?;
-                let before = last.insert(token, progress).filter(|before| progress <= *before)?;
-                Some(notification.finding(format_args!("{progress} comes after {before}")))
+                let (before, at) = last.insert(token, (progress, notification.at))?;
+                (progress <= before && !may_overtake(at)).then(|| notification.finding(format_args!("{progress} comes after {before}")))
             })
         };
     "client-cursor-unchanged", [ALL Must "server/utilities/pagination#implementation-guidelines"],
