@@ -1,12 +1,14 @@
 //! How a client writes to the standard input of a server, and how it ends the process.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mcpjoin_proto::session::ProcessExit;
-use mcpjoin_proto::{DecodeErrorKind, Method};
+use mcpjoin_proto::{DecodeErrorKind, Method, Raw, RequestId};
 
 use super::streams::is_modern;
 use crate::client_view::ClientView;
+use crate::json::members;
 use crate::rule::{Evidence, Finding, Outcome, Source};
 use crate::stdio::{
     BYTE_ORDER_MARK, NO_ARRAY, STDIO, array, has_byte_order_mark, is_no_message, is_other_encoding,
@@ -80,14 +82,21 @@ rules! {
     "client-cancels-by-notification", [MODERN Must "basic/transports/stdio#cancellation"],
         "Over stdio a client cancels a request only with notifications/cancelled.",
         else "the client cancelled nothing",
-        |view| view.notifications.iter().filter_map(|notification| {
-            let method = &notification.what.method;
-            if *method == Method::Cancelled {
-                return Some(None);
-            }
-            let is_other = method.facts().is_none() && method.as_str().to_ascii_lowercase().contains("cancel");
-            is_other.then(|| Some(notification.finding("no revision has such a notification")))
-        });
+        |view| {
+            let ids: BTreeSet<&RequestId> = view.requests.iter().map(|request| &request.what.id).collect();
+            view.notifications.iter().filter_map(move |notification| {
+                let method = &notification.what.method;
+                if *method == Method::Cancelled {
+                    return Some(None);
+                }
+                let is_other =
+                    method.facts().is_none() && method.as_str().to_ascii_lowercase().contains("cancel");
+                let params = members(notification.what.params.as_ref().filter(|_| is_other)?.raw())?;
+                let is_id = |(_, value): (&str, &Raw)| value.decode().is_ok_and(|id: RequestId| ids.contains(&id));
+                let names_request = params.iter().any(is_id);
+                names_request.then(|| Some(notification.finding("no revision has such a notification")))
+            })
+        };
     "client-discovers-first", [MODERN Should "basic/transports/stdio#backward-compatibility"],
         "The first request of a client to an unknown server is server/discover.",
         else "the client sent no request, or knew the server already",
