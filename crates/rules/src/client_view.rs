@@ -39,8 +39,8 @@ pub(crate) struct ClientView<'a> {
     pub(crate) exchanges: Exchanges<'a>,
     /// Whether the client closed its end of the pipe, or its process ended.
     pub(crate) has_left: bool,
-    /// The time of the last event.
-    pub(crate) last_event: Duration,
+    /// The time at which the client left, or of the last event.
+    pub(crate) left_at: Duration,
     /// The time of the last event before the client left.
     pub(crate) last_present: Duration,
     /// The last request with each id: the client's, and ours.
@@ -103,12 +103,15 @@ impl<'a> ClientView<'a> {
             exchanges: Exchanges::new(),
             has_left: false,
             last_present: Duration::ZERO,
-            last_event: run.events.last().map_or(Duration::ZERO, |event| event.at),
+            left_at: Duration::ZERO,
             request_ids: BTreeMap::new(),
             our_request_ids: BTreeMap::new(),
             inputs: Inputs::default(),
         };
         for (place, event) in run.events.iter().enumerate() {
+            if !view.has_left {
+                view.left_at = event.at;
+            }
             view.has_left |= matches!(event.what, What::InputClosed | What::Ended(_));
             if !view.has_left {
                 view.last_present = event.at;

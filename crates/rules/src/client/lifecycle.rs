@@ -4,6 +4,7 @@
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Direction, Kind, Message, Method, Needs, Raw, Version, code};
 
+use super::CROSSING;
 use crate::client_view::{ClientRequest, ClientView, has};
 use crate::grammar::meta_key_fault;
 use crate::json::{has_kind, member, members, object, string, text, text_param, texts};
@@ -204,10 +205,14 @@ rules! {
                 let supported = texts(error.data.as_ref()?, "supported")?;
                 // Requests are in the order of their places.
                 let next = modern.get(modern.partition_point(|next| next.place <= response.place))?;
-                let version = string(&next.meta_member(key::PROTOCOL_VERSION)?)?;
+                let version = |of: &ClientRequest<'_>| string(&of.meta_member(key::PROTOCOL_VERSION)?);
+                let given = version(next)?;
+                // A request that crossed with the error says nothing if the client went on as it should.
+                let is_crossing = next.at.saturating_sub(response.at) <= CROSSING
+                    && modern.last().and_then(|last| version(last)).is_some_and(|last| supported.contains(&last));
                 Some(next.finding_if(
-                    !supported.contains(&version),
-                    format_args!("the server does not support {version}"),
+                    !supported.contains(&given) && !is_crossing,
+                    format_args!("the server does not support {given}"),
                 ))
             })
         };
@@ -232,7 +237,7 @@ fn sends_initialized(view: &ClientView<'_>) -> Outcome {
         );
     }
     let mut later = view.requests.iter().filter(|request| request.place > response.place);
-    let has_waited = view.last_event.saturating_sub(response.at) >= view.trace.respond_within;
+    let has_waited = view.left_at.saturating_sub(response.at) >= view.trace.respond_within;
     if !has_waited && later.all(|request| request.what.method == Method::Ping) {
         return Outcome::Skipped("the client disconnected at once");
     }
