@@ -15,6 +15,8 @@ use crate::trace::Probe;
 const REQUIREMENTS: &[Source] =
     sources![MODERN Must "basic/patterns/mrtr#client-requirements-basic-workflow"];
 const NO_INPUT: &str = "the client sent no input responses";
+/// The error of a sampling request that a person has rejected.
+const USER_REJECTED: i64 = -1;
 const NO_TOOLS_ASKED: &str = "the client received no sampling request with tools, or did not answer it";
 
 rules! {
@@ -142,9 +144,14 @@ rules! {
         |view| {
             let probes = [Probe::MissingToolResult, Probe::MixedToolResult];
             let answers = view.answers_to(&Method::CreateMessage);
-            answers.filter(move |answer| probes.contains(&answer.request.probe)).map(|answer| {
-                let is_good = answer.response.error().is_some_and(|error| error.code == code::INVALID_PARAMS);
-                answer.finding_if(!is_good, format_args!("it returned {}", answer.outcome()))
+            answers.filter(move |answer| probes.contains(&answer.request.probe)).filter_map(|answer| {
+                let code = answer.response.error().map(|error| error.code);
+                // A person may reject the request first.
+                if code == Some(USER_REJECTED) {
+                    return None;
+                }
+                let is_good = code == Some(code::INVALID_PARAMS);
+                Some(answer.finding_if(!is_good, format_args!("it returned {}", answer.outcome())))
             })
         };
     "client-elicitation-action", [SINCE_THIRD Must "client/elicitation#response-actions"],
