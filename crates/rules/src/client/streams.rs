@@ -240,18 +240,19 @@ fn resuming(
     session_stream: Option<&Exchange<'_>>,
     events: &HashMap<&[u8], &Exchange<'_>>,
 ) -> Option<Option<Finding>> {
+    let has_ended =
+        |of: &Exchange<'_>| matches!(of.end, Some((place, _, BodyEnd::Complete)) if place < get.place);
     let Some(given) = get.request.headers.value(name::LAST_EVENT_ID) else {
         // It opens the stream of the session once more.
         let before = session_stream?;
-        let has_ended = matches!(before.end, Some((place, _, BodyEnd::Complete)) if place < get.place);
-        let is_lost = has_ended && before.event_ids().next().is_some();
+        let is_lost = has_ended(before) && before.event_ids().next().is_some();
         return is_lost.then(|| Some(get.finding("Last-Event-ID is missing")));
     };
     let Some(of) = events.get(given) else {
         return Some(Some(get.finding("no event had the id in Last-Event-ID")));
     };
     // Of a stream that did not end in order it is not known which events the client has read.
-    let is_good = !of.is_complete() || of.event_ids().last() == Some(given);
+    let is_good = !has_ended(of) || of.event_ids().last() == Some(given);
     Some(get.finding_if(!is_good, "other events followed the one in Last-Event-ID"))
 }
 
