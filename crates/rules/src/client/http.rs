@@ -10,10 +10,11 @@ use mcpjoin_proto::http::params::{check_param_headers, header_marks};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Message, Method, Payload, Raw, Request, Version};
 
+use super::tasks::{listed, listed_before};
 use crate::client_view::ClientView;
 use crate::exchange::Exchange;
 use crate::http::streams::SSE_PAGE;
-use crate::json::{list, member, text, text_param};
+use crate::json::{member, text, text_param};
 use crate::revisions::Revisions;
 use crate::rule::{Evidence, Finding, Outcome, Source};
 use crate::stdio::is_no_message;
@@ -95,8 +96,9 @@ rules! {
         "A client that no longer needs a session ends it with DELETE.",
         else NOTHING_FOLLOWED,
         |view| {
-            if session(view).is_none() {
-                return Outcome::Skipped(NO_SESSION);
+            let Some(session) = session(view) else { return Outcome::Skipped(NO_SESSION) };
+            if lost(view, session).is_some() {
+                return Outcome::Skipped("the server has lost the session");
             }
             let has_deleted = view.exchanges.values().any(|exchange| exchange.is("DELETE"));
             let has_ended = view.run.events.iter().any(|event| matches!(event.what, What::Ended(_)));
@@ -111,9 +113,7 @@ rules! {
         else NOTHING_FOLLOWED,
         |view| {
             let Some(session) = session(view) else { return Outcome::Skipped(NO_SESSION) };
-            let is_of_session = |it: &Exchange<'_>| it.request.headers.value(name::SESSION_ID) == Some(session);
-            let mut refused = view.exchanges.values().filter(|it| it.status() == Some(404));
-            let Some(lost) = refused.find(|it| is_of_session(it)) else {
+            let Some(lost) = lost(view, session) else {
                 return Outcome::Skipped("the session was never lost");
             };
             let again = view.requests.iter().find(|request| {
@@ -183,9 +183,10 @@ rules! {
         "A client repeats in headers exactly the arguments that the tool's schema marks with x-mcp-header.",
         else "no tool with such arguments was called, or it was not listed before",
         |view| {
-            let tools = tools(view);
+            let listed = listed(view);
             calls(view).filter_map(move |(post, called, request)| {
-                let marks = header_marks(tools.get(&called)?).ok().filter(|marks| !marks.is_empty())?;
+                let schema = member(listed_before(&listed, &called, post.place)?, "inputSchema")?;
+                let marks = header_marks(&schema).ok().filter(|marks| !marks.is_empty())?;
                 let arguments = request.params.as_ref().and_then(Payload::arguments);
                 let checked = check_param_headers(&post.request.headers[..], &marks, arguments.as_ref());
                 Some(checked.err().map(|error| post.finding(error)))
@@ -195,12 +196,13 @@ rules! {
         "A client ignores a tool whose schema has an invalid x-mcp-header.",
         else "the client called no tool",
         |view| {
-            let tools = tools(view);
-            if !tools.values().any(|schema| header_marks(schema).is_err()) {
+            let listed = listed(view);
+            let invalid = |tool: &Raw| header_marks(&member(tool, "inputSchema")?).err();
+            if !listed.values().flat_map(BTreeMap::values).any(|tool| invalid(tool).is_some()) {
                 return Outcome::Skipped("no such tool was listed");
             }
             calls(view).map(move |(post, called, _)| {
-                let error = header_marks(tools.get(&called)?).err()?;
+                let error = invalid(listed_before(&listed, &called, post.place)?)?;
                 Some(post.finding(format_args!("{called} is such a tool: {error}")))
             })
         };
@@ -247,6 +249,12 @@ fn session<'a>(view: &ClientView<'a>) -> Option<&'a [u8]> {
     opened.find_map(|post| post.header(name::SESSION_ID))
 }
 
+/// The request that shows the client that the server has lost the session.
+fn lost<'t, 'a>(view: &'t ClientView<'a>, session: &[u8]) -> Option<&'t Exchange<'a>> {
+    let mut refused = view.exchanges.values().filter(|exchange| exchange.status() == Some(404));
+    refused.find(|exchange| exchange.request.headers.value(name::SESSION_ID) == Some(session))
+}
+
 /// The HTTP requests after the response to `initialize`.
 fn following<'t, 'a>(view: &'t ClientView<'a>) -> impl Iterator<Item = &'t Exchange<'a>> {
     let answered = view.opening().map_or(usize::MAX, |(_, response, _)| response.place);
@@ -288,11 +296,4 @@ fn requests(view: &ClientView<'_>, check: impl Fn(&Exchange<'_>, &Request) -> Op
 fn calls<'t, 'a>(view: &'t ClientView<'a>) -> impl Iterator<Item = (&'t Exchange<'a>, String, &'a Request)> {
     let calls = posted(view).filter(|(_, request)| request.method == Method::CallTool);
     calls.filter_map(|(post, request)| Some((post, text_param(&request.params, "name")?, request)))
-}
-
-/// The listed tools, with the last schema of their arguments.
-fn tools(view: &ClientView<'_>) -> BTreeMap<String, Raw> {
-    let pages = view.calls(&Method::ListTools).filter_map(|request| request.response?.result());
-    let tools = pages.filter_map(|page| list(page, "tools")).flatten();
-    tools.filter_map(|tool| Some((text(&tool, "name")?, member(&tool, "inputSchema")?))).collect()
 }

@@ -78,8 +78,9 @@ rules! {
                     return Some(Some(request.finding("the server does not declare tasks for tools/call")));
                 }
                 let name = request.text_param("name")?;
-                let before = listed.get(&name)?.iter().rev().find(|(place, _)| *place < request.place)?;
-                Some(match (wants_task, before.1.as_deref().unwrap_or("forbidden")) {
+                let tool = listed_before(&listed, &name, request.place)?;
+                let support = member(tool, "execution").and_then(|how| text(&how, "taskSupport"));
+                Some(match (wants_task, support.as_deref().unwrap_or("forbidden")) {
                     (true, "forbidden") => {
                         Some(request.finding(format_args!("the tool {name} forbids tasks")))
                     }
@@ -202,17 +203,23 @@ fn declares_calls(view: &ClientView<'_>) -> bool {
     tasks.is_some_and(|tasks| has_path(&tasks, "requests.tools.call"))
 }
 
-/// The `taskSupport` of each listed tool, with the place of each list.
-fn listed(view: &ClientView<'_>) -> BTreeMap<String, Vec<(usize, Option<String>)>> {
-    let mut listed: BTreeMap<String, Vec<(usize, Option<String>)>> = BTreeMap::new();
+/// The listed tools by their names, each with the places of its lists.
+pub(super) type Listed = BTreeMap<String, BTreeMap<usize, Raw>>;
+
+pub(super) fn listed(view: &ClientView<'_>) -> Listed {
+    let mut listed = Listed::new();
     for response in view.calls(&Method::ListTools).filter_map(|request| request.response) {
         for tool in response.result().and_then(|page| list(page, "tools")).unwrap_or_default() {
             let Some(name) = text(&tool, "name") else { continue };
-            let support = member(&tool, "execution").and_then(|how| text(&how, "taskSupport"));
-            listed.entry(name).or_default().push((response.place, support));
+            listed.entry(name).or_default().insert(response.place, tool);
         }
     }
     listed
+}
+
+/// A tool as it was listed last before that place.
+pub(super) fn listed_before<'t>(listed: &'t Listed, name: &str, place: usize) -> Option<&'t Raw> {
+    listed.get(name)?.range(..place).next_back().map(|(_, tool)| tool)
 }
 
 /// The responses by which requests became tasks, by the ids of the requests.
