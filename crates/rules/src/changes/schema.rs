@@ -232,8 +232,10 @@ impl<'o> Pair<'_, 'o, '_> {
             "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" | "maxContains" => {
                 self.limit(|old, new| new < old);
             }
-            "const" | "pattern" | "format" | "multipleOf" | "uniqueItems" | "contentEncoding"
-            | "contentMediaType" => self.limit(|_, _| false),
+            "uniqueItems" => self.limit(|_, _| false),
+            "const" | "pattern" | "format" | "multipleOf" | "contentEncoding" | "contentMediaType" => {
+                self.constraint();
+            }
             "not" | "if" | "$ref" | "$dynamicRef" | "$recursiveRef" | "dependentRequired"
             | "dependencies" | "x-mcp-header" => self.changed(),
             "title" | "description" | "$comment" => self.note(ChangeClass::Reads, ChangeKind::Text),
@@ -274,7 +276,7 @@ impl<'o> Pair<'_, 'o, '_> {
             Some(values.into_iter().map(|value| (value.as_str().to_owned(), value)).collect())
         };
         let (Some(was), Some(is)) = (of(self.old), of(self.new)) else {
-            return self.limit(|_, _| false);
+            return self.constraint();
         };
         for (_, value) in was.iter().filter(|(text, _)| !is.contains_key(*text)) {
             let class = self.flow.narrower();
@@ -287,7 +289,17 @@ impl<'o> Pair<'_, 'o, '_> {
         }
     }
 
-    /// Compares a limit, which is absent or a number: `tighter` says whether the second number allows less than the first.
+    /// Compares a constraint of any value.
+    fn constraint(&mut self) {
+        match (self.old, self.new) {
+            (None, _) => self.tightened(),
+            (_, None) => self.loosened(),
+            _ => self.changed(),
+        }
+    }
+
+    /// Compares a limit, which is a number or a boolean; an absent one is `false`. `tighter` says whether the second number
+    /// allows less than the first.
     fn limit(&mut self, tighter: impl Fn(f64, f64) -> bool) {
         let number = |value: Option<&Raw>| {
             let number = value.filter(|value| value.kind() == Kind::Number)?;
@@ -300,9 +312,9 @@ impl<'o> Pair<'_, 'o, '_> {
             (Some(old), Some(new)) if tighter(old, new) => self.tightened(),
             (Some(old), Some(new)) if tighter(new, old) => self.loosened(),
             _ if is_none(old) && is_none(new) => {}
-            _ if old.is_none() || is_none(old) && is_true(new) => self.tightened(),
-            _ if new.is_none() || is_none(new) && is_true(old) => self.loosened(),
-            _ => self.changed(),
+            _ if is_none(old) && is_true(new) => self.tightened(),
+            _ if is_none(new) && is_true(old) => self.loosened(),
+            _ => self.constraint(),
         }
     }
 

@@ -156,6 +156,13 @@ fn i179_of_a_schema_it_is_said_what_has_changed_and_whom_that_harms() {
             &["breaks schema-changed /const"],
             &["breaks schema-changed /const"],
         ),
+        (
+            r#"{"const":false}"#,
+            r#"{"const":true}"#,
+            &["breaks schema-changed /const"],
+            &["breaks schema-changed /const"],
+        ),
+        (r#"{"const":false}"#, r#"{}"#, &["adds limit-loosened /const"], &["breaks limit-loosened /const"]),
         (r#"{"default":1}"#, r#"{"default":2}"#, &["reads default /default"], &["reads default /default"]),
         // Limits.
         (
