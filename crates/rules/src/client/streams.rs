@@ -56,18 +56,28 @@ rules! {
     "client-refreshes-after-mismatch", [MODERN Should "basic/transports/streamable-http#client-behavior"],
         "After a call was rejected because of its headers, a client lists the tools before it calls again.",
         else "no call was rejected for this reason, or none was repeated",
-        |view| view.calls(&Method::CallTool).filter_map(|request| {
-            let response = request.response?;
-            let tool = request.text_param("name")?;
-            if response.error()?.code != code::HEADER_MISMATCH {
-                return None;
+        |view| {
+            // Requests are in the order of their places.
+            let mut calls: BTreeMap<String, Vec<&ClientRequest<'_>>> = BTreeMap::new();
+            for call in view.calls(&Method::CallTool) {
+                if let Some(tool) = call.text_param("name") {
+                    calls.entry(tool).or_default().push(call);
+                }
             }
-            let mut later = view.calls(&Method::CallTool).filter(|next| next.place > response.place);
-            let again = later.find(|next| next.text_param("name").as_ref() == Some(&tool))?;
-            let mut lists = view.calls(&Method::ListTools);
-            let is_listed = lists.any(|list| (response.place + 1..again.place).contains(&list.place));
-            Some(again.finding_if(!is_listed, format_args!("{tool} was called again without a new list")))
-        });
+            let lists: BTreeSet<usize> = view.calls(&Method::ListTools).map(|list| list.place).collect();
+            let mut findings = Vec::new();
+            for (tool, calls) in calls {
+                for refused in calls.iter().filter_map(|call| call.response) {
+                    let again = calls.get(calls.partition_point(|next| next.place <= refused.place));
+                    let error = refused.error().filter(|error| error.code == code::HEADER_MISMATCH);
+                    let (Some(again), Some(_)) = (again, error) else { continue };
+                    let is_listed = lists.range(refused.place..again.place).next().is_some();
+                    let problem = format_args!("{tool} was called again without a new list");
+                    findings.push(again.finding_if(!is_listed, problem));
+                }
+            }
+            findings
+        };
     "client-reads-400-before-falling-back", [MODERN Should "basic/transports/streamable-http#backward-compatibility"],
         "After the status 400 with an error of 2026-07-28, a client does not fall back to initialize.",
         else "no request was rejected this way, or the client disconnected",

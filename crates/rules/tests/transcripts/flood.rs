@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use mcpjoin_proto::Version;
-use mcpjoin_rules::{Probe, Report, Run, Selection, Trace, check_client, check_server};
+use mcpjoin_rules::{Channel, Probe, Report, Run, Selection, Trace, check_client, check_server};
 
 /// The number of recorded lines of a run: `MOST_LINES` in the code that records runs.
 const LINES: usize = 20_000;
@@ -113,5 +113,21 @@ fn a_flood_of_all_that_a_client_may_say_is_checked_soon() {
         tells(&mut run, SOME, &[calls]);
         trace.runs.push(run);
     }
+    is_checked_soon(&trace, check_client);
+}
+
+/// Each call has another name, and all were refused for their headers.
+#[test]
+fn a_flood_of_calls_with_wrong_headers_is_checked_soon() {
+    let call = r##""id":"id-#","method":"tools/call","params":{"name":"tool-#"}"##;
+    let mut run = Run::new("flood", Version::parse("2026-07-28")).over(Channel::StreamableHttp);
+    tells(&mut run, 1, &[ASKS]);
+    for place in 0..LINES / 2 {
+        let line = call.replace('#', &place.to_string());
+        run.received(format!(r#"{{"jsonrpc":"2.0",{line}}}"#));
+        let error = r#""error":{"code":-32020,"message":"no"}"#;
+        run.sent(Probe::Answer, format!(r#"{{"jsonrpc":"2.0","id":"id-{place}",{error}}}"#));
+    }
+    let trace = Trace { runs: vec![run], ..Trace::default() };
     is_checked_soon(&trace, check_client);
 }
