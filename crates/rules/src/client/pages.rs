@@ -47,10 +47,15 @@ rules! {
             pages.iter().find(|page| page.next.is_none())?;
             // The same page again and again, as if another would follow.
             let mut rows = pages.windows(MIN_REPEATS);
-            let is_repeated = |page: &Page<'_, '_>, first: &Page<'_, '_>| {
-                page.next.is_none() && page.cursor.is_some() && page.cursor == first.cursor
+            // A page that is no longer fresh may be requested again.
+            let is_repeated = |before: &Page<'_, '_>, page: &Page<'_, '_>| {
+                before.next.is_none()
+                    && page.next.is_none()
+                    && page.cursor.is_some()
+                    && page.cursor == before.cursor
+                    && page.request.at < before.response.at + SOON
             };
-            let row = rows.find(|row| row.iter().all(|page| is_repeated(page, &row[0])));
+            let row = rows.find(|row| row.is_sorted_by(is_repeated));
             Some(row.and_then(|row| Some(row.last()?.request.finding(format_args!(
                 "the last page was requested {MIN_REPEATS} times in a row"
             )))))
