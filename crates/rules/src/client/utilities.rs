@@ -9,7 +9,7 @@ use mcpjoin_proto::{Method, Payload, Raw, RequestId};
 
 use super::CROSSING;
 use super::streams::unread;
-use super::tasks::of_tasks;
+use super::tasks::{created, of_tasks};
 use crate::client_view::{ClientRequest, ClientView, RecordedResponse};
 use crate::exchange::BodyEnd;
 use crate::json::{float, member, members, param, plain, string};
@@ -124,8 +124,11 @@ rules! {
                 let (Some(token), Some(request)) = (token, request) else {
                     return Some(notification.finding("no request to the client had this token"));
                 };
+                // The token of a task stays in use after the response that creates the task.
                 let is_over = |response: RecordedResponse<'_>| {
-                    response.place < notification.place && !may_overtake(response.at)
+                    response.place < notification.place
+                        && !may_overtake(response.at)
+                        && response.result().and_then(created).is_none()
                 };
                 if request.response.is_some_and(is_over) {
                     return Some(notification.finding("the request with this token already has its response"));
