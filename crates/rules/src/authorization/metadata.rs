@@ -7,7 +7,7 @@ use mcpjoin_proto::http::origin::{MediaType, Origin};
 use mcpjoin_proto::http::resource::covers;
 
 use super::address::{MAX_AUTHORIZATION_SERVERS, bare, is_secure, named_servers, server_metadata_addresses};
-use super::{LET_IN, answered, is_challenged, object, parameter, refused, scoped, scopes};
+use super::{LET_IN, REQUIREMENTS, answered, is_challenged, object, parameter, refused, scoped, scopes};
 use crate::exchange::Exchange;
 use crate::json::{is_true, member, strings, text, texts};
 use crate::revisions::Revisions;
@@ -18,7 +18,6 @@ use crate::trace::{Event, Probe, What};
 const LOCATION: &str = "basic/authorization#authorization-server-location";
 const MODERN_LOCATION: &str =
     "basic/authorization/authorization-server-discovery#authorization-server-location";
-const REQUIREMENTS: &str = "basic/authorization#protected-resource-metadata-discovery-requirements";
 const MODERN_REQUIREMENTS: &str =
     "basic/authorization/authorization-server-discovery#protected-resource-metadata-discovery-requirements";
 const CANONICAL: &str = "basic/authorization#canonical-server-uri";

@@ -19,13 +19,15 @@ pub use address::{
 
 use crate::exchange::Exchange;
 use crate::json::{of_line, texts};
-use crate::rule::{Evidence, Finding, Outcome};
+use crate::rule::{Evidence, Finding, Outcome, Source};
 use crate::server_view::ServerView;
 use crate::trace::Probe;
 
 const ERRORS: &str = "basic/authorization#error-handling";
 const HANDLING: &str = "basic/authorization#token-handling";
-const SCOPES: &str = "basic/authorization#scope-selection-strategy";
+const REQUIREMENTS: &str = "basic/authorization#protected-resource-metadata-discovery-requirements";
+const SCOPES: &[Source] =
+    sources![LAST_LEGACY Should REQUIREMENTS, MODERN Should "basic/authorization#scope-selection-strategy"];
 const NO_CHALLENGE: &str = "no response had a challenge for tokens";
 /// The reason for skipping where no request was refused.
 const LET_IN: &str = "the server accepts requests without a token";
@@ -104,7 +106,7 @@ rules! {
                 exchange.is_success().then(|| exchange.finding(problem()))
             })
         };
-    "challenge-scope-named", [SINCE_FOURTH Should SCOPES],
+    "challenge-scope-named", SCOPES,
         "The challenge of a server with scopes names the scopes that the request needs.",
         else NO_CHALLENGE,
         |view| {
@@ -118,7 +120,7 @@ rules! {
                     scopes")
             })
         };
-    "challenge-scope-consistent", [SINCE_FOURTH Should SCOPES],
+    "challenge-scope-consistent", SCOPES,
         "A repeated request without a token gets a challenge with the same scopes.",
         else NO_CHALLENGE,
         |view| refused(view).filter(|exchange| is_challenged(exchange)).into_iter().flat_map(|first| {

@@ -42,7 +42,7 @@ rules! {
             });
             responses.chain(notifications)
         };
-    "client-undeclared-task-ignored", [LAST_LEGACY Must "basic/utilities/tasks#general"],
+    "client-undeclared-task-ignored", [LAST_LEGACY Must "basic/utilities/tasks#task-support-and-handling"],
         "A client that does not declare tasks for a request answers it normally, and ignores `task`.",
         else NO_TASK,
         |view| {
