@@ -14,7 +14,7 @@ use mcpjoin_proto::{
     DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Raw, Request, RequestId, Version,
 };
 
-use crate::exchange::{Exchange, Exchanges, record};
+use crate::exchange::{Exchange, Exchanges, HttpRequest, path, record};
 use crate::json::{member, members, object, plain, request_id, text, text_param};
 use crate::rule::{Evidence, Finding};
 use crate::server_view::Received;
@@ -108,7 +108,11 @@ impl<'a> ClientView<'a> {
             our_request_ids: BTreeMap::new(),
             inputs: Inputs::default(),
         };
+        let elsewhere = elsewhere(run);
         for (place, event) in run.events.iter().enumerate() {
+            if event.exchange.is_some_and(|number| elsewhere.contains(&number)) {
+                continue;
+            }
             if !view.has_left {
                 view.left_at = event.at;
             }
@@ -340,6 +344,30 @@ impl<'a> ClientView<'a> {
     pub(crate) fn retry(&self, retry: &Retry) -> &ClientRequest<'a> {
         &self.requests[retry.request]
     }
+}
+
+/// The exchanges of Streamable HTTP with other addresses than the endpoint, to which a client posts its messages. It may look
+/// there for documents of authorization.
+fn elsewhere(run: &Run) -> HashSet<u32> {
+    let (mut requests, mut endpoints) = (HashMap::new(), HashSet::new());
+    for event in run.events.iter().filter(|_| run.is_http()) {
+        let Some(number) = event.exchange else { continue };
+        match &event.what {
+            What::Requested(_, request) => {
+                requests.insert(number, request);
+            }
+            What::Received(line) if line.messages().next().is_some() => {
+                endpoints.extend(requests.get(&number).map(|request| path(&request.url)));
+            }
+            _ => {}
+        }
+    }
+    // A client that has sent no message may have posted something else to the endpoint.
+    let may_be = |request: &HttpRequest| match endpoints.is_empty() {
+        true => &*request.method == "POST",
+        false => endpoints.contains(path(&request.url)),
+    };
+    requests.iter().filter(|(_, request)| !may_be(request)).map(|(number, _)| *number).collect()
 }
 
 /// Whether a capability was declared: any value but null, and below it any but false.

@@ -324,7 +324,7 @@ fn append(text: &mut String, body: Option<&Bytes>) {
 }
 
 /// The path of a URL; its query may be a secret.
-fn path(url: &str) -> &str {
+pub(crate) fn path(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest.find('/').map_or("/", |slash| &rest[slash..]);
     path.split(['?', '#']).next().unwrap_or(path)

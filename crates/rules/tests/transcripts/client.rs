@@ -8,6 +8,7 @@
 //!   opened {"roots":{}}                      a session was opened, with these capabilities of the client or none
 //!   left, gone, killed 15                    the client has closed our input; its process has ended; so did we, by a signal
 //!   1 POST [name: value; ..] < {~,"id":1 ..}  an HTTP request of the client; GET and DELETE, too
+//!   1 GET at URL [name: value; ..]           a request to another address than the endpoint
 //!   1 json [name: value; ..] > {~,"id":1 ..}  our response: 200 and a message
 //!   1 202                                    the same without a message
 //!   1 event id=b retry=9 < data               an event of its stream
@@ -133,10 +134,12 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
         .replace("[&", &format!("[mcp-session-id: abc; mcp-protocol-version: {version}; {both}"))
         .replace("[^", &format!("[mcp-protocol-version: {version}; {both}"));
     let (word, rest) = event.split_once(' ').unwrap_or((&event, ""));
+    let (url, rest) =
+        rest.strip_prefix("at ").map_or(("http://localhost/mcp", rest), |rest| rest.split_once(' ').unwrap());
     let (headers, rest) = headers(rest);
     match word {
         "POST" | "GET" | "DELETE" => {
-            let url = "http://localhost/mcp".into();
+            let url = url.into();
             let request = HttpRequest { method: word.into(), url, headers };
             run.note_in(number, at, What::Requested(Probe::Answer, request));
             if let Some(line) = rest.strip_prefix("< ") {
