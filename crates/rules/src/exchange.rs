@@ -134,6 +134,11 @@ impl<'a> Exchange<'a> {
         self.status().is_some_and(|status| status >= 400)
     }
 
+    /// Whether the server only says that it is busy: it may have read nothing of the request.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.status(), Some(429 | 503))
+    }
+
     /// A header of the response.
     pub(crate) fn header(&self, name: &str) -> Option<&'a [u8]> {
         self.response.and_then(|response| response.headers.value(name))

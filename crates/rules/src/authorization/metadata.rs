@@ -7,7 +7,9 @@ use mcpjoin_proto::http::origin::{MediaType, Origin};
 use mcpjoin_proto::http::resource::covers;
 
 use super::address::{MAX_AUTHORIZATION_SERVERS, bare, is_secure, named_servers, server_metadata_addresses};
-use super::{LET_IN, REQUIREMENTS, answered, is_challenged, object, parameter, refused, scoped, scopes};
+use super::{
+    LET_IN, REQUIREMENTS, answered, is_answered, is_challenged, object, parameter, refused, scoped, scopes,
+};
 use crate::exchange::Exchange;
 use crate::json::{is_true, member, strings, text, texts};
 use crate::revisions::Revisions;
@@ -248,7 +250,7 @@ fn resource_found(view: &ServerView<'_>) -> Outcome {
     if known.iter().any(|exchange| is_document(exchange)) {
         return Outcome::Passed;
     }
-    let is_lost = view.exchanged(Probe::WellKnownMetadata).any(|exchange| exchange.response.is_none());
+    let is_lost = view.exchanged(Probe::WellKnownMetadata).any(|exchange| !is_answered(exchange));
     match known.first().filter(|_| !is_lost) {
         Some(first) => {
             let why = if refused.is_some() { "the challenge names no metadata" } else { LET_IN };
@@ -323,7 +325,7 @@ fn server_found(view: &ServerView<'_>) -> Outcome {
             return Some(None);
         }
         // A server that was not reached has no finding.
-        let first = fetched.first().filter(|_| fetched.iter().all(|exchange| exchange.response.is_some()))?;
+        let first = fetched.first().filter(|_| fetched.iter().all(|exchange| is_answered(exchange)))?;
         Some(Some(first.finding(format_args!("no metadata of {issuer:?}: {}", statuses(&fetched)))))
     });
     Outcome::of(findings, "no authorization server is named, or none was reached")

@@ -132,12 +132,16 @@ rules! {
         });
 }
 
-/// The exchanges of a probe that have a response.
+/// The exchanges of a probe that have a response, unless the server is busy.
 fn answered<'s, 'a>(view: &'s ServerView<'a>, probe: Probe) -> impl Iterator<Item = &'s Exchange<'a>> {
-    view.exchanged(probe).filter(|exchange| exchange.response.is_some())
+    view.exchanged(probe).filter(|exchange| is_answered(exchange))
 }
 
-/// The exchanges of these probes that have a response.
+fn is_answered(exchange: &Exchange<'_>) -> bool {
+    exchange.response.is_some() && !exchange.is_busy()
+}
+
+/// The same for several probes.
 fn all_answered<'s, 'a, const N: usize>(
     view: &'s ServerView<'a>,
     probes: [Probe; N],

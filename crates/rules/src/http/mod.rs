@@ -27,10 +27,10 @@ fn probed(
 ) -> Outcome {
     // That the server ended is one finding of another rule.
     let ended = view.ended_early();
-    let exchanges = view
-        .exchanges
-        .values()
-        .filter(|exchange| probes.contains(&exchange.probe) && !(ended && exchange.response.is_none()));
+    let exchanges = view.exchanges.values().filter(|exchange| {
+        let is_known = !exchange.is_busy() && !(ended && exchange.response.is_none());
+        probes.contains(&exchange.probe) && is_known
+    });
     Outcome::of(exchanges.map(check), nothing)
 }
 

@@ -1,9 +1,9 @@
 //! POST: which requests a server refuses for their `Origin` or `Host`, and what it responds to the others.
 
 use bytes::Bytes;
-use mcpjoin_proto::Method;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::{Method, code};
 
 use super::{each_line, has_status, is_let_in, probed};
 use crate::exchange::{BodyEnd, Exchange};
@@ -26,7 +26,7 @@ rules! {
         "A request with a forbidden Origin is rejected with the status 403.",
         else "no request was rejected because of its Origin",
         |view| {
-            let refused = view.exchanged(Probe::ForeignOrigin).filter(|it| it.status().is_some() && is_let_in(it).is_none());
+            let refused = view.exchanged(Probe::ForeignOrigin).filter(|it| it.is_refused() && !it.is_busy());
             refused.map(|exchange| has_status(exchange, 403))
         };
     "host-validated", [LEGACY_SINCE_SECOND Advice WARNING, MODERN Advice MODERN_WARNING],
@@ -94,9 +94,12 @@ rules! {
             let answered = view.exchanged(Probe::SameId).filter(|it| !it.is_broken() && it.has_response());
             let findings = answered.filter_map(|exchange| {
                 let method = &exchange.requests().next()?.method;
-                // A method that exists brings a result, another one an error.
-                let exists = method.facts().is_some();
-                let is_good = if exists { exchange.has_result() } else { exchange.error().is_some() };
+                let code = exchange.error().map(|error| error.code);
+                // A method that exists may fail for another reason.
+                let is_good = match method.facts() {
+                    Some(_) => code != Some(code::METHOD_NOT_FOUND),
+                    None => code.is_some(),
+                };
                 let problem = || format!("{method} was requested, and {}", exchange.outcome());
                 Some((!is_good).then(|| exchange.finding(problem())))
             });

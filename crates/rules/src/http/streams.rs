@@ -130,7 +130,7 @@ rules! {
         "A server that requires the session id rejects a request without it with the status 400.",
         else "the server requires no session id",
         |view| {
-            let refused = view.exchanged(Probe::NoSession).filter(|it| it.status().is_some() && !it.has_result());
+            let refused = view.exchanged(Probe::NoSession).filter(|it| it.status().is_some() && !it.is_busy() && !it.has_result());
             refused.map(|exchange| has_status(exchange, 400))
         };
     "session-ended", [LEGACY_SINCE_SECOND Advice SESSIONS],
