@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use mcpjoin_proto::Method;
 
 use crate::base::{RESPONSE as RESPONSE_PAGE, unanswered};
-use crate::json::{list, text};
+use crate::exchange::Exchange;
+use crate::json::{list, member, text};
 use crate::revisions::Revisions;
 use crate::rule::{Evidence, Finding, Outcome, Source};
 use crate::server_view::{OurRequest, ServerView};
@@ -100,7 +101,7 @@ rules! {
             let status = |request: &OurRequest<'_>| view.exchange_of(request).and_then(|exchange| exchange.status());
             let opened = view.probed(Probe::OneOfMany).filter(move |request| status(request).is_none());
             let within = view.probed(Probe::InOneOfMany).chain(view.probed(Probe::AfterMany));
-            let within = within.filter(move |request| !matches!(status(request), Some(404 | 429 | 503)));
+            let within = within.filter(move |request| status(request) != Some(404) && !is_busy(view, request));
             opened.chain(within).map(|request| unanswered(view, request))
         };
     "cut-stream-resumed", [LEGACY_SINCE_SECOND Advice "basic/transports#resumability-and-redelivery"],
@@ -113,14 +114,14 @@ rules! {
         };
 }
 
+fn is_busy(view: &ServerView<'_>, request: &OurRequest<'_>) -> bool {
+    view.exchange_of(request).is_some_and(Exchange::is_busy)
+}
+
 /// Checks that every request of a probe is answered. Over HTTP, a server may refuse one with `429 Too Many Requests` or `503
 /// Service Unavailable`.
 fn all_answered(view: &ServerView<'_>, probe: Probe) -> Outcome {
-    let is_refused = |request: &&OurRequest<'_>| {
-        let status = view.exchange_of(request).and_then(|exchange| exchange.status());
-        matches!(status, Some(429 | 503))
-    };
-    let findings = view.probed(probe).filter(|request| !is_refused(request));
+    let findings = view.probed(probe).filter(|request| !is_busy(view, request));
     Outcome::of(
         findings.map(|request| unanswered(view, request)),
         "no such request was sent, or the server answered with a rate limit",
@@ -143,10 +144,13 @@ fn ends_by_itself(view: &ServerView<'_>, is_tested: bool, nothing: &'static str)
     Outcome::of(ended.map(|ended| ended.forced.then(finding)), nothing)
 }
 
-/// The names of the listed tools.
+/// The names of the listed tools. `None` if more pages were not read.
 fn tools(view: &ServerView<'_>) -> Option<BTreeSet<String>> {
     let mut names = None;
     for (_, result) in view.results_by(&Method::ListTools) {
+        if member(result, "nextCursor").is_some() {
+            return None;
+        }
         let tools = list(result, "tools").unwrap_or_default();
         names.get_or_insert_with(BTreeSet::new).extend(tools.iter().filter_map(|tool| text(tool, "name")));
     }
