@@ -293,21 +293,14 @@ fn declared(view: &ClientView<'_>, method: &Method) -> Outcome {
         });
         return Outcome::of(findings, NOTHING);
     }
+    let (is_declared, tells) = (view.declares(None, path), view.declares(None, "roots.listChanged"));
     let answers = view.answers_to(method).filter(|answer| answer.response.outcome.is_ok());
-    let answers = answers.map(|answer| {
-        answer.finding_if(
-            !view.declares(None, path),
-            format_args!(
-                "{path} was not declared, but is \
-            supported"
-            ),
-        )
-    });
+    let problem = format_args!("{path} was not declared, but is supported");
+    let answers = answers.map(|answer| answer.finding_if(!is_declared, problem));
     let notifications =
         view.methods().filter(|(sent, _)| *method == Method::ListRoots && **sent == Method::RootsListChanged);
-    let notifications = notifications.map(|(_, line)| {
-        line.finding_if(!view.declares(None, "roots.listChanged"), "roots.listChanged was not declared")
-    });
+    let notifications =
+        notifications.map(|(_, line)| line.finding_if(!tells, "roots.listChanged was not declared"));
     Outcome::of(answers.chain(notifications), NOTHING)
 }
 

@@ -131,3 +131,15 @@ fn a_flood_of_calls_with_wrong_headers_is_checked_soon() {
     let trace = Trace { runs: vec![run], ..Trace::default() };
     is_checked_soon(&trace, check_client);
 }
+
+/// The capabilities of the client are as large as a message may be.
+#[test]
+fn a_flood_of_changed_roots_is_checked_soon() {
+    let mut run = Run::new("flood", Version::parse("2025-11-25"));
+    let capabilities = format!(r#"{{"experimental":{{"x":[{}0]}}}}"#, "0,".repeat(500_000));
+    let params = format!(r#"{{"protocolVersion":"2025-11-25","capabilities":{capabilities}}}"#);
+    run.received(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#));
+    tells(&mut run, LINES, &[r#""method":"notifications/roots/list_changed""#]);
+    let trace = Trace { runs: vec![run], ..Trace::default() };
+    is_checked_soon(&trace, check_client);
+}
