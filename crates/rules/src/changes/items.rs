@@ -30,18 +30,25 @@ pub(super) fn server(noting: &mut Noting<'_>, old: &Offer, new: &Offer) {
     }
     let said = (same(&old.instructions), same(&new.instructions));
     changed(noting, ChangeClass::Reads, ChangeKind::Text, "/instructions", &said.0, &said.1);
-    capabilities(noting, "/capabilities", &of_members(&old.capabilities), &of_members(&new.capabilities));
+    let (was, is) = (same(&old.capabilities), same(&new.capabilities));
+    let begun = noting.out.len();
+    noting.limit([was.as_ref(), is.as_ref()]);
+    capabilities(noting, "/capabilities", &of_members(&was), &of_members(&is));
+    noting.end(begun, ChangeKind::CapabilityChanged, "/capabilities", was.as_ref(), is.as_ref());
 }
 
 /// Compares capabilities; `false` and an absent capability are the same.
 fn capabilities(noting: &mut Noting<'_>, path: &str, old: &Members, new: &Members) {
     let stands_for_nothing = |value: &Option<&Raw>| value.is_none_or(|value| value.as_str() == "false");
     for name in names(old, new) {
-        let (was, is, path) = (old.get(name), new.get(name), below(path, name));
+        let (was, is) = (old.get(name), new.get(name));
+        if !differ(was, is) || !noting.takes(path.len()) {
+            continue;
+        }
+        let path = below(path, name);
         let of = |value: Option<&Raw>| value.and_then(object);
         match (of(was), of(is)) {
             (Some(old), Some(new)) => capabilities(noting, &path, &old, &new),
-            _ if !differ(was, is) => {}
             _ => {
                 let (class, kind) = match (stands_for_nothing(&was), stands_for_nothing(&is)) {
                     (true, true) => continue,
@@ -223,7 +230,7 @@ fn member(
     new: &Members,
 ) {
     let (old, new) = (old.get(name), new.get(name));
-    if differ(old, new) {
+    if differ(old, new) && noting.takes(path.len()) {
         noting.note(class, kind, below(path, name), old, new);
     }
 }

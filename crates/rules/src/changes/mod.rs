@@ -33,6 +33,12 @@ use mcpjoin_proto::Raw;
 
 use crate::json::{canonical, members};
 
+/// How many bytes the paths and names of the changes of a definition may have for each byte of its two versions. Otherwise a
+/// long name with many members below it would be repeated for each of them.
+const PATH_BYTES: usize = 32;
+/// What short definitions may have at least.
+const MIN_PATH_BYTES: usize = 65_536;
+
 /// The description and the lists of a server, all pages of each list.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
@@ -220,9 +226,11 @@ fn one(noting: &mut Noting<'_>, old: &Raw, new: &Raw) {
     }
     let (old, new) = (canonical(old), canonical(new));
     let begun = noting.out.len();
+    noting.limit([Some(&old), Some(&new)]);
     if old.as_str() != new.as_str() {
         items::item(noting, &old, &new);
     }
+    noting.end(begun, ChangeKind::SchemaChanged, "", Some(&old), Some(&new));
     let place = |change: &Change| (change.path.clone(), change.class, change.kind);
     noting.out[begun..].sort_by_cached_key(place);
 }
@@ -269,11 +277,33 @@ struct Noting<'a> {
     out: &'a mut Vec<Change>,
     of: ChangeOf,
     name: Option<String>,
+    /// The bytes that paths and names may still have; `None` if they were too long.
+    room: Option<usize>,
 }
 
 impl<'a> Noting<'a> {
     const fn new(out: &'a mut Vec<Change>, of: ChangeOf, name: Option<String>) -> Self {
-        Self { out, of, name }
+        Self { out, of, name, room: Some(usize::MAX) }
+    }
+
+    /// Begins the comparison of two values.
+    fn limit(&mut self, values: [Option<&Raw>; 2]) {
+        let bytes = values.into_iter().flatten().map(Raw::len).sum::<usize>();
+        self.room = Some(MIN_PATH_BYTES.max(bytes.saturating_mul(PATH_BYTES)));
+    }
+
+    /// Whether there is room for a path or a name.
+    fn takes(&mut self, bytes: usize) -> bool {
+        self.room = self.room.and_then(|room| room.checked_sub(bytes));
+        self.room.is_some()
+    }
+
+    /// Ends the comparison: one change stands for all if their paths were too long.
+    fn end(&mut self, begun: usize, kind: ChangeKind, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
+        if self.room.replace(usize::MAX).is_none() {
+            self.out.truncate(begun);
+            self.note(ChangeClass::Breaks, kind, path, old, new);
+        }
     }
 
     fn note(
@@ -284,12 +314,16 @@ impl<'a> Noting<'a> {
         old: Option<&Raw>,
         new: Option<&Raw>,
     ) {
+        let path = path.into();
+        if !self.takes(path.len() + self.name.as_ref().map_or(0, String::len)) {
+            return;
+        }
         self.out.push(Change {
             class,
             kind,
             of: self.of,
             name: self.name.clone(),
-            path: path.into(),
+            path,
             old: old.cloned(),
             new: new.cloned(),
         });

@@ -114,7 +114,8 @@ impl<'o> Pair<'_, 'o, '_> {
 
     /// The pair of a member, or of an item.
     fn below<'w>(&mut self, name: &str, old: Option<&'w Raw>, new: Option<&'w Raw>) -> Pair<'_, 'o, 'w> {
-        let path = below(&self.path, name);
+        let has_room = self.noting.takes(self.path.len() + name.len());
+        let path = if has_room { below(&self.path, name) } else { String::new() };
         Pair { noting: self.noting, flow: self.flow, path, old, new }
     }
 

@@ -615,3 +615,18 @@ proptest! {
         prop_assert_eq!(there.is_empty(), back.is_empty());
     }
 }
+
+#[test]
+fn the_paths_of_changes_have_a_limit_by_the_size_of_the_definition() {
+    let long = "n".repeat(20_000);
+    let below = |member: &str, value: &str| {
+        let members: Vec<String> = (0..2_000).map(|n| format!(r#""p{n}":{value}"#)).collect();
+        format!(r#"{{"{member}":{{"{long}":{{"{member}":{{{}}}}}}}}}"#, members.join(","))
+    };
+    let tool = |value| tools(&format!(r#"[{{"name":"x","inputSchema":{}}}]"#, below("properties", value)));
+    let old = tool(r#"{"type":"string"}"#);
+    assert_eq!(told(&changes(&old, &tool(r#"{"type":"number"}"#))), ["breaks schema-changed"]);
+    let offer = |value: &str| Offer { capabilities: Some(raw(&below("a", value))), ..Offer::default() };
+    let told = told(&changes(&offer("1"), &offer("2")));
+    assert_eq!(told, ["breaks capability-changed /capabilities"]);
+}
