@@ -28,8 +28,8 @@ fn probed(
     // That the server ended is one finding of another rule.
     let ended = view.ended_early();
     let exchanges = view.exchanges.values().filter(|exchange| {
-        let is_known = !exchange.is_busy() && !(ended && exchange.response.is_none());
-        probes.contains(&exchange.probe) && is_known
+        let is_unknown = exchange.is_busy() || ended && exchange.response.is_none();
+        probes.contains(&exchange.probe) && !is_unknown
     });
     Outcome::of(exchanges.map(check), nothing)
 }
