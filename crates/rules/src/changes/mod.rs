@@ -36,8 +36,6 @@ use crate::json::{canonical, members};
 /// How many bytes the paths and names of the changes of a definition may have for each byte of its two versions. Otherwise a
 /// long name with many members below it would be repeated for each of them.
 const PATH_BYTES: usize = 32;
-/// What short definitions may have at least.
-const MIN_PATH_BYTES: usize = 65_536;
 
 /// The description and the lists of a server, all pages of each list.
 #[derive(Clone, Debug, Default)]
@@ -289,7 +287,7 @@ impl<'a> Noting<'a> {
     /// Begins the comparison of two values.
     fn limit(&mut self, values: [Option<&Raw>; 2]) {
         let bytes = values.into_iter().flatten().map(Raw::len).sum::<usize>();
-        self.room = Some(MIN_PATH_BYTES.max(bytes.saturating_mul(PATH_BYTES)));
+        self.room = Some(bytes.saturating_mul(PATH_BYTES));
     }
 
     /// Whether there is room for a path or a name.
