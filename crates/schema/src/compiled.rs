@@ -100,9 +100,15 @@ impl CompiledSchema {
     /// # Errors
     /// [`Undecided`] if that cannot be decided.
     pub fn violations(&self, instance: &Raw) -> Result<Violations, Undecided> {
-        // An integer beyond 64 bits is rounded. It stays on its side of each limit.
-        let mut instance: Value = serde_json::from_str(instance.as_str())
-            .map_err(|error| Undecided::Unreadable(error.to_string()))?;
+        let mut instance: Value = match instance.decode() {
+            Ok(exact) => exact,
+            Err(error) if compares_exactly(&self.schema) => {
+                return Err(Undecided::Unreadable(error.to_string()));
+            }
+            // An integer beyond 64 bits is rounded. It stays on its side of each limit.
+            Err(_) => serde_json::from_str(instance.as_str())
+                .map_err(|error| Undecided::Unreadable(error.to_string()))?,
+        };
         if !normalize(&mut instance) {
             return Err(Undecided::Unreadable("a number is out of range".into()));
         }
@@ -133,6 +139,17 @@ impl CompiledSchema {
             Value::Array(_) if !matches!(rule, "enum" | "type") => None,
             demand => Some(shown(demand)),
         }
+    }
+}
+
+/// Whether a schema has a keyword that compares values for equality, or that a rounded number may violate in another way.
+fn compares_exactly(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(name, value)| {
+            matches!(&**name, "const" | "enum" | "multipleOf" | "uniqueItems") || compares_exactly(value)
+        }),
+        Value::Array(items) => items.iter().any(compares_exactly),
+        _ => false,
     }
 }
 

@@ -70,6 +70,17 @@ fn an_integer_beyond_64_bits_is_compared() {
     let long = format!(r#"{{"n":1{}}}"#, "0".repeat(50));
     assert_eq!(said(limited, &long), "n: 1e+50 violates maximum: 100");
     assert_eq!(said(r#"{"properties":{"n":{"minimum":0}}}"#, r#"{"n":99999999999999999999}"#), "");
+    // 10^20 + 2 is a multiple of 3, and is not what it is rounded to.
+    let large = "100000000000000000002";
+    for (rule, instance) in [
+        (r#"{"multipleOf":3}"#, large.to_owned()),
+        (r#"{"not":{"const":1e20}}"#, large.to_owned()),
+        (r#"{"items":{"enum":[1,1e20]}}"#, format!("[{large}]")),
+        (r#"{"uniqueItems":true}"#, format!("[{large},100000000000000000000]")),
+    ] {
+        let undecided = compiled(rule).violations(&raw(&instance));
+        assert!(matches!(undecided, Err(Undecided::Unreadable(_))), "{rule}: {undecided:?}");
+    }
     // Beyond every number nothing is known.
     let undecided = compiled(limited).violations(&raw(r#"{"n":1e400}"#));
     assert!(matches!(undecided, Err(Undecided::Unreadable(_))), "{undecided:?}");
