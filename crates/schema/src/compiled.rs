@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::conformance::{
     Budget, MAX_PATTERNS, MAX_WORK, draft, has_few_patterns, innermost, member_place, options, place,
 };
-use crate::number::{normalize, value};
+use crate::number::{has_large_integer, normalize, value};
 
 /// How many violations of one value are returned.
 pub const MAX_VIOLATIONS: usize = 8;
@@ -32,6 +32,8 @@ pub struct CompiledSchema {
     schema: Value,
     draft: Draft,
     validator: Validator,
+    /// A keyword compares values for equality, or may be violated by a rounded number in another way.
+    compares_exactly: bool,
 }
 
 /// Why a schema cannot be compiled: it is not valid, its draft is not known, a pattern is no regular expression that can be
@@ -92,7 +94,8 @@ impl CompiledSchema {
             return Err(fault(&format!("it has more than {MAX_PATTERNS} patterns")));
         }
         let validator = options(draft).build(&schema).map_err(|error| fault(&error.to_string()))?;
-        Ok(Self { schema, draft, validator })
+        let compares_exactly = compares_exactly(&schema);
+        Ok(Self { schema, draft, validator, compares_exactly })
     }
 
     /// Returns what is wrong with a value.
@@ -100,15 +103,20 @@ impl CompiledSchema {
     /// # Errors
     /// [`Undecided`] if that cannot be decided.
     pub fn violations(&self, instance: &Raw) -> Result<Violations, Undecided> {
-        let mut instance: Value = match instance.decode() {
-            Ok(exact) => exact,
-            Err(error) if compares_exactly(&self.schema) => {
-                return Err(Undecided::Unreadable(error.to_string()));
+        // An integer beyond 64 bits is rounded. It stays on its side of each limit, but is not equal to what it was.
+        let (mut instance, is_rounded) = match instance.decode::<Value>() {
+            Ok(exact) => {
+                let is_rounded = self.compares_exactly && has_large_integer(&exact);
+                (exact, is_rounded)
             }
-            // An integer beyond 64 bits is rounded. It stays on its side of each limit.
-            Err(_) => serde_json::from_str(instance.as_str())
-                .map_err(|error| Undecided::Unreadable(error.to_string()))?,
+            Err(_) => {
+                let rounded = serde_json::from_str(instance.as_str());
+                (rounded.map_err(|error| Undecided::Unreadable(error.to_string()))?, true)
+            }
         };
+        if is_rounded && self.compares_exactly {
+            return Err(Undecided::Unreadable("an integer does not fit in 64 bits".into()));
+        }
         if !normalize(&mut instance) {
             return Err(Undecided::Unreadable("a number is out of range".into()));
         }

@@ -53,6 +53,19 @@ pub(crate) fn normalize(value: &mut Value) -> bool {
     }
 }
 
+/// Whether an integer is read that does not fit in 64 bits. The reader refuses them, unless some crate of the build enables
+/// `arbitrary_precision` of `serde_json`.
+pub(crate) fn has_large_integer(value: &Value) -> bool {
+    match value {
+        Value::Number(number) if !number.is_i64() && !number.is_u64() => {
+            number.to_string().bytes().all(|byte| byte == b'-' || byte.is_ascii_digit())
+        }
+        Value::Array(items) => items.iter().any(has_large_integer),
+        Value::Object(members) => members.values().any(has_large_integer),
+        _ => false,
+    }
+}
+
 /// An integer where there is no fraction, because an integer may be written with a fraction or an exponent.
 fn number_of(number: f64) -> Option<Number> {
     let integer = format!("{number:.0}").parse::<i64>().ok().filter(|_| number.fract() == 0.0);
