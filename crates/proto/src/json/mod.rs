@@ -42,46 +42,53 @@ pub struct WriteError(Box<str>);
 
 /// Why a text could not be deserialized.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadError {
+pub struct ReadError(
+    /// One pointer, because every function that reads returns it or a value.
+    Box<Fault>,
+);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fault {
     /// The path to the invalid value, as in `tools[3].name`.
     path: String,
     what: Box<str>,
 }
 
 impl ReadError {
+    #[cold]
     fn new(what: impl Into<Box<str>>) -> Self {
-        Self { path: String::new(), what: what.into() }
+        Self(Box::new(Fault { path: String::new(), what: what.into() }))
     }
 
     /// The path to the invalid value, as in `tools[3].name`; empty for the whole text.
     #[must_use]
     pub fn path(&self) -> &str {
-        &self.path
+        &self.0.path
     }
 
     /// Prepends the key of the object around the value.
     #[cold]
     fn in_member(mut self, key: &str) -> Self {
-        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
-        self.path = format!("{}{dot}{}", prefix(key, 64), self.path);
+        let dot = if self.0.path.is_empty() || self.0.path.starts_with('[') { "" } else { "." };
+        self.0.path = format!("{}{dot}{}", prefix(key, 64), self.0.path);
         self
     }
 
     /// Prepends the index in the array around the value.
     #[cold]
     fn in_element(mut self, index: usize) -> Self {
-        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
-        self.path = format!("[{index}]{dot}{}", self.path);
+        let dot = if self.0.path.is_empty() || self.0.path.starts_with('[') { "" } else { "." };
+        self.0.path = format!("[{index}]{dot}{}", self.0.path);
         self
     }
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() {
-            f.write_str(&self.what)
+        if self.0.path.is_empty() {
+            f.write_str(&self.0.what)
         } else {
-            write!(f, "{}: {}", Line::of(&self.path), self.what)
+            write!(f, "{}: {}", Line::of(&self.0.path), self.0.what)
         }
     }
 }

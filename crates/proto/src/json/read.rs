@@ -115,15 +115,10 @@ impl<'de> Reader<'de> {
     }
 
     fn visit_object<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
-        let mut members = Members::new(self);
-        if !members.enter()? {
-            return Err(members.reader.wrong_kind(&visitor));
-        }
-        let value = visitor.visit_map(&mut members);
-        if value.is_ok() {
-            members.leave()?;
-        }
-        value
+        let mut members = Members::enter(self, &visitor)?;
+        let value = visitor.visit_map(&mut members)?;
+        members.leave()?;
+        Ok(value)
     }
 
     /// A number for a visitor of any number.
@@ -482,18 +477,14 @@ struct Members<'a, 'de> {
 }
 
 impl<'a, 'de> Members<'a, 'de> {
-    const fn new(reader: &'a mut Reader<'de>) -> Self {
-        Self { reader, key: (0, 0), first: true, ended: false, tags: None }
-    }
-
-    /// Enters the object at this position; returns false if there is another kind of value. Not generic, as `leave`.
-    fn enter(&mut self) -> Read<bool> {
-        if self.reader.peek() != Some(b'{') {
-            return Ok(false);
+    /// Enters the object at this position. Not generic, as `leave`.
+    fn enter(reader: &'a mut Reader<'de>, expected: &dyn de::Expected) -> Read<Self> {
+        if reader.peek() != Some(b'{') {
+            return Err(reader.wrong_kind(expected));
         }
-        self.reader.enter()?;
-        self.tags = core::mem::take(&mut self.reader.tagged).then_some(0);
-        Ok(true)
+        reader.enter()?;
+        let tags = core::mem::take(&mut reader.tagged).then_some(0);
+        Ok(Self { reader, key: (0, 0), first: true, ended: false, tags })
     }
 
     /// Leaves the object behind the members that the visitor has not asked for.
