@@ -93,6 +93,7 @@ mod process;
 mod seal;
 #[cfg(feature = "server")]
 pub mod server;
+mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod transport;

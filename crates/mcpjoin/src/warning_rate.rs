@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use tokio::time::Instant;
 
 /// The time between two warnings of one kind: an operator sees that it goes on, and a log of a day has 1,440 lines of it.

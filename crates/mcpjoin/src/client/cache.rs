@@ -9,11 +9,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use mcpjoin_proto::sorted_map::SortedMap;
 use mcpjoin_proto::types::resource::is_within;
 use mcpjoin_proto::types::{CacheScope, ProtocolType, ResourceUpdatedParams};
 use mcpjoin_proto::{Method, Notification, Raw};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Default maximum number of results. A server with ten lists of ten pages each needs a tenth of it.

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::sync::Mutex;
 use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use mcpjoin_proto::session::Reply;
@@ -19,7 +20,6 @@ use mcpjoin_proto::types::{
     Members, Meta, ProtocolType, Root, RootsCapability, SamplingCapability, meta::key, task,
 };
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;

@@ -43,6 +43,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::sync::Mutex;
 use mcpjoin_proto::session::{Call, CallRefused, Peer, ProcessExit, Reply, State};
 use mcpjoin_proto::types::{
     CallToolParams, CompleteArgument, CompleteParams, DiscoverResult, EmptyResult, GetPromptParams,
@@ -50,7 +51,6 @@ use mcpjoin_proto::types::{
     ResourceTemplate, ResourceTemplateReference, Root, SetLevelParams, Tool,
 };
 use mcpjoin_proto::{Kind, Method, Notification, Payload, Profile, Raw};
-use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::task::JoinSet;
 

@@ -17,12 +17,12 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use futures_util::FutureExt as _;
 use mcpjoin_proto::types::{
     LoggingLevel, ProtocolType, ResourceUpdatedParams, SetLevelParams, SubscriptionFilter,
 };
 use mcpjoin_proto::{Method, Notification, Payload, Raw};
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::cache::Cache;

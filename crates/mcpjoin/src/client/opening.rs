@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use mcpjoin_proto::session::{ClientRole, EraChoice, Limits, Peer, Role};
-use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::cache::Cache;

@@ -12,12 +12,12 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use crate::sync::Mutex;
 use mcpjoin_proto::session::{CallError, CallRefused};
 use mcpjoin_proto::types::{
     AcknowledgedParams, EmptyResult, ListenParams, SubscribeParams, SubscriptionFilter, UnsubscribeParams,
 };
 use mcpjoin_proto::{Method, Notification, Payload, RequestId};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 

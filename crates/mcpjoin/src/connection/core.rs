@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
+use crate::sync::{Mutex, MutexGuard};
 use mcpjoin_proto::session::{CallError, CloseCause, Origin, Reply, RingMap, Session};
 use mcpjoin_proto::sorted_map::SortedMap;
 use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
-use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::call_queue::CallQueue;

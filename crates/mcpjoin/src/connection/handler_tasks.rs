@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use crate::sync::Mutex;
 use mcpjoin_proto::session::{Reply, ResultEnvelope, WrappedResult};
 use mcpjoin_proto::sorted_map::SortedMap;
 use mcpjoin_proto::{ErrorObject, Method, Raw, RequestId};
-use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::offload;

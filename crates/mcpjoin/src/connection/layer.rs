@@ -13,9 +13,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::sync::Mutex;
 use mcpjoin_proto::Time;
 use mcpjoin_proto::session::{Call, CallError, Origin, Peer, Reply};
-use parking_lot::Mutex;
 
 use super::calling::{CallEvent, Calling};
 use super::core::{Core, Slot};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// Results from this size on are offloaded: encoding them takes a millisecond.
 const LARGE_RESULT_BYTES: usize = 512 * 1024;

@@ -37,9 +37,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use futures_util::task::AtomicWaker;
 use mcpjoin_proto::session::ProcessExit;
-use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::sync::watch;
 

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use parking_lot::Mutex;
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, watch};
 

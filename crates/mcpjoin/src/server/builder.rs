@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::sync::{Mutex, RwLock};
 use mcpjoin_proto::session::{Limits, Reply, ServerRole};
 use mcpjoin_proto::types::{
     CompleteParams, Implementation, Members, PromptsCapability, ProtocolType, Reference, Resource,
@@ -12,7 +13,6 @@ use mcpjoin_proto::types::{
     task,
 };
 use mcpjoin_proto::{ErrorObject, Raw, Request, Version};
-use parking_lot::{Mutex, RwLock};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 

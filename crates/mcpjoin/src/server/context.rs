@@ -5,9 +5,9 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::sync::Mutex;
 use mcpjoin_proto::types::{ClientCapabilities, InputResponses, LoggingLevel};
 use mcpjoin_proto::{Method, Payload, Profile, Raw, Request};
-use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::input::InputState;

@@ -62,10 +62,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll};
 
+use crate::sync::{Mutex, RwLock};
 use mcpjoin_proto::session::{ClientInfo, CloseCause, Role, ServerRole};
 use mcpjoin_proto::types::ProtocolType;
 use mcpjoin_proto::{ErrorObject, Method, Payload, Profile, Raw};
-use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 

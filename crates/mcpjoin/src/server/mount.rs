@@ -12,10 +12,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::sync::{RwLock, RwLockReadGuard};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CompleteParams, ProtocolType, Reference};
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Payload, Profile, Raw, Request};
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::catalogue::{Catalogue, Claim, Collision, Kind, Position, Replaced, Source};
 use super::list;
@@ -134,7 +134,8 @@ impl Mounts {
                 tracing::warn!(target: "mcpjoin", list = %kind, mount, left_out, "too many entries to offer");
             }
         }
-        RwLockWriteGuard::downgrade(table)
+        drop(table);
+        self.table.read()
     }
 
     /// Passes a request to the mounted server that answers it. Returns the request if it is one for the server

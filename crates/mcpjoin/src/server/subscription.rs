@@ -7,10 +7,10 @@
 use std::mem;
 use std::task::{Context, Waker};
 
+use crate::sync::Mutex;
 use mcpjoin_proto::sorted_map::{SortedMap, SortedSet};
 use mcpjoin_proto::types::{ProtocolType, ResourceUpdatedParams};
 use mcpjoin_proto::{Method, Notification, Payload, Raw};
-use parking_lot::Mutex;
 
 use crate::connection::Connection;
 

@@ -6,10 +6,10 @@ use std::future::ready;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::sync::Mutex;
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::types::{CreateMessageResult, ElicitResult, InputRequest, Root};
 use mcpjoin_proto::{ErrorObject, Raw, Version};
-use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::client::{Client, ClientBuilder};

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::{Era, ErrorObject, Method, Profile, Version, code};
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::io::{

@@ -14,12 +14,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{fmt, io};
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use mcpjoin_proto::session::{
     Inbound, Limits, Origin, Outbound, ProcessExit, TransportCaps, TransportEnd, TransportEndKind,
     TransportError,
 };
-use parking_lot::Mutex;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::sync::Mutex;
 use mcpjoin_proto::{Payload, Raw, Response};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// Answers of other processes' clients that the link has not taken yet. Beyond it, an answer is dropped.

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use futures_util::FutureExt as _;
 use mcpjoin_proto::session::CallError;
 use mcpjoin_proto::sorted_map::SortedSet;
 use mcpjoin_proto::types::{ExtensionTask, InputRequests, TaskStatus};
 use mcpjoin_proto::{Method, Raw, code};
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::{Client, ClientError};

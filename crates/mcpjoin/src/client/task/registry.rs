@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::sync::Mutex;
 use mcpjoin_proto::types::{ExtensionTask, TaskSupport};
 use mcpjoin_proto::{Method, Notification};
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::super::Client;

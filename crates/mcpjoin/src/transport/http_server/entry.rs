@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Wake, Waker};
 
+use crate::sync::Mutex;
 use mcpjoin_proto::http::params::HeaderMark;
 use mcpjoin_proto::{Raw, Version};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::wire::Wire;

@@ -10,9 +10,9 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::task::{Context, Poll};
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use mcpjoin_proto::RequestId;
-use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use mcpjoin_proto::session::Origin;
 use mcpjoin_proto::text::Line;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 

@@ -56,6 +56,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::request::Parts;
@@ -66,7 +67,6 @@ use mcpjoin_proto::http::classify::{Class, HttpMethod, LegacyKind, Offer, Sessio
 use mcpjoin_proto::session::{Limits, Origin};
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeError, Era, ErrorObject, Message, RequestId, Version, code};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use mcpjoin_proto::http::response_head::is_session_id;
 use mcpjoin_proto::session::{Inbound, Origin};
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{Message, Method, Notification, Payload, Profile, Request, RequestId};
-use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::entry::Entry;

@@ -13,11 +13,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use http::HeaderName;
 use http::request::Parts;
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::Origin;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use bytes::{Buf, Bytes};
 use hyper::rt::Executor;
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use crate::warning_rate::WarningRate;

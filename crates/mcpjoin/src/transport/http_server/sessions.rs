@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use mcpjoin_proto::Version;
 use mcpjoin_proto::text::Line;
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::entry::Entry;

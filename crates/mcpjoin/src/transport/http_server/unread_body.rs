@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::{Request, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::body::MAX_UNCOUNTED_BYTES;

@@ -13,11 +13,11 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::sync::{Mutex, MutexGuard};
 use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::codec::sse::OutgoingEvent;
 use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Profile, RequestId};
-use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::events::{EventId, EventStore, SessionId};
