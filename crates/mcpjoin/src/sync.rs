@@ -23,6 +23,11 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> bool {
+        matches!(self.0.try_lock(), Err(sync::TryLockError::WouldBlock))
+    }
+
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
