@@ -17,8 +17,8 @@ use crate::scan::{self, ScanError};
 /// A valid JSON text without surrounding white space. Cheap to clone.
 ///
 /// The text was scanned once for UTF-8, escapes, depth, and for repeated keys at the levels where they matter. From 4
-/// KiB on it is a slice of the buffer in which it was received; a smaller text is copied, so that it does not keep a
-/// read buffer alive.
+/// KiB on it is a slice of the message in which it was received, if it is at least half of it; otherwise it is copied, so that it
+/// does not keep the message alive.
 ///
 /// With serde it is the JSON value itself, in any format: this crate's reader and writer pass the text through, others
 /// transcribe it. Two are equal when their texts are equal.
@@ -68,7 +68,7 @@ impl Kind {
 }
 
 impl Raw {
-    /// The size from which a text shares the buffer in which it was received, in bytes.
+    /// The size from which a text may share the buffer in which it was received, in bytes.
     pub const SHARED_FROM: usize = 4096;
 
     /// Validates a text. Surrounding white space is dropped.
@@ -165,9 +165,10 @@ impl Raw {
         Self(text)
     }
 
-    /// A value within a scanned text.
+    /// A value within a scanned text. A small part of a large text is copied: a slice would keep all of it, and counts only as
+    /// what it is.
     pub(crate) fn cut(text: &Bytes, range: Range<usize>) -> Self {
-        if range.len() >= Self::SHARED_FROM {
+        if range.len() >= Self::SHARED_FROM.max(text.len() / 2) {
             Self(text.slice(range))
         } else {
             Self(Bytes::copy_from_slice(&text[range]))

@@ -47,8 +47,8 @@ pub enum Decoded {
 
 /// Decodes a text: a message, or an array of messages, with optional white space around it.
 ///
-/// Params and results of at least [`Raw::SHARED_FROM`](crate::Raw::SHARED_FROM) bytes are slices of `text`; smaller
-/// ones are copied once.
+/// Params and results of at least [`Raw::SHARED_FROM`](crate::Raw::SHARED_FROM) bytes, and half of `text`, are slices of it;
+/// smaller ones are copied once.
 ///
 /// The text may be the start of an oversized message. The error is then [`ScanErrorKind::Truncated`], with the id if it
 /// is in that part.
