@@ -244,7 +244,8 @@ pub(super) fn list_error(transport: Transport, method: &Method, error: &ClientEr
         ClientError::Call(CallError::InvalidResponse { .. })
         | ClientError::BadResult { .. }
         | ClientError::RepeatedCursor { .. }
-        | ClientError::TooManyPages { .. } => LIST_INVALID,
+        | ClientError::TooManyPages { .. }
+        | ClientError::ListTooLarge { .. } => LIST_INVALID,
         ClientError::Call(CallError::ResponseTooLarge { .. }) => LIST_TOO_LARGE,
         ClientError::Call(CallError::Lost(lost))
             if lost.reason() == Some(TransportErrorReason::BodyCutOff) =>

@@ -54,6 +54,14 @@ pub enum ClientError {
         /// The limit.
         limit: usize,
     },
+    /// A list that is collected has more pages after its limit in bytes (64 MiB; see `Pages::all`).
+    #[error("{method} has more pages after the limit `list_bytes` of {limit} bytes")]
+    ListTooLarge {
+        /// The method of the list.
+        method: Method,
+        /// The limit.
+        limit: usize,
+    },
     /// The server asked for input more often than the limit (10 times).
     #[error("{method} asked for input more often than the limit `rounds` of {limit}")]
     TooManyRounds {

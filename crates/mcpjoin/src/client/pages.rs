@@ -25,6 +25,10 @@ use super::connection_cache::{CacheTicket, Lookup};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::{Calling, OnViolation};
 
+/// The bytes of a list from which [`Pages::all`] requests no further page: of its pages as JSON, and of the items as values. Ten
+/// thousand tools with schemas of usual sizes have less.
+const MAX_LIST_BYTES: usize = 64 << 20;
+
 /// The items of a list. Pages are requested as they are needed.
 ///
 /// It is also a [`Stream`]. It ends after the first error: a failed page, a repeated cursor, or too many pages.
@@ -197,11 +201,12 @@ impl<T: Listed> Pages<T> {
         poll_fn(|cx| self.poll_returned(cx)).await
     }
 
-    /// Returns all remaining items.
+    /// Returns all remaining items. A list that has more pages after 64 MiB is an error; [`Pages::next`] reads a list of any size.
     ///
     /// # Errors
     /// Returns the first error, and discards the items before it.
     pub async fn all(mut self) -> Result<Vec<T>, ClientError> {
+        self.reader.collected = Some(0);
         let mut items = Vec::new();
         loop {
             let item = poll_fn(|cx| self.poll_item(cx)).await.transpose()?;
@@ -227,17 +232,18 @@ impl<T: Listed> Pages<T> {
             if let Some(item) = self.items.next() {
                 return Poll::Ready(Some(Ok(item)));
             }
-            let items = &mut self.items;
+            let (items, mut bytes) = (&mut self.items, 0);
             let read = self.reader.poll_read(cx, &mut |reader, result| {
                 let mut page: T::Page = decode(&T::METHOD, result)?;
                 let (read, next) = T::parts(&mut page);
                 T::retain(&reader.client, read);
                 read.retain(|item| reader.is_new(item.listed_as()));
+                bytes = result.len() + size_of_val(&read[..]);
                 *items = std::mem::take(read).into_iter();
                 Ok(next.take())
             });
             match ready!(read) {
-                Some(Ok(())) => {}
+                Some(Ok(())) => self.reader.collected = self.reader.collected.map(|before| before + bytes),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             }
@@ -252,6 +258,8 @@ struct PageReader {
     requested: usize,
     /// The maximum number of pages.
     limit: usize,
+    /// The bytes that [`Pages::all`] has collected.
+    collected: Option<usize>,
     /// For [`RawPages`]: the cache is neither read nor written.
     raw: bool,
     /// The hashes of the cursors that were followed.
@@ -293,6 +301,7 @@ impl PageReader {
             client,
             method,
             requested: 0,
+            collected: None,
             raw: false,
             seen: HashSet::new(),
             stage: Stage::Next(None),
@@ -341,6 +350,9 @@ impl PageReader {
         let limit = self.limit;
         if self.requested >= limit {
             return Err(ClientError::TooManyPages { method: self.method.clone(), limit });
+        }
+        if self.collected.is_some_and(|bytes| bytes >= MAX_LIST_BYTES) {
+            return Err(ClientError::ListTooLarge { method: self.method.clone(), limit: MAX_LIST_BYTES });
         }
         self.requested += 1;
         let mut params = PageParams::new();
@@ -400,6 +412,7 @@ impl PageReader {
         // The limit of the pages covers both passes.
         self.seen.clear();
         (self.private, self.discards_earlier) = (false, true);
+        self.collected = self.collected.map(|_| 0);
         self.stage = Stage::Next(None);
         Ok(())
     }

@@ -92,6 +92,28 @@ async fn c66_pages_without_an_end_are_given_up() {
     assert_eq!(error, ClientError::TooManyPages { method: Method::ListTools, limit: 1 });
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_collected_has_a_total_in_bytes() {
+    // Ten pages of 9 MiB: the eighth passes 64 MiB.
+    let (client, server) = legacy(builder()).await;
+    let (large, asked) = ("x".repeat(9 << 20), Arc::new(Mutex::new(0)));
+    let requests = asked.clone();
+    drop(server.serve(move |_| {
+        let mut page = requests.lock().expect("nobody panics with it");
+        *page += 1;
+        let next = (*page < 10).then(|| page.to_string());
+        let tool = json!({"name": page.to_string(), "inputSchema": {"type": "object"}});
+        let mut result = json!({"tools": [tool], "_meta": {"x/large": large}});
+        if let Some(next) = next {
+            result["nextCursor"] = next.into();
+        }
+        Ok(result)
+    }));
+    let error = client.list_tools().all().await.expect_err("more than 64 MiB");
+    assert_eq!(error, ClientError::ListTooLarge { method: Method::ListTools, limit: 64 << 20 });
+    assert_eq!(*asked.lock().unwrap(), 8);
+}
+
 /// Refuses the last cursor of three pages this many times, with this error. Returns the log of requested cursors.
 async fn refusing(times: usize, error: ErrorObject) -> (Client, Arc<Mutex<Vec<Value>>>) {
     let (client, server) = legacy(builder()).await;
