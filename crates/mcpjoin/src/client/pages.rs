@@ -28,6 +28,9 @@ use crate::connection::{Calling, OnViolation};
 /// The bytes of a list from which [`Pages::all`] requests no further page: of its pages as JSON, and of the items as values. Ten
 /// thousand tools with schemas of usual sizes have less.
 const MAX_LIST_BYTES: usize = 64 << 20;
+/// The items that are remembered, so that none is returned twice after a refused cursor. A list of which so many were returned is
+/// not read again.
+const MAX_RETURNED: usize = 100_000;
 
 /// The items of a list. Pages are requested as they are needed.
 ///
@@ -40,7 +43,8 @@ const MAX_LIST_BYTES: usize = 64 << 20;
 /// If the server refuses a cursor (-32602, or any error after a cached page), all cached pages of the list are removed
 /// and the list is read from its start
 /// [once](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#interaction-with-pagination).
-/// Items that were returned already, by name or URI, are then skipped. A second refusal is an error.
+/// Items that were returned already, by name or URI, are then skipped. A second refusal is an error, and so is one after
+/// 100,000 items.
 ///
 /// ```no_run
 /// # async fn example(client: mcpjoin::Client) -> Result<(), mcpjoin::client::ClientError> {
@@ -406,7 +410,8 @@ impl PageReader {
         // After a cached page the cursor may be outdated, whatever the error says.
         let by_its_cursor =
             std::mem::take(&mut self.previous_was_cached) || remote.code == code::INVALID_PARAMS;
-        if !by_its_cursor || std::mem::replace(&mut self.has_restarted, true) {
+        let is_too_long = self.returned.len() >= MAX_RETURNED;
+        if !by_its_cursor || is_too_long || std::mem::replace(&mut self.has_restarted, true) {
             return Err(error.into());
         }
         // The limit of the pages covers both passes.
@@ -430,7 +435,9 @@ impl PageReader {
     }
 
     fn mark_returned(&mut self, key: &str) {
-        self.returned.insert(self.hasher.hash_one(key));
+        if self.returned.len() < MAX_RETURNED {
+            self.returned.insert(self.hasher.hash_one(key));
+        }
     }
 
     /// Whether no item with this name or URI was returned before the list was restarted.

@@ -114,6 +114,28 @@ async fn a_list_that_is_collected_has_a_total_in_bytes() {
     assert_eq!(*asked.lock().unwrap(), 8);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_list_of_which_a_hundred_thousand_items_were_returned_is_not_begun_again() {
+    for (items, begun) in [(99_999, 2), (100_000, 1)] {
+        let (client, server) = legacy(builder()).await;
+        let beginnings = Arc::new(Mutex::new(0));
+        let counted = beginnings.clone();
+        drop(server.serve(move |request| {
+            if !cursor(request).is_null() {
+                return Err(ErrorObject::invalid_params("the cursor has expired"));
+            }
+            *counted.lock().expect("nobody panics with it") += 1;
+            let item = |uri: u32| json!({"uri": uri.to_string(), "name": ""});
+            let resources: Vec<Value> = (0..items).map(item).collect();
+            Ok(json!({"resources": resources, "nextCursor": "a"}))
+        }));
+        let listed: Vec<_> = client.list_resources().collect().await;
+        assert_eq!(listed.len(), 1 + items as usize);
+        assert!(listed.last().is_some_and(Result::is_err), "the cursor was refused");
+        assert_eq!(*beginnings.lock().unwrap(), begun, "{items}");
+    }
+}
+
 /// Refuses the last cursor of three pages this many times, with this error. Returns the log of requested cursors.
 async fn refusing(times: usize, error: ErrorObject) -> (Client, Arc<Mutex<Vec<Value>>>) {
     let (client, server) = legacy(builder()).await;
