@@ -588,6 +588,55 @@ fn a_cancellation_leaves_its_request_time_to_arrive() {
 }
 
 #[test]
+fn a_call_that_was_cancelled_before_its_session_was_lost_is_not_made_in_the_next_one() {
+    run(async {
+        let (refuse, opened) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let told = (refuse.clone(), opened.clone());
+        let server = counting(move |number, seen, talk| {
+            let (refuse, opened) = told.clone();
+            async move {
+                match (seen.about().as_str(), number) {
+                    ("tools/call", 1) => {
+                        refuse.notified().await;
+                        talk.status(404).await
+                    }
+                    // It is not accepted before the next session is opened.
+                    ("notifications/cancelled", _) => {
+                        refuse.notify_one();
+                        opened.notified().await;
+                        talk.status(404).await
+                    }
+                    ("initialize", number) => {
+                        if number == 1 {
+                            opened.notify_one();
+                        }
+                        legacy(V2025_11, &format!("s{number}"), seen, talk).await
+                    }
+                    _ => {
+                        let named = seen.header("mcp-session-id").unwrap_or("none").to_owned();
+                        legacy(V2025_11, &named, seen, talk).await
+                    }
+                }
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let calling = tokio::spawn({
+            let client = client.clone();
+            async move { call(&client, "cancelled").await }
+        });
+        server.wait("tools/call", 1).await;
+        calling.abort();
+        server.wait("initialize", 2).await;
+        assert_eq!(call(&client, "next").await.as_deref(), Ok("next"));
+        let seen = server.seen();
+        let calls = seen.iter().filter(|seen| seen.about() == "tools/call");
+        let named: Vec<_> = calls.map(|seen| seen.json()["params"]["name"].clone()).collect();
+        assert_eq!(named, ["cancelled", "next"]);
+    });
+}
+
+#[test]
 fn dropping_the_client_leaves_everything() {
     run(async {
         let (server, left) = stuck("modern").await;

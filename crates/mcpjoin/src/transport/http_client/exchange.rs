@@ -478,6 +478,15 @@ pub(super) const fn response_id(inbound: &Inbound) -> Option<&RequestId> {
     }
 }
 
+/// The request that a message ends.
+pub(super) const fn ended_request(inbound: &Inbound) -> Option<&RequestId> {
+    match inbound {
+        Inbound::Lost { id, .. } => Some(id),
+        Inbound::Malformed { error, .. } => error.id.as_ref(),
+        _ => response_id(inbound),
+    }
+}
+
 /// The problem of a response whose only reply is to another request than the one that was sent.
 pub(super) fn wrong_id(given: &RequestId, asked: &RequestId) -> String {
     let given = given.to_string();

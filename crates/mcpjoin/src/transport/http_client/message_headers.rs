@@ -114,18 +114,9 @@ impl MessageHeaders {
         Ok(())
     }
 
-    /// Learns from the response to a pending request for a list of tools.
-    pub(super) fn learn(&mut self, inbound: &Inbound) {
-        if self.listing.is_empty() {
-            return;
-        }
-        let id = match inbound {
-            Inbound::Message { message: Message::Response(reply), .. } => reply.id.as_ref(),
-            Inbound::Lost { id, .. } => Some(id),
-            Inbound::Malformed { error, .. } => error.id.as_ref(),
-            _ => None,
-        };
-        if !id.is_some_and(|id| self.listing.remove(id)) {
+    /// Learns from the end of a request, if it was a pending request for a list of tools.
+    pub(super) fn learn(&mut self, id: &RequestId, inbound: &Inbound) {
+        if !self.listing.remove(id) {
             return;
         }
         let Inbound::Message { message: Message::Response(reply), .. } = inbound else { return };

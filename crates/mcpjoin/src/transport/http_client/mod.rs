@@ -42,7 +42,7 @@ mod seen_events;
 mod session;
 mod session_stream;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
@@ -71,7 +71,7 @@ pub use response_error::{kind_of_status, readable, refusal_reason as refusal};
 
 pub use crate::http::HttpSetupError;
 
-use self::exchange::{Exchange, Post, Role, body};
+use self::exchange::{Exchange, Post, Role, body, ended_request};
 use self::exchange_event::{ExchangeEvent, RefusedInitialize};
 use self::in_flight::{InFlight, Task, TaskId};
 use self::message_headers::{MessageHeaders, message_headers};
@@ -117,6 +117,8 @@ struct HttpLink {
     queued: VecDeque<QueuedMessage>,
     waiting_bytes: usize,
     in_flight: InFlight,
+    /// The requests in flight that are sent again if they are refused unprocessed: neither answered nor cancelled.
+    repeatable: BTreeSet<RequestId>,
     /// The stream of the session.
     stream: Option<TaskId>,
     /// Whether the server has accepted `initialized`, so that the stream may be open.
@@ -184,6 +186,7 @@ impl HttpLink {
             queued: VecDeque::new(),
             waiting_bytes: 0,
             in_flight: InFlight::default(),
+            repeatable: BTreeSet::new(),
             stream: None,
             streams: false,
             probe: None,
@@ -222,6 +225,7 @@ impl HttpLink {
     /// Aborts the exchange of a request.
     fn abort(&mut self, id: &RequestId) {
         self.headers.forget(id);
+        self.repeatable.remove(id);
         self.in_flight.abort_request(id);
     }
 
@@ -333,6 +337,7 @@ impl HttpLink {
         let refusable = session.is_some() || role == Role::Probe(Probe::Initialize);
         let keep = !once && (refusable || modern && &*http_request.about == Method::CallTool.as_str());
         let outbound = keep.then_some(outbound);
+        self.repeatable.extend(pending.clone().filter(|_| keep));
         let post = Post {
             http_request,
             role,
@@ -370,7 +375,10 @@ impl HttpLink {
 
     /// Queues a message for the connection.
     fn deliver(&mut self, inbound: Inbound) {
-        self.headers.learn(&inbound);
+        if let Some(id) = ended_request(&inbound) {
+            self.headers.learn(id, &inbound);
+            self.repeatable.remove(id);
+        }
         if let Inbound::Message { message: Message::Response(reply), .. } = &inbound
             && reply.outcome.is_ok()
             && reply.id.is_some()
@@ -494,7 +502,11 @@ impl Transport for HttpLink {
         }
         // Only a server closes streams.
         let closes = matches!(outbound, Outbound::CloseStream { .. });
-        if closes || cancelled(&outbound).is_some_and(|id| self.remove_queued(&id)) {
+        let cancels = |id: RequestId| {
+            self.repeatable.remove(&id);
+            self.remove_queued(&id)
+        };
+        if closes || cancelled(&outbound).is_some_and(cancels) {
             return;
         }
         let Some(outbound) = self.resume(outbound) else { return };

@@ -32,6 +32,13 @@ const MAX_PAGES: usize = 100;
 impl HttpLink {
     /// Opens the session again, which the server has lost, and sends the message again that was refused for that reason.
     pub(super) fn session_lost(&mut self, generation: u64, refused: Option<Box<(Outbound, String)>>) {
+        // The event may have waited, and the request may have been cancelled meanwhile.
+        let refused = refused.filter(|refused| match &refused.0 {
+            Outbound::Message { message: Message::Request(request), .. } => {
+                self.repeatable.remove(&request.id)
+            }
+            _ => false,
+        });
         if self.held.is_shared() {
             return self.shared_session_lost(refused.map(|refused| *refused));
         }
@@ -63,6 +70,9 @@ impl HttpLink {
     /// Lists the tools, because a call was refused for its headers.
     pub(super) fn list_tools_again(&mut self, call: Outbound, refusal: Inbound) {
         let Outbound::Message { message: Message::Request(call), .. } = call else { return };
+        if !self.repeatable.contains(&call.id) {
+            return;
+        }
         let Some(headers) = self.headers.of_list() else { return self.deliver(refusal) };
         let id = call.id.clone();
         let listing = ToolsListing { requester: Arc::clone(&self.requester), call, refusal, headers };
@@ -72,7 +82,11 @@ impl HttpLink {
 
     /// Sends the call again if the list has changed its headers; else the refusal is its response.
     pub(super) fn tools_listed(&mut self, call: Request, refusal: Inbound, pages: &[Raw]) {
-        if self.headers.relearn(pages, &call) {
+        let changed = self.headers.relearn(pages, &call);
+        if !self.repeatable.remove(&call.id) {
+            return;
+        }
+        if changed {
             self.resend(Outbound::Message { message: Message::Request(call), route: Route::Session });
         } else {
             self.deliver(refusal);

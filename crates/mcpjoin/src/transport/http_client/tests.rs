@@ -147,6 +147,56 @@ fn what_was_refused_in_an_earlier_session_opens_no_other() {
     }
 }
 
+/// A call that the server has refused unprocessed, while eight messages are not taken: its refusal waits in the channel.
+fn refused_behind_others(refused: impl FnOnce(Request, Inbound) -> ExchangeEvent) -> HttpLink {
+    let mut link = link();
+    link.settings.record(&asked(0, Method::Initialize));
+    let agreed = "2025-11-25".to_owned();
+    link.session =
+        Some(Arc::new(LegacySession { id: None, agreed, header: None, streams: false, generation: 1 }));
+    link.push(request(1, Method::CallTool, 8));
+    link.pump();
+    link.in_flight.clear();
+    let lost = |id: i64| Inbound::Lost { id: id.into(), cause: TransportError::new("lost", false) };
+    (0..MAX_UNREAD_MESSAGES as i64).for_each(|id| link.ready.push_back(lost(100 + id)));
+    let event = refused(asked(1, Method::CallTool), lost(1));
+    assert!(link.events.try_send(event).is_ok());
+    link
+}
+
+#[tokio::test]
+async fn a_call_whose_refusal_is_not_read_yet_is_not_made_again_after_its_cancellation() {
+    let outbound = |call: Request| Outbound::Message { message: call.into(), route: Route::Session };
+    let session_lost = |call: Request, _| ExchangeEvent::SessionLost {
+        generation: 1,
+        refused: Some(Box::new((outbound(call), "refused".to_owned()))),
+    };
+    let mismatched =
+        |call: Request, refusal| ExchangeEvent::HeadersMismatched { call: Box::new(outbound(call)), refusal };
+    let listed = |call: Request, refusal| ExchangeEvent::ToolsListed { call, refusal, pages: Vec::new() };
+    for cancelled in [false, true] {
+        for mut link in [
+            refused_behind_others(session_lost),
+            refused_behind_others(mismatched),
+            refused_behind_others(listed),
+        ] {
+            let mut cx = Context::from_waker(Waker::noop());
+            if cancelled {
+                link.push(Outbound::Abort { id: 1.into() });
+            }
+            let mut ends = false;
+            for _ in 0..=MAX_UNREAD_MESSAGES {
+                if let Poll::Ready(Inbound::Lost { id, .. }) = link.poll_inbound(&mut cx) {
+                    ends |= id == 1.into();
+                }
+            }
+            // It is sent again, or its refusal is its response.
+            let is_resent = link.waiting.iter().any(|waiting| waiting.id() == Some(&1.into()));
+            assert_eq!(ends || is_resent, !cancelled);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_session_that_opens_beside_a_postponed_probe_is_used_at_once() {
     let mut link = link();
