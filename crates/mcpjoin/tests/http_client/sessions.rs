@@ -637,6 +637,33 @@ fn a_call_that_was_cancelled_before_its_session_was_lost_is_not_made_in_the_next
 }
 
 #[test]
+fn a_call_that_waits_to_be_made_again_is_taken_back_by_its_cancellation() {
+    run(async {
+        // The server is busy for the call and for its cancellation.
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            let is_call = seen.json()["params"]["name"] == "cancelled";
+            if is_call || seen.about() == "notifications/cancelled" {
+                return talk.answer(429, &[("Retry-After", "2")], "").await;
+            }
+            legacy(V2025_11, "s", seen, talk).await
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let calling = tokio::spawn({
+            let client = client.clone();
+            async move { call(&client, "cancelled").await }
+        });
+        server.wait("tools/call", 1).await;
+        // The refusal has arrived before this response.
+        assert_eq!(call(&client, "next").await.as_deref(), Ok("next"));
+        calling.abort();
+        // The call would be made again before its cancellation is.
+        server.wait("notifications/cancelled", 2).await;
+        assert_eq!(server.count("tools/call"), 2, "each once");
+    });
+}
+
+#[test]
 fn dropping_the_client_leaves_everything() {
     run(async {
         let (server, left) = stuck("modern").await;

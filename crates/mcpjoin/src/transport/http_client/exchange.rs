@@ -229,6 +229,10 @@ impl Exchange {
             if waits == 0 && self.post.role == Role::Probe(Probe::Discover) {
                 self.report(ExchangeEvent::ProbePostponed).await;
             }
+            // A cancellation takes it back until it is sent again.
+            if let Some(taken) = &self.post.http_request.taken {
+                taken.send_replace(None);
+            }
             waits += 1;
             sleep(pause).await;
         }
