@@ -402,6 +402,19 @@ impl Shared {
         }
     }
 
+    /// The same for the connections on which a client listens for this change. The outbox of another one has no room for it, and
+    /// would keep it while its client reads nothing.
+    fn each_listener(&self, method: &Method, about: &str, change: &dyn Fn(&Outbox)) {
+        for (connection, outbox) in self.open_connections() {
+            if connection.has_listener(method, Some(about)) {
+                change(&outbox);
+            }
+        }
+        for server in self.mounted_on() {
+            server.each_listener(method, about, change);
+        }
+    }
+
     /// Each connection has a lock of its own, which must not be taken under that of the list.
     fn open_connections(&self) -> Vec<(Connection, Arc<Outbox>)> {
         self.connections.lock().open.values().cloned().collect()

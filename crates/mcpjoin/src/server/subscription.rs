@@ -14,6 +14,10 @@ use mcpjoin_proto::{Method, Notification, Payload, Raw};
 
 use crate::connection::Connection;
 
+/// The bytes of the states of tasks that a connection has to send: as many as a session queues of its own messages. One state may be
+/// larger. A state has the result of its task, which the server may have removed meanwhile.
+const MAX_TASK_BYTES: usize = 8 << 20;
+
 /// The changes that a connection has to send.
 #[derive(Default)]
 pub(super) struct Outbox(Mutex<Waiting>);
@@ -94,11 +98,14 @@ impl Outbox {
         });
     }
 
-    /// `limit`: the maximum number of tasks in the outbox. A client that misses a notification sees the state at its
-    /// next poll.
+    /// `limit`: the maximum number of tasks in the outbox, which have at most [`MAX_TASK_BYTES`]. A client that misses a notification
+    /// sees the state at its next poll.
     pub(super) fn task_changed(&self, id: &str, change: TaskChange, limit: usize) {
         self.change(|changes| {
+            let others = changes.tasks.iter().filter(|(other, _)| *other != id);
+            let bytes: usize = others.map(|(_, other)| other.task.len()).sum();
             let fits = changes.tasks.len() < limit || changes.tasks.contains(id);
+            let fits = fits && (bytes == 0 || bytes + change.task.len() <= MAX_TASK_BYTES);
             if fits {
                 changes.tasks.insert(id.to_owned(), change);
             }
@@ -176,5 +183,53 @@ impl Changes {
             && self.resources.is_empty()
             && self.progress.is_empty()
             && self.tasks.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::Era;
+    use mcpjoin_proto::session::EraChoice;
+
+    use super::super::{NoArguments, Server, tool};
+    use super::*;
+    use crate::{Client, Link};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_state_of_a_task_waits_for_no_client_that_does_not_listen_to_it() {
+        let server =
+            Server::builder("s", "1").tool(tool("t").as_task(), |_: NoArguments, _| async { "done" });
+        let server = server.build().expect("a server");
+        let (ours, theirs) = Link::memory();
+        server.connect(theirs);
+        let builder = Client::builder("c", "1").era(EraChoice::Only(Era::Modern)).tasks(true);
+        let client = builder.connect(ours).await.expect("a connection");
+        // Nothing is sent on the connection of another client, which reads nothing.
+        let (_link, theirs) = Link::memory();
+        let (_connection, serving) = server.open(theirs, true);
+        client.call_tool("t", ()).await.expect("a result");
+        let waiting = serving.outbox.0.lock();
+        assert!(waiting.changes.as_ref().is_none_or(|changes| changes.tasks.is_empty()));
+    }
+
+    #[test]
+    fn the_states_of_tasks_that_wait_for_a_client_have_a_total_in_bytes() {
+        let outbox = Outbox::default();
+        let changed = |id: &str, bytes: usize| {
+            let task = Raw::string(&"x".repeat(bytes - 2));
+            let change = TaskChange { method: Method::Tasks, task, principal: None };
+            outbox.task_changed(id, change, 3);
+        };
+        changed("a", 2 * MAX_TASK_BYTES);
+        changed("b", 2);
+        changed("a", MAX_TASK_BYTES - 4);
+        changed("b", 2);
+        changed("c", 3);
+        changed("d", 2);
+        changed("e", 2);
+        let sent: Vec<usize> = std::iter::from_fn(|| outbox.next())
+            .map(|(notification, _)| notification.params.map_or(0, |params| params.raw().len()))
+            .collect();
+        assert_eq!(sent, [MAX_TASK_BYTES - 4, 2, 2]);
     }
 }

@@ -115,7 +115,7 @@ pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
 pub(super) fn notify(server: &Shared, task: &Task) {
     if let Ok(shown) = shown(task) {
         let principal = task.scope.principal();
-        server.each_connection(&|outbox| {
+        server.each_listener(&Method::Tasks, &task.id, &|outbox| {
             let (task_id, task, principal) = (&task.id, shown.clone(), principal.map(Into::into));
             outbox.task_changed(task_id, TaskChange { method: Method::Tasks, task, principal }, MAX_TASKS);
         });
