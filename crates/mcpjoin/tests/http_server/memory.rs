@@ -408,6 +408,23 @@ fn the_longest_idle_session_ends_before_anyone_is_refused() {
 }
 
 #[test]
+fn the_only_session_ends_for_another_client_only_after_it_was_idle() {
+    run(async {
+        let (peer, _) = limited(HttpOptions::new().max_sessions(1));
+        let [a, b] = ["a", "b"].map(|who| peer.with("x-who", who));
+        let session = opens(&a).await.unwrap();
+        let stream = session.get().await;
+        pass(100).await;
+        assert!(opens(&b).await.is_none(), "it is in use");
+        drop(stream);
+        assert!(opens(&b).await.is_none(), "it was in use until now");
+        pass(60).await;
+        assert!(opens(&b).await.is_some());
+        assert!(!is_open(&session).await);
+    });
+}
+
+#[test]
 fn a_place_that_came_to_nothing_is_free_again() {
     run(async {
         let (peer, _) = limited(HttpOptions::new().max_sessions(2));

@@ -258,7 +258,8 @@ impl Sessions {
             let idle = all().filter(|session| of(session));
             idle.min_by_key(|session| session.used.load(Ordering::Relaxed)).map(|session| session.id)
         };
-        let half = self.limit / 2;
+        // The holder of the only place has no more than its share.
+        let half = (self.limit / 2).max(1);
         let unused = |session: &Session| theirs(session) && !session.is_used();
         // A client with more than half of the places gives some up, even if they are used.
         if held(most) > half
