@@ -54,7 +54,21 @@ impl Inputs {
 
 /// The settings of all schemas.
 pub(super) fn settings() -> SchemaSettings {
-    SchemaSettings::draft2020_12().with_transform(RecursiveTransform(without_widths))
+    SchemaSettings::draft2020_12()
+        .with_transform(RecursiveTransform(without_widths))
+        .with_transform(RecursiveTransform(describe_properties))
+}
+
+/// Writes the schema of a property that may have any value as an object. The legacy revisions require one, and clients that check
+/// it refuse the whole list of tools.
+/// <https://github.com/modelcontextprotocol/modelcontextprotocol/blob/main/schema/2025-11-25/schema.json>
+fn describe_properties(schema: &mut Schema) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for property in properties.into_iter().flat_map(Map::values_mut) {
+        if let Ok(property) = <&mut Schema>::try_from(property) {
+            property.ensure_object();
+        }
+    }
 }
 
 /// Removes the names of Rust's integer types from `format`. Validators of other languages do not know them, and warn of

@@ -84,6 +84,46 @@ fn each_client_is_shown_the_schemas_of_its_profile() {
     });
 }
 
+/// Values of any kind, which the schema of their type says with `true`.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Anything {
+    any: Value,
+    several: Vec<Value>,
+    by_name: std::collections::HashMap<String, Value>,
+}
+
+#[test]
+fn the_schema_of_a_property_that_may_have_any_value_is_an_object_in_all_revisions() {
+    run(async {
+        let server = Server::builder("s", "1")
+            .tool(tool("echo"), |anything: Anything, _| async move { Json(anything) })
+            .tool(tool("any"), |anything: Anything, _| async move { Json(anything.any) })
+            .build()
+            .unwrap();
+        for version in Version::ALL {
+            let client = if version.era() == Some(Era::Modern) {
+                in_era(&server, Era::Modern).await
+            } else {
+                in_version(&server, version.clone()).await
+            };
+            for tool in tools(&client).await {
+                for schema in [Some(&tool.input_schema), tool.output_schema.as_ref()].into_iter().flatten() {
+                    let schema = value(schema);
+                    let properties = schema["properties"].as_object().into_iter().flatten();
+                    for (name, property) in properties {
+                        assert!(property.is_object(), "{version} {}: {name} is {property}", tool.name);
+                    }
+                }
+                assert_eq!(value(&tool.input_schema)["additionalProperties"], false);
+            }
+            let arguments = json!({ "any": [1, null], "several": [true, "x"], "by_name": { "a": {} } });
+            let echoed = call(&client, "echo", arguments.clone()).await.unwrap();
+            assert_eq!(serde_json::from_str::<Value>(text(&echoed)).unwrap(), arguments);
+        }
+    });
+}
+
 #[test]
 fn arguments_and_results_by_a_simpler_schema_are_those_of_the_tool() {
     run(async {
