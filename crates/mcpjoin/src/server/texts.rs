@@ -33,7 +33,11 @@ pub(super) fn fields<T: JsonSchema>() -> Option<Vec<Field>> {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let Some(properties) = schema.get("properties") else { return Some(Vec::new()) };
+    let Some(properties) = schema.get("properties") else {
+        // The fields of an enum, or of an `Option` of a struct, are those of one alternative.
+        let has_alternatives = ["anyOf", "oneOf"].iter().any(|keyword| schema.contains_key(*keyword));
+        return (!has_alternatives).then(Vec::new);
+    };
     let field = |(name, property): (&String, &Value)| {
         let text = |key: &str| property.get(key).and_then(Value::as_str).map(ToOwned::to_owned);
         let is_required = required.contains(&name.as_str());
@@ -165,6 +169,14 @@ mod tests {
         tone: Option<Tone>,
     }
 
+    #[derive(JsonSchema)]
+    #[serde(tag = "kind")]
+    #[expect(dead_code, reason = "only its schema is used")]
+    enum Either {
+        One { text: String },
+        Other { id: Id },
+    }
+
     fn decoded(texts: &[(&str, &str)]) -> Result<Wanted, String> {
         decode(texts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
@@ -215,6 +227,8 @@ mod tests {
             ]
         );
         assert!(fields::<Id>().is_none(), "a number has no fields");
+        assert!(fields::<Either>().is_none(), "an enum has those of one alternative");
+        assert!(fields::<Option<Wanted>>().is_none());
         assert_eq!(fields::<super::super::NoArguments>().map(|fields| fields.len()), Some(0));
     }
 }
