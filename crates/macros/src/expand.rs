@@ -397,6 +397,20 @@ mod tests {
     }
 
     #[test]
+    fn a_doc_comment_that_a_macro_writes_is_a_part_of_the_description() {
+        let method = quote!(
+            /// Adds.
+            #[doc = include_str!("add.md")]
+            /// Twice.
+            #[tool]
+            fn add(&self) {}
+        );
+        let expanded = handlers(quote!(), quote!(impl S { #method })).to_string();
+        let description = r#". description (:: core :: concat ! ("Adds.\n" , include_str ! ("add.md") , "\nTwice.\n") . trim ())"#;
+        assert!(expanded.contains(description), "{expanded}");
+    }
+
+    #[test]
     fn the_arguments_of_a_method_have_a_type_whatever_its_name_begins_with() {
         for (method, of_arguments) in [(quote!(add), "AddArguments"), (quote!(_1), "_1Arguments")] {
             let expanded = handlers(quote!(), quote!(impl S { #[tool] fn #method(&self, a: i64) {} }));

@@ -237,18 +237,27 @@ fn variables(uri: &str) -> Vec<String> {
     expressions.map(|(name, _)| name.strip_prefix('+').unwrap_or(name).to_owned()).collect()
 }
 
-/// Returns the text of the doc comment.
+/// Returns the text of the doc comment. A part of it may be a macro, such as `#[doc = include_str!("tool.md")]`.
 fn doc_comment(attributes: &[Attribute]) -> Option<Expr> {
     let mut text = String::new();
+    let mut before: Vec<Expr> = Vec::new();
     for attribute in attributes {
-        if let Meta::NameValue(pair) = &attribute.meta
-            && pair.path.is_ident("doc")
-            && let Expr::Lit(ExprLit { lit: Lit::Str(line), .. }) = &pair.value
-        {
-            let line = line.value();
-            text.push_str(line.strip_prefix(' ').unwrap_or(&line));
-            text.push('\n');
+        let Meta::NameValue(pair) = &attribute.meta else { continue };
+        match &pair.value {
+            _ if !pair.path.is_ident("doc") => {}
+            Expr::Lit(ExprLit { lit: Lit::Str(line), .. }) => {
+                let line = line.value();
+                text.push_str(line.strip_prefix(' ').unwrap_or(&line));
+                text.push('\n');
+            }
+            part => {
+                let literal = LitStr::new(&std::mem::replace(&mut text, "\n".to_owned()), Span::call_site());
+                before.extend([syn::parse_quote!(#literal), part.clone()]);
+            }
         }
+    }
+    if !before.is_empty() {
+        return Some(syn::parse_quote!(::core::concat!(#(#before,)* #text).trim()));
     }
     let text = text.trim();
     let literal = LitStr::new(text, Span::call_site());

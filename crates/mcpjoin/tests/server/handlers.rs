@@ -152,6 +152,9 @@ struct Constant<T>(T);
 
 #[handlers]
 impl<T: Serialize + JsonSchema + Clone + Send + Sync + 'static> Constant<T> {
+    #[doc = concat!("Returns", " a constant.")]
+    ///
+    /// Always the same.
     #[tool(requires_tasks)]
     async fn constant(&self) -> Json<T> {
         Json(self.0.clone())
@@ -190,6 +193,7 @@ fn methods_are_described_as_they_are_written() {
             |tool: &Tool| tool.execution.as_ref().and_then(|execution| execution.task_support.clone());
         assert_eq!(support(add), Some(TaskSupport::Optional));
         assert_eq!(support(&tools[4]), Some(TaskSupport::Required));
+        assert_eq!(tools[4].description.as_deref(), Some("Returns a constant.\n\nAlways the same."));
         assert_eq!(tools[1].description.as_deref(), Some("Puts a note"));
         assert_eq!(value(&tools[1].input_schema)["required"], json!(["id", "text"]));
         assert_eq!(tools[2].annotations.as_ref().unwrap().read_only_hint, Some(true));
