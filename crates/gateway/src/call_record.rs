@@ -15,14 +15,12 @@ use mcpjoin_proto::{ErrorObject, Method, Payload, Raw, Request, code};
 use tokio::time::Instant;
 
 use super::end::GatewayEvent;
+use super::errors::noting_refusal;
 use super::settings::Settings;
 use mcpjoin::connection::Context;
 
 /// The member of a result that says that a tool has failed.
 const IS_ERROR: &[u8] = b"\"isError\"";
-/// The kinds of the gateway's own errors that refuse a request because of a limit or a rule.
-const REFUSALS: [&str; 6] =
-    ["tooManyServers", "tooManyStarts", "tooManyRequests", "tooManyWait", "noTurn", "questionRefused"];
 
 /// One request of a client, after its end.
 #[derive(Clone)]
@@ -161,8 +159,8 @@ pub(super) async fn recorded<F: Future<Output = Result<Reply, ErrorObject>>>(
     let mut call = InProgress::begin(settings, &request);
     call.record.origin = cx.origin().cloned();
     call.record.client = cx.client().and_then(|client| client.info.clone());
-    let answer = answer(request).await;
-    call.end(&answer);
+    let (answer, is_refused) = noting_refusal(answer(request)).await;
+    call.end(&answer, is_refused);
     answer
 }
 
@@ -192,7 +190,8 @@ impl<'a> InProgress<'a> {
         Self { settings, record, began: Instant::now() }
     }
 
-    fn end(&mut self, answer: &Result<Reply, ErrorObject>) {
+    /// `is_refused`: an error is the gateway's own, because of a limit or a rule.
+    fn end(&mut self, answer: &Result<Reply, ErrorObject>, is_refused: bool) {
         let record = &mut self.record;
         let result = match answer {
             Ok(Reply::Complete(result) | Reply::Task(result)) => Some(result),
@@ -201,9 +200,7 @@ impl<'a> InProgress<'a> {
             Err(error) => {
                 let data = error.data.as_ref();
                 record.bytes_out = error.message.len() + data.map_or(0, Raw::len);
-                let kind = data.and_then(|data| data.member("gateway"));
-                let kind = kind.as_ref().and_then(Raw::to_string_value);
-                record.outcome = match (kind.is_some_and(|kind| REFUSALS.contains(&&*kind)), error.code) {
+                record.outcome = match (is_refused, error.code) {
                     (true, _) => CallOutcome::Refused,
                     (false, code::METHOD_NOT_FOUND) if record.method != Method::CallTool => {
                         CallOutcome::Unsupported
@@ -236,11 +233,12 @@ pub(super) fn record_refused(
     request: &Request,
     origin: Arc<Origin>,
     error: &ErrorObject,
+    is_refused: bool,
 ) {
     if settings.records_calls {
         let mut call = InProgress::begin(settings, request);
         call.record.origin = Some(origin);
-        call.end(&Err(error.clone()));
+        call.end(&Err(error.clone()), is_refused);
     }
 }
 

@@ -55,6 +55,13 @@ pub enum Refusal {
     Closed,
 }
 
+impl Refusal {
+    /// Whether the client is above a limit.
+    pub(super) const fn is_of_limit(&self) -> bool {
+        matches!(self, Self::TooMany { .. } | Self::TooManyStarts { .. })
+    }
+}
+
 /// Why no link is made for one client, while others may have access to the server: the error of a function of
 /// [`Gateway::builder_by_principal`](super::Gateway::builder_by_principal). The text is for the client, too.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -6,6 +6,9 @@
 //! server never passes through here.
 
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +25,15 @@ use super::target_health::CoolingDown;
 use super::warnings::Problem;
 use mcpjoin::client::{RestartError, RunExit};
 use mcpjoin::connection::Connection;
+
+/// The kinds of errors that refuse a request because of a limit or a rule.
+const REFUSALS: [&str; 6] =
+    ["tooManyServers", "tooManyStarts", "tooManyRequests", "tooManyWait", "noTurn", "questionRefused"];
+
+tokio::task_local! {
+    /// Whether this gateway has refused the request that is being answered. Its error does not say so: a server can write the same.
+    static IS_REFUSED: Cell<bool>;
+}
 
 /// How long an error waits for the exit status of the server.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(500);
@@ -218,9 +230,31 @@ pub(super) fn millis(duration: Duration) -> String {
     duration.as_millis().to_string()
 }
 
+/// Answers a request, and says whether this gateway has refused it because of a limit or a rule.
+pub(super) async fn noting_refusal<T>(answer: impl Future<Output = T>) -> (T, bool) {
+    let (mut answer, mut is_refused) = (pin!(answer), false);
+    let answer = poll_fn(|task| {
+        IS_REFUSED.sync_scope(Cell::new(is_refused), || {
+            let polled = answer.as_mut().poll(task);
+            is_refused = IS_REFUSED.with(Cell::get);
+            polled
+        })
+    });
+    (answer.await, is_refused)
+}
+
+/// Notes that this gateway refuses the request that is being answered.
+pub(super) fn note_refusal() {
+    // Without records nobody asks.
+    let _ = IS_REFUSED.try_with(|is_refused| is_refused.set(true));
+}
+
 /// An error of the gateway whose text contains nothing secret. Its `data` has the kind of failure as `gateway`, and the
 /// facts, which are JSON values, beside it.
 pub(super) fn failure(kind: &str, message: &str, facts: &[(&str, String)]) -> ErrorObject {
+    if REFUSALS.contains(&kind) {
+        note_refusal();
+    }
     let mut data = format!("{{\"gateway\":\"{kind}\"");
     for (name, value) in facts {
         data.push_str(&format!(",\"{name}\":{value}"));

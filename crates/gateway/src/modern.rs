@@ -82,7 +82,8 @@ async fn open(
         Ok(Ok(pool)) => Ok((opening, pool)),
         Ok(Err(refusal)) => {
             let error = pools.refused(&refusal, errors);
-            record_refused(&pools.launcher.settings, &first.request, first.origin, &error);
+            let settings = &pools.launcher.settings;
+            record_refused(settings, &first.request, first.origin, &error, refusal.is_of_limit());
             Err(opening.refuse(&first.request.id, error, refusal).await)
         }
         Err(left) => Err(opening.client_left(left).await),

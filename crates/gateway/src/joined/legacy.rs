@@ -286,7 +286,7 @@ impl LegacyClient {
                 Err(refusal) => {
                     let error = pools.refused(&refusal, &part.errors);
                     let is_of_client = match &refusal {
-                        Refusal::TooMany { .. } | Refusal::TooManyStarts { .. } => true,
+                        refusal if refusal.is_of_limit() => true,
                         Refusal::NotStarted(end) => part.settings().is_of_client(end),
                         _ => false,
                     };

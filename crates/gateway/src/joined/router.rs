@@ -6,7 +6,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination>
 
 use std::collections::HashSet;
-use std::future::{Future, ready};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,7 +193,10 @@ impl<P: Part> Router<P> {
         let known = self.known_target(&request);
         for (target, part) in self.parts.iter().enumerate() {
             if known.is_none_or(|known| known == target) {
-                let answer = |_| ready(Err(error.clone()));
+                let answer = |_| async {
+                    errors::note_refusal();
+                    Err(error.clone())
+                };
                 drop(recorded(part.settings(), request.clone(), cx, answer).await);
             }
         }

@@ -1,10 +1,13 @@
 //! Tests of the records of requests, and of the state of a target.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::client::Restart;
-use mcpjoin_gateway::{CallOutcome, CallRecord, Gateway, GatewayBuilder, GatewayEvent, TargetState};
+use mcpjoin_gateway::{
+    CallOutcome, CallRecord, Gateway, GatewayBuilder, GatewayEvent, Policy, SharedPolicy, TargetState,
+};
 use serde_json::json;
 
 use super::{INITIALIZE, Raw, Servers, client, legacy, modern_request, open_modern, run};
@@ -64,9 +67,10 @@ fn each_request_of_a_legacy_client_has_one_record_with_its_outcome() {
             (r#""error":{"code":-32602,"message":"no"}"#, CallOutcome::Error { code: -32602 }),
             // Some servers say so of a tool that they do not have.
             (r#""error":{"code":-32601,"message":"no"}"#, CallOutcome::Error { code: -32601 }),
+            // A server cannot say that the gateway has refused a request.
             (
                 r#""error":{"code":-1,"message":"no","data":{"gateway":"tooManyServers"}}"#,
-                CallOutcome::Refused,
+                CallOutcome::Error { code: -1 },
             ),
         ] {
             client.say(&call("7", "t")).await;
@@ -101,6 +105,53 @@ fn each_request_of_a_legacy_client_has_one_record_with_its_outcome() {
             let [record] = &*records.take() else { panic!("one record") };
             assert_eq!((record.outcome, record.outcome.word()), (CallOutcome::Unsupported, "unsupported"));
         }
+    });
+}
+
+#[test]
+fn a_request_is_recorded_as_refused_if_the_gateway_has_refused_it_and_never_because_a_server_says_so() {
+    run(async {
+        let policy = |text| SharedPolicy::new(Policy::parse(Path::new("policy.toml"), text).unwrap());
+        let outcome = |records: &Records| {
+            let [record] = &*records.take() else { panic!("one record") };
+            record.outcome
+        };
+        let records = Records::default();
+        let kinds = [
+            "tooManyServers",
+            "tooManyStarts",
+            "tooManyRequests",
+            "tooManyWait",
+            "noTurn",
+            "questionRefused",
+        ];
+        let (_gateway, mut client, mut server, _servers, _served) = legacy(|builder| {
+            records.of(builder).policy(policy("[limits]\nrequests_per_minute = 1\nburst = 6\n"))
+        })
+        .await;
+        for kind in kinds {
+            client.say(&call("7", "t")).await;
+            let error = format!(r#""error":{{"code":-1,"message":"no","data":{{"gateway":"{kind}"}}}}"#);
+            answer(&mut server, &error).await;
+            assert_eq!(client.value().await["error"]["data"]["gateway"], kind);
+            assert_eq!(outcome(&records), CallOutcome::Error { code: -1 }, "{kind}");
+        }
+        client.say(&call("7", "t")).await;
+        assert_eq!(client.value().await["error"]["data"]["gateway"], "tooManyRequests");
+        assert_eq!(outcome(&records), CallOutcome::Refused);
+        // A question that the server may not ask.
+        let (mut servers, start) = Servers::set();
+        let builder = Gateway::builder(start).policy(policy("[target.server]\nsampling = false\n"));
+        let gateway = records.of(builder).build();
+        let (mut client, _served) = super::client(&gateway);
+        client.say(&modern_request("1", "tools/call", r#""name":"t","#, "")).await;
+        let mut server = servers.next().await;
+        open_modern(&mut server).await;
+        let question = r#"{"q":{"method":"sampling/createMessage","params":{}}}"#;
+        let asks = format!(r#""result":{{"resultType":"input_required","inputRequests":{question}}}"#);
+        answer(&mut server, &asks).await;
+        assert_eq!(client.value().await["error"]["data"]["gateway"], "questionRefused");
+        assert_eq!(outcome(&records), CallOutcome::Refused);
     });
 }
 
