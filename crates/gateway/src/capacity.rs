@@ -235,6 +235,11 @@ impl Slots {
         Ok(Slot { slots: self.clone(), number, account: account.clone(), ending })
     }
 
+    /// Whether [`Slots::close`] was called.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     /// The number of servers that run or start.
     pub(super) fn taken(&self) -> usize {
         self.state.lock().taken.len()

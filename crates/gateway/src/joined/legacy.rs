@@ -199,7 +199,9 @@ impl LegacyPart {
             return self.errors.failure("notAvailable", text, &[]);
         }
         match &*self.failed.lock() {
-            Some((error, Refusal::NotStarted(_))) => named(&self.target.name, error.clone()),
+            Some((error, Refusal::NotStarted(_) | Refusal::Closed)) => {
+                named(&self.target.name, error.clone())
+            }
             _ => self.errors.not_available(self.target.health().outage()),
         }
     }
@@ -271,7 +273,7 @@ impl Part for LegacyPart {
 }
 
 impl LegacyClient {
-    /// Opens the session with a target, and opens it again after it has ended, until this future is dropped.
+    /// Opens the session with a target, and opens it again after it has ended, until this future is dropped or the gateway is closed.
     async fn keep_open(self: Arc<Self>, index: usize, caller: Caller, hello: ClientHello, link: ClientLink) {
         let part = &self.router.parts[index];
         let pools = &part.target.gateway.pools;
@@ -288,7 +290,7 @@ impl LegacyClient {
                     let is_of_client = match &refusal {
                         refusal if refusal.is_of_limit() => true,
                         Refusal::NotStarted(end) => part.settings().is_of_client(end),
-                        _ => false,
+                        _ => part.target.is_closed(),
                     };
                     let delay = match refusal {
                         Refusal::TooManyStarts { retry_after, .. } => retry_after.max(RETRY_DELAY),
@@ -302,6 +304,9 @@ impl LegacyClient {
                     };
                     *part.failed.lock() = is_of_client.then_some((error, refusal));
                     part.tried.send_replace(true);
+                    if part.target.is_closed() {
+                        return;
+                    }
                     sleep(delay).await;
                     continue;
                 }

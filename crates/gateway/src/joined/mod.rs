@@ -414,6 +414,11 @@ impl Target {
         &self.settings().health
     }
 
+    /// Whether the gateway is closed, so that no further server can start.
+    fn is_closed(&self) -> bool {
+        self.gateway.pools.launcher.slots.is_closed()
+    }
+
     fn errors(&self, remote: bool) -> ErrorTexts {
         ErrorTexts::new(&self.gateway.pools.launcher.settings, remote)
     }

@@ -358,7 +358,7 @@ impl Acknowledgement {
 }
 
 impl TargetStream {
-    /// Opens the stream of the target, and opens it again when it has ended, until this is dropped.
+    /// Opens the stream of the target, and opens it again when it has ended, until this is dropped or the gateway is closed.
     async fn run(self) {
         let (counted, was_open) = (Arc::new(watch::Sender::new(false)), watch::Sender::new(false));
         let (was_open, is_open) = (Arc::new(was_open), Arc::new(AtomicBool::new(false)));
@@ -422,6 +422,9 @@ impl TargetStream {
             if is_open.swap(false, Ordering::Relaxed) {
                 // Its tools leave, and come back with the next stream.
                 self.changes.send_modify(|changes| *changes += 1);
+            }
+            if self.part.target.is_closed() {
+                return;
             }
             if !is_answer || began.elapsed() > MAX_REOPEN_DELAY {
                 delay = REOPEN_DELAY;

@@ -19,7 +19,9 @@ use mcpjoin::server::{
     Context, HandlerError, NoArguments, PromptArguments, ReadRequest, ServerBuilder, ServerHandle, tool,
 };
 use mcpjoin::{Client, Link, Server};
-use mcpjoin_gateway::{Gateway, GatewayBuilder, JoinedBuilder, JoinedGateway, TargetOptions, TargetState};
+use mcpjoin_gateway::{
+    Gateway, GatewayBuilder, GatewayEvent, JoinedBuilder, JoinedGateway, TargetOptions, TargetState,
+};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
@@ -846,6 +848,38 @@ fn the_opening_of_the_first_client_is_known_once_each_target_is_open_or_late() {
             timeout(Duration::from_millis(1), two.gateway.opened()).await.unwrap();
             let states: Vec<_> = two.gateway.targets().into_iter().map(|it| it.state).collect();
             assert_eq!(states, [TargetState::Connected, TargetState::Starting], "{era:?} {version}");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_closed_gateway_says_so_and_refuses_each_client_once() {
+    run(async {
+        for (era, version) in PAIRS {
+            let refusals = Arc::new(Mutex::new(0));
+            let counted = refusals.clone();
+            let a = Target::new(one_of_everything("a", &version)).gateway().on_event(move |event| {
+                *counted.lock().unwrap() += usize::from(matches!(event, GatewayEvent::Refused { .. }));
+            });
+            let gateway = Gateway::joined("one", "1").target("a", a).build();
+            let client = connect(&gateway, builder(era)).await;
+            assert_eq!(call(&client, "a__who").await, "a");
+            let stream = match era {
+                Era::Modern => {
+                    let filter = SubscriptionFilter::default().with_tools_list_changed(true);
+                    Some(client.listen(filter).await.unwrap())
+                }
+                _ => None,
+            };
+            gateway.close().await;
+            passes(Duration::from_secs(600)).await;
+            // A stream ends with its server, and a session of the legacy era asks for another one.
+            let expected = usize::from(era == Era::Legacy);
+            assert_eq!(*refusals.lock().unwrap(), expected, "{era:?} {version}");
+            let error = refused(&client, "a__who").await;
+            assert_eq!(error["data"]["gateway"], "closed", "{era:?} {version}: {error}");
+            drop(stream);
             client.close().await;
         }
     });
