@@ -310,7 +310,7 @@ impl Handler for Relayed {
         let method = request.method.clone();
         let reply = self.target.request(request, &cx, None).await?;
         if self.target.own.is_none() && method == Method::ListTools {
-            self.header_marks.learn_from(&reply);
+            self.header_marks.learn_from(&Caller::of_request(&cx), &reply);
         }
         Ok(reply)
     }

@@ -9,10 +9,11 @@ use futures_util::future::BoxFuture;
 use mcpjoin::internal::{Served, Serves, serve_each};
 use mcpjoin::transport::{HttpOptions, HttpService, Link, Listener};
 use mcpjoin_proto::http::params::HeaderMark;
-use mcpjoin_proto::session::{CloseCause, Limits};
+use mcpjoin_proto::session::{CloseCause, Limits, Origin};
 use mcpjoin_proto::{Raw, Version};
 use tokio::task::JoinHandle;
 
+use crate::capacity::Caller;
 use crate::client::{ClientHandle, Storing};
 use crate::end::GatewayEnd;
 use crate::tools::HeaderMarks;
@@ -87,8 +88,8 @@ impl<G: ServeClient> Serves for OverHttp<G> {
         self.open(link, Storing::Resumed(state.clone()))
     }
 
-    fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
-        self.gateway.header_marks().of(tool)
+    fn header_marks(&self, tool: &str, client: &Origin) -> Option<Arc<[HeaderMark]>> {
+        self.gateway.header_marks().of(&Caller::of(client), tool)
     }
 
     /// A server may still send messages about an earlier request of the same client.

@@ -58,6 +58,16 @@ impl<V> KnownTools<V> {
         self.tools.get(name).map(|known| &known.value)
     }
 
+    /// Returns the number of tools.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Returns the bytes of the names and the data of all tools.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()

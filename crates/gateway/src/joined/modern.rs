@@ -523,7 +523,7 @@ impl Handler for FromClient {
                 let reply = router.request(request, &cx).await?;
                 self.0.joined.listed(&router.names);
                 if is_of_tools && self.0.own.is_none() {
-                    self.0.joined.header_marks.learn_from(&reply);
+                    self.0.joined.header_marks.learn_from(&router.caller, &reply);
                 }
                 Ok(reply)
             }

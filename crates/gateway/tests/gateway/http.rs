@@ -566,3 +566,42 @@ fn only_lists_of_tools_say_which_arguments_headers_repeat() {
         served.abort();
     });
 }
+
+#[test]
+fn a_tool_that_only_another_principal_sees_is_unknown_also_to_the_check_of_headers() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let policy = "[[rule]]\nprincipals = [\"guest\"]\ndeny = [\"t\"]\n";
+        let policy = SharedPolicy::new(Policy::parse(Path::new("policy.toml"), policy).unwrap());
+        let gateway = Gateway::builder(start).policy(policy).build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let url = listener.url();
+        let options =
+            HttpOptions::new().principal(|head| Some(head.headers.get("who")?.to_str().ok()?.to_owned()));
+        let serving = gateway.clone();
+        let served =
+            tokio::spawn(async move { serving.serve_http(listener, options, std::future::pending()).await });
+        let ask = |who: &str, method: &str, name: &str, members: &str| {
+            let (url, body) = (url.clone(), super::modern_request("1", method, members, ""));
+            let headers =
+                format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}Who: {who}\r\n");
+            tokio::spawn(async move { post(&url, &headers, &body).await })
+        };
+        let call = |who| ask(who, "tools/call", "Mcp-Name: t\r\n", r#""name":"t","arguments":{"a":"x"},"#);
+        let listed = ask("admin", "tools/list", "", "");
+        let mut server = servers.next().await;
+        super::open_modern(&mut server).await;
+        let id = server.value().await["id"].clone();
+        let tool = r#"{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}"#;
+        let result =
+            format!(r#"{{"resultType":"complete","tools":[{tool}],"ttlMs":1,"cacheScope":"public"}}"#);
+        server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)).await;
+        assert!(listed.await.unwrap().starts_with("HTTP/1.1 200"));
+        let refused = call("admin").await.unwrap();
+        assert!(refused.starts_with("HTTP/1.1 400") && refused.contains("Mcp-Param-A"), "{refused}");
+        let unknown = call("guest").await.unwrap();
+        assert!(unknown.contains("unknown tool: t") && !unknown.contains("Mcp-Param"), "{unknown}");
+        gateway.close().await;
+        served.abort();
+    });
+}

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use mcpjoin_proto::http::params::{HeaderMark, check_param_headers};
+use mcpjoin_proto::session::Origin;
 use mcpjoin_proto::{ErrorObject, Method, Profile, Request, Version};
 
 use super::Server;
@@ -86,7 +87,7 @@ impl Serves for OverHttp {
         (Box::new(connection), Box::pin(serving))
     }
 
-    fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
+    fn header_marks(&self, tool: &str, _: &Origin) -> Option<Arc<[HeaderMark]>> {
         if self.server.0.visible_tools.is_some() {
             // Checked by `Service::check_headers`.
             return None;

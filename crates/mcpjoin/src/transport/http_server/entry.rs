@@ -13,6 +13,7 @@ use std::task::{Context, Wake, Waker};
 
 use crate::sync::Mutex;
 use mcpjoin_proto::http::params::HeaderMark;
+use mcpjoin_proto::session::Origin;
 use mcpjoin_proto::{Raw, Version};
 use tokio::runtime::Handle;
 
@@ -31,8 +32,8 @@ pub trait Serves: Send + Sync {
         self.open(link)
     }
 
-    /// The arguments of a tool that clients repeat in headers; `None` when there are none.
-    fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>>;
+    /// The arguments of a tool that this client repeats in headers; `None` when there are none.
+    fn header_marks(&self, tool: &str, client: &Origin) -> Option<Arc<[HeaderMark]>>;
 
     /// Whether the state of one client may become visible to another client that uses the same connection after it.
     fn remembers_clients(&self) -> bool {

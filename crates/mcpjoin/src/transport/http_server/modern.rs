@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mcpjoin_proto::decode::Decoded;
 use mcpjoin_proto::http::headers::HeaderMismatch;
 use mcpjoin_proto::http::params::check_param_headers;
-use mcpjoin_proto::session::Inbound;
+use mcpjoin_proto::session::{Inbound, Origin};
 use mcpjoin_proto::{Message, Method, Payload, Request};
 
 use super::body::HttpBody;
@@ -26,7 +26,7 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, received:
     };
     let Message::Request(request) = &message else { return Ok(reply::bare(202)) };
     let (id, listens) = (request.id.clone(), request.method == Method::Listen);
-    check_params(shared, head, request)
+    check_params(shared, head, request, &origin)
         .map_err(|mismatch| reply::error(400, Some(id.clone()), mismatch.to_error_object()))?;
     let entry = shared.take()?;
     entry.wire.charge_to(account);
@@ -54,9 +54,14 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, received:
 }
 
 /// Checks the headers that repeat arguments of a tool.
-fn check_params(shared: &Shared, head: &RequestHead<'_>, request: &Request) -> Result<(), HeaderMismatch> {
+fn check_params(
+    shared: &Shared,
+    head: &RequestHead<'_>,
+    request: &Request,
+    client: &Origin,
+) -> Result<(), HeaderMismatch> {
     let (Method::CallTool, Some(params)) = (&request.method, &request.params) else { return Ok(()) };
-    let marks = params.name_string().and_then(|name| shared.served.header_marks(&name));
+    let marks = params.name_string().and_then(|name| shared.served.header_marks(&name, client));
     let Some(marks) = marks else { return Ok(()) };
     check_param_headers(head, &marks, Payload::arguments(params).as_ref())
 }
