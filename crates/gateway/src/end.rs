@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mcpjoin_proto::code;
 use mcpjoin_proto::session::{CloseCause, NegotiationFailure};
+use mcpjoin_proto::{ErrorObject, Raw, code};
 
 use super::call_record::CallRecord;
 use mcpjoin::client::{RestartError, RunExit};
@@ -79,12 +79,27 @@ pub(super) fn is_not_authorized(end: &RunExit) -> bool {
 
 /// Whether a server has answered its opening with an error about what the client has said of itself.
 pub(super) fn is_refused(end: &RunExit) -> bool {
-    let RunExit::NotOpened(error) = end else { return false };
-    let CloseCause::Opening(NegotiationFailure::Refused { error, .. }) = &error.cause else { return false };
-    matches!(
-        error.code,
-        code::INVALID_PARAMS | code::UNSUPPORTED_PROTOCOL_VERSION | code::MISSING_REQUIRED_CLIENT_CAPABILITY
-    )
+    opening_error(end).is_some_and(|error| {
+        matches!(
+            error.code,
+            code::INVALID_PARAMS
+                | code::UNSUPPORTED_PROTOCOL_VERSION
+                | code::MISSING_REQUIRED_CLIENT_CAPABILITY
+        )
+    })
+}
+
+/// The bytes of the error with which a server has answered its opening.
+pub(super) fn error_bytes(end: &RunExit) -> usize {
+    opening_error(end).map_or(0, |error| error.message.len() + error.data.as_ref().map_or(0, Raw::len))
+}
+
+fn opening_error(end: &RunExit) -> Option<&ErrorObject> {
+    let RunExit::NotOpened(error) = end else { return None };
+    match &error.cause {
+        CloseCause::Opening(NegotiationFailure::Refused { error, .. }) => Some(error),
+        _ => None,
+    }
 }
 
 /// An event of a gateway.

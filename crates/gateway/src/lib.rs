@@ -19,8 +19,8 @@
 //! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/security_best_practices#token-passthrough>), and
 //! never forwards messages of one client to another.
 //!
-//! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool` and the two
-//! translations, then `pair`, `policy` and `upstream`, then `answers`, `portable` and `request_state`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
+//! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool`, `refused` and
+//! the two translations, then `pair`, `policy` and `upstream`, then `answers`, `portable` and `request_state`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
 //! `warnings` and `end`. `telemetry` attaches spans to the connections.
 //!
 //! ```no_run
@@ -57,6 +57,7 @@ mod pool;
 mod pools;
 mod portable;
 mod rate;
+mod refused;
 mod relay;
 mod request_state;
 mod sealed_sessions;

@@ -25,6 +25,7 @@ use super::end::{GatewayEvent, Refusal};
 use super::errors::{ErrorTexts, millis};
 use super::modern_to_legacy::Claim;
 use super::pool::{Pool, StartingUpstream, UPSTREAMS_PER_POOL};
+use super::refused::{RefusedClients, Said};
 use super::upstream::{ClientHello, Launcher};
 use mcpjoin::connection::Context;
 
@@ -78,6 +79,7 @@ type Outcome = Option<Result<Arc<Pool>, Refusal>>;
 pub(super) struct Pools {
     pub(super) launcher: Launcher,
     entries: Mutex<Vec<Entry>>,
+    refused: Mutex<RefusedClients>,
     last_connection: AtomicU64,
 }
 
@@ -122,7 +124,8 @@ enum Turn<'a> {
 
 impl Pools {
     pub(super) fn new(launcher: Launcher) -> Arc<Self> {
-        Arc::new(Self { launcher, entries: Mutex::default(), last_connection: AtomicU64::new(0) })
+        let (entries, refused) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { launcher, entries, refused, last_connection: AtomicU64::new(0) })
     }
 
     /// The pools of one more connection.
@@ -196,7 +199,8 @@ impl Pools {
 
     // ---- pools ----
 
-    /// The pool of this client. If there is none, its first server is started, once for all requests that wait for it.
+    /// The pool of this client. If there is none, its first server is started, once for all requests that wait for it, and not just
+    /// after the target has refused the client.
     pub(super) async fn pool(
         self: &Arc<Self>,
         hello: ClientHello,
@@ -215,6 +219,7 @@ impl Pools {
                     entry.outcome.clone()
                 }
                 None => {
+                    self.refused.lock().check(&account, Said::of(&hello))?;
                     make_room(&mut entries, &caller, &account);
                     let outcome = self.start_pool(hello, caller.clone(), account.clone());
                     let last_use = Instant::now();
@@ -236,9 +241,10 @@ impl Pools {
         let (sender, outcome) = watch::channel(None);
         let pools = self.clone();
         tokio::spawn(async move {
+            let said = Said::of(&hello);
             let start = async {
                 let slot = pools.slot(&account, Some(&caller)).await?;
-                Pool::start(&pools.launcher, slot, hello, account, caller.is_shared()).await
+                Pool::start(&pools.launcher, slot, hello, account.clone(), caller.is_shared()).await
             };
             let started = tokio::select! {
                 biased;
@@ -246,6 +252,7 @@ impl Pools {
                 // The pool belonged to a connection, which has ended.
                 () = sender.closed() => return,
             };
+            pools.refused.lock().note(&account, said, started.as_ref().err(), &pools.launcher.settings);
             drop(pools);
             sender.send_replace(Some(started));
         });

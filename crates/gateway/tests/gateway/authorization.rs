@@ -16,6 +16,9 @@ use mcpjoin_auth::resource::{Principal, Rejected, ResourceServer, TokenVerifier,
 use mcpjoin_gateway::{Gateway, NotAuthorized, TargetState};
 use tower_service::Service as _;
 
+use super::pools::Person;
+use super::{modern_request, passes};
+
 const RESOURCE: &str = "http://127.0.0.1:1/mcp";
 
 /// A token contains the name of its principal.
@@ -222,6 +225,34 @@ fn a_principal_without_access_does_not_take_the_server_from_the_others() {
         assert!(!matches!(gateway.targets()[0].state, TargetState::CoolingDown { .. } | TargetState::Dead));
         mallory.close().await;
         near.abort();
+        gateway.close().await;
+    });
+}
+
+#[test]
+fn a_modern_client_that_its_target_refuses_starts_a_server_after_longer_and_longer_pauses_only() {
+    super::run(async {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let gateway = by_principal(&asked).build();
+        let starts = |of: &str| asked.lock().unwrap().iter().flatten().filter(|who| *who == of).count();
+        let lists = async |who: &str| {
+            let mut client = Person::of(&gateway, who);
+            client.say(modern_request("1", "tools/list", "", "")).await;
+            client.next().await
+        };
+        for (pause, expected) in
+            [(0, 1), (1, 2), (1, 2), (1, 3), (3, 3), (1, 4), (8, 5), (16, 6), (30, 7), (29, 7), (1, 8)]
+        {
+            passes(Duration::from_secs(pause)).await;
+            for _ in 0..5 {
+                let reply = lists("mallory").await;
+                let error = reply["error"]["message"].as_str().unwrap();
+                assert!(error.contains("mallory has no access"), "{error}");
+            }
+            assert_eq!(starts("mallory"), expected, "after {pause} s");
+            assert!(lists("alice").await["result"].is_object());
+            assert_eq!(starts("alice"), 1);
+        }
         gateway.close().await;
     });
 }

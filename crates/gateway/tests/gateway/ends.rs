@@ -266,6 +266,39 @@ fn a_client_that_opens_a_session_learns_why_there_is_no_server() {
 }
 
 #[test]
+fn a_refusal_is_remembered_if_its_error_has_sixteen_kib_at_most() {
+    run(async {
+        for (bytes, starts) in [(16 << 10, 2), ((16 << 10) + 1, 3)] {
+            let (mut servers, start) = Servers::set();
+            let gateway = Gateway::builder(start).era(EraChoice::Only(Era::Modern)).build();
+            let (mut first, served) = client(&gateway);
+            first.say(&modern_request("1", "a/b", "", "")).await;
+            let mut server = servers.next().await;
+            open_modern(&mut server).await;
+            assert_eq!(server.value().await["method"], "a/b");
+            drop(first);
+            served.await.unwrap();
+            let why = "x".repeat(bytes);
+            let refuses = async |servers: &mut Servers| {
+                let mut server = servers.next().await;
+                let id = server.value().await["id"].clone();
+                let error = json!({ "code": -32602, "message": why });
+                server.say(&json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string()).await;
+            };
+            for ask in 2..4 {
+                let (mut refused, _served) = client(&gateway);
+                refused.say(&modern_request("1", "a/b", "", "")).await;
+                if ask <= starts {
+                    refuses(&mut servers).await;
+                }
+                assert_eq!(refused.value().await["error"]["message"], why);
+            }
+            assert_eq!(servers.starts(), starts);
+        }
+    });
+}
+
+#[test]
 fn one_server_more_than_there_may_be_is_refused() {
     run(async {
         let (gateway, _client, _server, servers, _served) = legacy(|builder| builder.upstreams(1)).await;
