@@ -238,10 +238,14 @@ impl First {
     }
 }
 
-/// Reads the parameters of `initialize`. They are kept for restarts of the server, so they are copied: over HTTP they would keep the
-/// buffer of their connection.
+/// A copy of what is kept for further starts of the server: it would keep the buffer of its message, or over HTTP of its connection.
+fn copied(raw: &Raw) -> Option<Raw> {
+    Raw::parse(Bytes::copy_from_slice(raw.as_bytes())).ok()
+}
+
+/// Reads the parameters of `initialize`.
 fn legacy_hello(params: &Raw) -> Option<ClientHello> {
-    let params = &Raw::parse(Bytes::copy_from_slice(params.as_bytes())).ok()?;
+    let params = &copied(params)?;
     let offered: Version = params.member("protocolVersion")?.decode().ok()?;
     // Some servers agree to any version. One that is not opened with `initialize` could then not be used.
     let is_known = Profile::of(&offered).is_some_and(|profile| profile.initialize);
@@ -284,9 +288,9 @@ pub(super) fn modern_hello(params: &Payload) -> Option<ClientHello> {
     let meta = params.meta()?;
     let version: Version = meta.member(key::PROTOCOL_VERSION)?.decode().ok()?;
     Profile::of(&version).filter(|profile| !profile.initialize)?;
-    let raw = meta.member(key::CLIENT_CAPABILITIES)?;
+    let raw = copied(&meta.member(key::CLIENT_CAPABILITIES)?)?;
     let capabilities = ClientCapabilities::read(&raw).ok()?;
-    let named = meta.member(key::CLIENT_INFO);
+    let named = meta.member(key::CLIENT_INFO).and_then(|info| copied(&info));
     let info = named.as_ref().and_then(|info| Implementation::read(info).ok());
     let mut presents = Presents::default();
     presents.info = named.filter(|_| info.is_some());
@@ -321,6 +325,37 @@ impl TransportLayer for Buffered {
         match self.buffered.pop_front() {
             Some(inbound) => Poll::Ready(inbound),
             None => self.io.poll_inbound(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_client_keeps_none_of_its_requests() {
+        let long = "x".repeat(Raw::SHARED_FROM);
+        let capabilities = format!(r#"{{"extensions":{{"x":{{"y":"{long}"}}}}}}"#);
+        let info = format!(r#"{{"name":"c","version":"{long}"}}"#);
+        let modern = format!(
+            r#"{{"_meta":{{"{}":"2026-07-28","{}":{capabilities},"{}":{info}}},"much":1}}"#,
+            key::PROTOCOL_VERSION,
+            key::CLIENT_CAPABILITIES,
+            key::CLIENT_INFO
+        );
+        let legacy = format!(
+            r#"{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{info},"much":1}}"#
+        );
+        for text in [modern, legacy] {
+            let text = Bytes::from(text);
+            let params = Payload::from_raw(Raw::parse(text.clone()).expect("JSON"));
+            let hello = modern_hello(&params).or_else(|| legacy_hello(params.raw())).expect("a client");
+            drop(params);
+            assert!(text.is_unique());
+            let said = [&hello.presents.capabilities, &hello.presents.info];
+            let said = said.map(|said| said.as_ref().map(Raw::as_str));
+            assert_eq!(said, [Some(&*capabilities), Some(&*info)]);
         }
     }
 }
