@@ -5,14 +5,15 @@
 //! anything else. No session is opened or checked. What the document leaves open follows the JSON-RPC specification.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportEnd};
+use mcpjoin_proto::session::{Inbound, Limits, Outbound, Route, TransportEnd, TransportError};
 use mcpjoin_proto::types::CallToolResult;
 use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response};
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::CALLER;
 use super::super::value::Numbers;
@@ -27,13 +28,13 @@ const INITIALIZE_RESULT: &str = concat!(
     r#""serverInfo":{"name":"orchestra","version":"1.0.0"}}"#
 );
 
-/// Maximum number of requests handled at once. While it is reached, nothing is read.
+/// Maximum number of requests handled at once. While it is reached, or the client does not read its responses, nothing is read.
 const MAX_CONCURRENT_REQUESTS: usize = 100;
 
 /// A response that is being computed.
 type PendingResponse<'a> = Pin<Box<dyn Future<Output = (RequestId, Result<Raw, ErrorObject>)> + Send + 'a>>;
 
-/// Serves a client as the first document describes, until the client closes the link. Requests in progress are then
+/// Serves a client as the first document describes, until the client closes the link or reads nothing for 30 s. Requests in progress are then
 /// completed within [`Limits::drain`] (10 s). `numbers` says how to treat a number that Orchestra cannot represent.
 ///
 /// Dropping the future closes the connection to the client.
@@ -68,14 +69,16 @@ async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> Tra
     let mut link = link.raw(&limits);
     let mut pending: FuturesUnordered<PendingResponse<'_>> = FuturesUnordered::new();
     let end = loop {
+        let has_room = link.has_room();
         let inbound = tokio::select! {
             biased;
-            Some((id, outcome)) = pending.next() => {
+            Some((id, outcome)) = pending.next(), if has_room => {
                 reply(&mut link, Some(id), outcome, limits.message);
                 continue;
             }
-            inbound = link.recv(), if pending.len() < MAX_CONCURRENT_REQUESTS => inbound,
+            inbound = next(&mut link, limits.write_stall), if !has_room || pending.len() < MAX_CONCURRENT_REQUESTS => inbound,
         };
+        let Some(inbound) = inbound else { continue };
         match inbound {
             Inbound::Message { message: Message::Request(request), .. } => {
                 pending.push(Box::pin(async move {
@@ -106,6 +109,26 @@ async fn serve(link: Link, orchestrator: &Orchestrator, numbers: Numbers) -> Tra
     // A client that does not read its responses in time loses them.
     let _ = timeout_at(Instant::now() + limits.drain, link.close()).await;
     end
+}
+
+/// Receives a message. While the link has no room, sends what it holds instead, and returns `None`. A client that takes nothing
+/// of it for the time `stall` counts as gone.
+async fn next(link: &mut RawLink, stall: Duration) -> Option<Inbound> {
+    if link.has_room() {
+        return Some(link.recv().await);
+    }
+    loop {
+        let before = link.sent();
+        match timeout(stall, link.flush()).await {
+            Ok(flushed) => return flushed.err().map(|cause| Inbound::Closed { cause }),
+            Err(_) if link.sent() == before => {
+                let why = format!("the client has read nothing for {} s", stall.as_secs());
+                let cause = TransportEnd::failed(TransportError::new(why, false));
+                return Some(Inbound::Closed { cause });
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 fn reply(link: &mut RawLink, id: Option<RequestId>, outcome: Result<Raw, ErrorObject>, limit: usize) {

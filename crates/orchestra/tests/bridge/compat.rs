@@ -7,7 +7,7 @@ use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::{CallToolResult, Tool};
 use mcpjoin::server::Server;
 use mcpjoin_orchestra::certs::Certificates;
-use mcpjoin_orchestra::client::{Orchestrator, serve_compat};
+use mcpjoin_orchestra::client::{Orchestrator, OrchestratorOptions, serve_compat};
 use mcpjoin_orchestra::host::{self, Host, HostLimits, Offer};
 use mcpjoin_orchestra::value::Numbers;
 use mcpjoin_orchestra::wire::plugin_request::Request;
@@ -16,6 +16,9 @@ use mcpjoin_orchestra::wire::{ListToolsResponse, PluginRequest, ToolDefinition};
 use mcpjoin_orchestra::{ALPN, SERVER_NAME};
 use mcpjoin_quic::endpoint::Listener;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::support::{
     Act, Folder, Wire, bridge_with, done, handle, healthy, of_json, quiet, refusal, run, scripted,
@@ -166,4 +169,54 @@ fn the_examples_are_the_same_through_the_bridge_and_our_own_host() {
             assert_eq!(came, answer);
         }
     });
+}
+
+/// A client without a line of its own, and what its bridge returns.
+fn plain() -> (DuplexStream, JoinHandle<String>) {
+    let orchestrator = Orchestrator::tcp("127.0.0.1:1", OrchestratorOptions::default()).unwrap();
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    let (reader, writer) = tokio::io::split(far);
+    let link = Link::stream(reader, writer, "test");
+    let serving =
+        tokio::spawn(
+            async move { serve_compat(link, &orchestrator, Numbers::Exact).await.unwrap().to_string() },
+        );
+    (near, serving)
+}
+
+/// Requests that need no orchestrator, in lines.
+fn pings(count: usize) -> String {
+    (0..count).map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_no_response_is_not_read_any_more_and_left_after_thirty_seconds() {
+    let (mut client, serving) = plain();
+    let began = Instant::now();
+    assert!(client.write_all(pings(100_000).as_bytes()).await.is_err(), "everything was read");
+    let end = serving.await.unwrap();
+    assert!(end.contains("the client has read nothing for 30 s"), "{end}");
+    assert!((30..=40).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_faster_than_it_reads_gets_every_response() {
+    let (client, serving) = plain();
+    let (reader, mut writer) = tokio::io::split(client);
+    let asks = async {
+        writer.write_all(pings(50_000).as_bytes()).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
+    let reads = async {
+        let (mut lines, mut read) = (BufReader::new(reader).lines(), 0);
+        while let Some(line) = lines.next_line().await.unwrap() {
+            assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["result"], json!({}));
+            read += 1;
+            // It sends without a pause.
+            tokio::task::yield_now().await;
+        }
+        read
+    };
+    assert_eq!(tokio::join!(asks, reads).1, 50_000);
+    serving.await.unwrap();
 }
