@@ -62,6 +62,7 @@
 //! `content` is the first text or the decoded bytes. `metadata` has `uri` and `mimeType`, and further contents under
 //! `contents`. MCP has no versions: `version` is 0.
 
+mod budget;
 mod catalogue;
 mod error;
 mod exchange;
@@ -78,8 +79,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mcpjoin_proto::types::{Prompt, Resource, Tool};
-use tokio::sync::Semaphore;
 
+use self::budget::Budget;
 use self::catalogue::Catalogue;
 use self::error::RequestError;
 use super::wire::plugin_request::Request;
@@ -107,8 +108,10 @@ pub struct HostLimits {
     /// Maximum connections of each listener. Default: 256. Further ones are rejected.
     pub connections: usize,
     /// Maximum bytes of all requests that are being received or handled. Default: 128 MiB. Further frames wait, within
-    /// `read`.
+    /// `read`. One connection may have half of them, and all connections of one subscriber's addresses three quarters.
     pub request_bytes: usize,
+    /// The same for responses that are being sent. Default: 128 MiB. Further ones wait, within `write`, and are then dropped.
+    pub response_bytes: usize,
 }
 
 impl Default for HostLimits {
@@ -120,6 +123,7 @@ impl Default for HostLimits {
             drain: Duration::from_secs(10),
             connections: 256,
             request_bytes: 128 * 1024 * 1024,
+            response_bytes: 128 * 1024 * 1024,
         }
     }
 }
@@ -170,8 +174,8 @@ struct Inner {
     tools: Catalogue<Tool>,
     prompts: Catalogue<Prompt>,
     resources: Catalogue<Resource>,
-    /// The byte budget for requests, in units of [`exchange::UNIT_BYTES`].
-    room: Arc<Semaphore>,
+    requests: Budget,
+    responses: Budget,
 }
 
 impl Host {
@@ -180,14 +184,15 @@ impl Host {
     pub fn new(offers: impl IntoIterator<Item = Offer>, limits: HostLimits) -> Self {
         let offers: Arc<[Offer]> = offers.into_iter().collect();
         let wait = limits.restart_wait;
-        let room = Arc::new(Semaphore::new(exchange::units(limits.request_bytes)));
+        let (requests, responses) = (Budget::new(limits.request_bytes), Budget::new(limits.response_bytes));
         let inner = Inner {
             tools: Catalogue::new(offers.clone(), wait),
             prompts: Catalogue::new(offers.clone(), wait),
             resources: Catalogue::new(offers.clone(), wait),
             offers,
             limits,
-            room,
+            requests,
+            responses,
         };
         Self { inner: Arc::new(inner) }
     }

@@ -60,8 +60,9 @@ impl Host {
                 Some(_) = connections.join_next() => {}
                 accepted = listener.accept(), if connections.len() < self.inner.limits.connections => {
                     match accepted {
-                        Ok((stream, _)) => {
-                            connections.spawn(self.clone().on_tcp(stream, ending.clone()));
+                        Ok((stream, peer)) => {
+                            let shares = self.shares(peer.ip());
+                            connections.spawn(self.clone().on_tcp(shares, stream, ending.clone()));
                         }
                         Err(error) => {
                             tracing::warn!(target: "mcpjoin", "connections cannot be accepted: {error}");
@@ -98,7 +99,7 @@ impl Host {
         let peer = connection.remote();
         let name = connection.peer_name().unwrap_or_default();
         tracing::info!(target: "mcpjoin", %peer, %name, "connected");
-        let mut exchanges = JoinSet::new();
+        let (shares, mut exchanges) = (self.shares(peer.ip()), JoinSet::new());
         loop {
             tokio::select! {
                 biased;
@@ -107,7 +108,7 @@ impl Host {
                 Some(_) = exchanges.join_next() => {}
                 stream = connection.accept() => match stream {
                     Ok((send, receive)) => {
-                        exchanges.spawn(self.clone().on_stream(send, receive));
+                        exchanges.spawn(self.clone().on_stream(shares.clone(), send, receive));
                     }
                     Err(error) => {
                         if !matches!(error.kind, QuicErrorKind::Closed { code: 0, .. }) {
