@@ -23,6 +23,10 @@ use mcpjoin::internal::host_and_port;
 /// after a second, and again until their own time limit.
 const MAX_INCOMING: usize = 256;
 
+/// Handshakes in progress from which on a peer must first show that it receives at its address, so that forged addresses take no
+/// more places ([RFC 9000, section 8.1.2](https://www.rfc-editor.org/rfc/rfc9000#section-8.1.2)). It costs a round trip.
+const RETRY_FROM: usize = 64;
+
 type Tls = dyn Fn() -> Result<ServerTls, CertificateError> + Send + Sync;
 
 /// Accepts connections on a UDP port. After dropping it, new peers are rejected and existing connections continue; the
@@ -35,6 +39,8 @@ pub struct Listener {
     address: SocketAddr,
     tls: Arc<Tls>,
     options: QuicOptions,
+    /// Each handshake in progress holds a clone.
+    handshakes: Arc<()>,
 }
 
 /// A peer that has started a handshake. Dropping it rejects the peer.
@@ -42,6 +48,7 @@ pub struct Incoming {
     inner: quinn::Incoming,
     tls: Arc<Tls>,
     options: QuicOptions,
+    handshake: Arc<()>,
 }
 
 impl Listener {
@@ -66,7 +73,7 @@ impl Listener {
         let bound = Self::bind_endpoint(address, &tls, &options).await;
         let (endpoint, address) = bound.map_err(|kind| QuicError { address: address.into(), kind })?;
         let (runtime, refusing) = (Handle::current(), Mutex::default());
-        Ok(Self { endpoint, runtime, refusing, address, tls, options })
+        Ok(Self { endpoint, runtime, refusing, address, tls, options, handshakes: Arc::default() })
     }
 
     async fn bind_endpoint(
@@ -106,12 +113,29 @@ impl Listener {
     }
 
     /// Waits for the next peer. Returns `None` after the listener is closed. Establish each peer in its own task, so
-    /// that a slow one does not delay others.
+    /// that a slow one does not delay others. While many handshakes are in progress, peers must show first that they receive at
+    /// their addresses.
     ///
     /// Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
-        let inner = self.endpoint.accept().await?;
-        Some(Incoming { inner, tls: self.tls.clone(), options: self.options.clone() })
+        loop {
+            let inner = self.endpoint.accept().await?;
+            let handshake = self.handshakes.clone();
+            // One clone is the listener's, and one this peer's.
+            let in_progress = Arc::strong_count(&handshake) - 2;
+            if in_progress < RETRY_FROM || inner.remote_address_validated() {
+                return Some(Incoming {
+                    inner,
+                    tls: self.tls.clone(),
+                    options: self.options.clone(),
+                    handshake,
+                });
+            }
+            // It comes again with a token.
+            if inner.retry().is_err() {
+                tracing::debug!(target: "mcpjoin", "a peer cannot be asked to come again");
+            }
+        }
     }
 
     /// Rejects new peers from now on. Existing connections continue.
@@ -204,6 +228,7 @@ impl Incoming {
             Ok(connected) => connected.map_err(failed)?,
             Err(_) => return Err(QuicErrorKind::TimedOut { after, attempts: Vec::new() }),
         };
+        drop(self.handshake);
         Ok(Connection::new(inner, address.clone(), tls.alpn(), rejection, None))
     }
 }
@@ -217,5 +242,44 @@ impl fmt::Debug for Listener {
 impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Incoming").field("remote", &self.remote()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+    use futures_util::stream::FuturesUnordered;
+
+    use super::super::{ClientAuth, ClientTls, Identity, Trust, connect};
+    use super::*;
+
+    #[tokio::test]
+    async fn while_64_handshakes_are_in_progress_a_peer_must_show_that_it_receives_at_its_address() {
+        let identity = Identity::self_signed(["localhost"]).expect("an identity");
+        let trust = Trust::Key(identity.facts().expect("a certificate").key_hash);
+        let tls = move || ServerTls::new(identity.clone(), &ClientAuth::Anybody, "test");
+        let options = QuicOptions::default();
+        let listener = Listener::bind("127.0.0.1:0", tls, options.clone()).await.expect("a port");
+        let (address, tls) = (listener.address().to_string(), ClientTls::new(&trust, None, "test"));
+        let tls = tls.expect("a key");
+        let client = || connect(&address, &tls, &options);
+        let mut clients: FuturesUnordered<_> = (0..RETRY_FROM).map(|_| client()).collect();
+        let mut held = Vec::new();
+        while held.len() < RETRY_FROM {
+            tokio::select! {
+                incoming = listener.accept() => held.extend(incoming),
+                ended = clients.next() => panic!("{ended:?}"),
+            }
+        }
+        assert!(held.iter().all(|incoming| !incoming.inner.remote_address_validated()));
+        let (one_more, connected) = tokio::join!(
+            async {
+                let incoming = listener.accept().await.expect("one more");
+                (incoming.inner.remote_address_validated(), incoming.establish().await)
+            },
+            client()
+        );
+        assert!(one_more.0 && one_more.1.is_ok(), "{:?}", one_more.1);
+        connected.expect("it has come again");
     }
 }

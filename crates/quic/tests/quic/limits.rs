@@ -268,16 +268,21 @@ fn peers_that_wait_for_a_handshake_are_limited_and_one_more_is_not_answered() {
             received(&socket).await;
         }
         let waiting = || std::iter::from_fn(|| listener.accept().now_or_never().flatten());
-        let mut all: Vec<_> = waiting().collect();
-        assert_eq!(all.len(), 256);
-        // A rejected client makes room for the next one.
-        drop(all.pop());
-        assert!(socket.recv(&mut [0; 2000]).await.unwrap() > 0);
-        for hello in &hellos[255..] {
-            socket.send(hello).await.unwrap();
+        // Those beyond 64 are asked to show that they receive.
+        let all: Vec<_> = waiting().collect();
+        assert_eq!(all.len(), 64);
+        for _ in 64..256 {
+            assert!(socket.recv(&mut [0; 2000]).await.unwrap() > 0);
         }
+        assert!(socket.recv(&mut [0; 2000]).now_or_never().is_none(), "256 have waited");
+        // Now there is room for the last one.
+        socket.send(&hellos[256]).await.unwrap();
         received(&socket).await;
-        assert_eq!(waiting().count(), 1);
+        assert_eq!(waiting().count(), 0);
+        assert!(socket.recv(&mut [0; 2000]).await.unwrap() > 0);
+        // A rejected client makes room for another one.
+        drop(all);
+        assert!(socket.recv(&mut [0; 2000]).await.unwrap() > 0);
     });
 }
 
