@@ -47,9 +47,13 @@ impl QuicLink {
         line: Bytes,
         permit: Option<OwnedSemaphorePermit>,
     ) {
+        let requests = requests_something(&inbound);
+        if requests {
+            self.silence = None;
+        }
         if let Gate::AwaitingInitialized(held) = &mut self.gate
             && key != SESSION
-            && waits_for_initialized(&inbound)
+            && requests
         {
             // A request stream carries one request, so the number of streams limits what is held.
             if held.iter().any(|event| event.is_of(key)) {
@@ -189,7 +193,8 @@ impl QuicLink {
     }
 }
 
-fn waits_for_initialized(inbound: &Inbound) -> bool {
+/// Whether it is a request that a server of the legacy era answers after `notifications/initialized` only.
+fn requests_something(inbound: &Inbound) -> bool {
     match inbound {
         Inbound::Message { message: Message::Request(request), .. } => request.method != Method::Ping,
         Inbound::Batch { .. } => true,

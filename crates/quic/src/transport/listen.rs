@@ -16,7 +16,7 @@ use crate::endpoint::{
 use mcpjoin::transport::{Accept, Link, ListenAddress, Listener};
 
 /// Default number of streams that a client may have open at once, from the project's interface page.
-const MAX_STREAMS: u32 = 256;
+pub(super) const MAX_STREAMS: u32 = 256;
 /// Handshakes in progress at once. Further clients wait; beyond 256 waiting clients, packets are ignored until there is
 /// room.
 const MAX_HANDSHAKES: usize = 128;

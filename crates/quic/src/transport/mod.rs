@@ -61,6 +61,9 @@ const EVENT_QUEUE: usize = 32;
 /// How long the last messages may wait for a peer that sends nothing, and then the peer for the end of the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long a client may take for its first request. Our keep-alive packets would keep one that never sends any for ever.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Error codes of streams and connections, from the table in `docs/quic.md`.
 mod code {
     use quinn::VarInt;
@@ -73,7 +76,7 @@ mod code {
     pub(super) const PROTOCOL: u32 = 2;
     /// A message exceeds the receiver's limit.
     pub(super) const TOO_LARGE: u32 = 3;
-    /// No bytes were transferred within the time limit.
+    /// No bytes were transferred, or no request came, within the time limit.
     pub(super) const STALLED: u32 = 4;
     /// The limit of connections is reached.
     pub(super) const BUSY: u32 = 5;
@@ -161,6 +164,8 @@ struct QuicLink {
     /// Held until the message that was delivered last is processed.
     permit: Option<OwnedSemaphorePermit>,
     gate: Gate,
+    /// When a client must have requested something, until it has. Counts from the first poll.
+    silence: Option<Pin<Box<Sleep>>>,
     /// The agreed revision has arrays of messages.
     batching: bool,
     inspector: Option<Inspector>,
@@ -221,6 +226,7 @@ impl QuicLink {
             ready: VecDeque::new(),
             permit: None,
             gate: Gate::Open,
+            silence: None,
             batching: false,
             inspector: None,
             closing: None,
@@ -244,6 +250,7 @@ impl QuicLink {
                 large: Arc::new(Semaphore::new(large_at_once(self.limits.message))),
                 events: sender,
             }));
+            self.silence = self.is_server().then(|| Box::pin(sleep(FIRST_REQUEST_TIMEOUT)));
             if let Some((send, receive)) = self.session.take() {
                 self.begin(SESSION, Kind::Session, send, receive);
             }
@@ -326,6 +333,16 @@ impl Transport for QuicLink {
                 && let Poll::Ready(error) = self.closed.as_mut().poll(cx)
             {
                 self.connection_closed(&error);
+                continue;
+            }
+            if let Some(silence) = &mut self.silence
+                && silence.as_mut().poll(cx).is_ready()
+            {
+                self.silence = None;
+                let why =
+                    format!("the client has requested nothing within {} s", FIRST_REQUEST_TIMEOUT.as_secs());
+                self.mark_closed(TransportEnd::failed(TransportError::new(why, false)));
+                self.connection.close(code::STALLED, "no request came");
                 continue;
             }
             return Poll::Pending;
@@ -475,7 +492,69 @@ impl Drop for QuicLink {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
+    use mcpjoin_proto::Message;
+    use tokio::time::{advance, pause};
+
+    use super::listen::MAX_STREAMS;
     use super::*;
+    use crate::endpoint::{ClientAuth, ClientTls, Identity, Listener, ServerTls, Trust, connect};
+
+    async fn is_silent(link: &mut QuicLink) -> bool {
+        poll_fn(|cx| Poll::Ready(link.poll_inbound(cx).is_pending())).await
+    }
+
+    /// Connected and then in virtual time, in which no packet arrives.
+    #[tokio::test]
+    async fn a_client_that_requests_nothing_is_disconnected_after_thirty_seconds_and_no_other() {
+        let identity = Identity::self_signed(["localhost"]).expect("an identity");
+        let trust = Trust::Key(identity.facts().expect("a certificate").key_hash);
+        let tls = move || ServerTls::new(identity.clone(), &ClientAuth::Anybody, ALPN);
+        let mut options = options(MAX_STREAMS);
+        options.idle = Duration::from_secs(3600);
+        let listener = Listener::bind("127.0.0.1:0", tls, options.clone()).await.expect("a port");
+        let (address, tls) = (listener.address().to_string(), ClientTls::new(&trust, None, ALPN));
+        let tls = tls.expect("a key");
+        let mut clients = Vec::new();
+        for first in ["", "ping", "tools/list"] {
+            let (client, connection) = tokio::join!(connect(&address, &tls, &options), async {
+                listener.accept().await.expect("a client").establish().await
+            });
+            let (client, connection) = (client.expect("connected"), connection.expect("connected"));
+            let mut link = QuicLink::new(Peer::Client, connection, None, MAX_STREAMS);
+            link.configure(&Limits::default());
+            assert!(is_silent(&mut link).await);
+            let (mut send, receive) = client.open().await.expect("a stream");
+            if !first.is_empty() {
+                let request = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{first}\"}}\n");
+                send.write_all(request.as_bytes()).await.expect("sent");
+                let received = poll_fn(|cx| link.poll_inbound(cx)).await;
+                assert!(matches!(received, Inbound::Message { message: Message::Request(_), .. }));
+            }
+            clients.push((first, link, client, send, receive));
+        }
+        pause();
+        advance(FIRST_REQUEST_TIMEOUT - Duration::from_secs(5)).await;
+        for (first, link, ..) in &mut clients {
+            assert!(is_silent(link).await, "{first}");
+        }
+        advance(Duration::from_secs(5)).await;
+        let due = Instant::now();
+        for (first, link, ..) in &mut clients {
+            if *first == "tools/list" {
+                assert!(is_silent(link).await);
+                continue;
+            }
+            let cause = loop {
+                if let Inbound::Closed { cause } = poll_fn(|cx| link.poll_inbound(cx)).await {
+                    break cause;
+                }
+            };
+            assert!(cause.to_string().contains("requested nothing within 30 s"), "{first}: {cause}");
+            assert!(due.elapsed() < Duration::from_secs(1), "{first}: {:?} late", due.elapsed());
+        }
+    }
 
     #[test]
     fn large_messages_at_once_have_a_total_and_are_eight_at_most() {
