@@ -6,7 +6,7 @@
 //! there (`connection`); without that, its requests get no response. One Redis stream for each session, in place of one for each of
 //! its streams, has the limits and the expiry of the session, and one command removes it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +55,9 @@ const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Streams of which this process remembers that an event was sent without being stored, until Redis knows it.
 const MAX_LOST: usize = 10_000;
 
+/// Sessions of which it remembers the same, where there are more streams. Redis then forgets all of their events.
+const MAX_LOST_SESSIONS: usize = 100_000;
+
 /// The time between two attempts to tell Redis of them, where nothing else is to be stored: it may be full.
 const LOST_DELAY: Duration = Duration::from_millis(100);
 
@@ -93,8 +96,54 @@ struct Inner {
     lost: Mutex<Lost>,
 }
 
-/// The last events that were sent without being stored, by session and stream. Redis may have stored them too late.
-type Lost = HashMap<(SessionId, u64), u64>;
+/// What was sent without being stored. Redis may have stored it too late.
+#[derive(Default)]
+struct Lost {
+    /// The last such event, by session and stream.
+    streams: BTreeMap<(SessionId, u64), u64>,
+    /// The number of such events of sessions of which no stream is remembered.
+    sessions: BTreeMap<SessionId, u64>,
+}
+
+impl Lost {
+    fn note(&mut self, session: SessionId, id: EventId) {
+        let key = (session, id.stream);
+        if let Some(events) = self.sessions.get_mut(&session) {
+            *events += 1;
+        } else if self.streams.len() < MAX_LOST || self.streams.contains_key(&key) {
+            let last = self.streams.entry(key).or_default();
+            *last = (*last).max(id.number);
+        } else if self.sessions.len() < MAX_LOST_SESSIONS {
+            let own = self.streams.range((session, 0)..=(session, u64::MAX)).map(|(key, _)| *key);
+            for key in own.collect::<Vec<_>>() {
+                self.streams.remove(&key);
+            }
+            self.sessions.insert(session, 1);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.streams.is_empty() && self.sessions.is_empty()
+    }
+
+    /// Whether an event of the stream after this one was lost, or may have been.
+    fn is_after(&self, session: &SessionId, id: EventId) -> bool {
+        self.sessions.contains_key(session)
+            || self.streams.get(&(*session, id.stream)).is_some_and(|lost| *lost > id.number)
+    }
+}
+
+/// The first entries of a table.
+fn first<K: Copy>(table: &BTreeMap<K, u64>) -> Vec<(K, u64)> {
+    table.iter().take(MAX_BATCH).map(|(key, number)| (*key, *number)).collect()
+}
+
+/// Removes an entry that has not changed since.
+fn remove_known<K: Ord>(table: &mut BTreeMap<K, u64>, (key, number): &(K, u64)) {
+    if table.get(key) == Some(number) {
+        table.remove(key);
+    }
+}
 
 /// What the writer does, in order.
 enum Job {
@@ -166,7 +215,7 @@ impl RedisEvents {
         jobs.try_send(Job::Flush(flushed)).map_err(|_| failed("too many events wait for Redis"))?;
         let flush = timeout(REPLAY_TIME, flush).await;
         flush.ok().and_then(Result::ok).ok_or_else(|| failed("Redis takes no events"))?;
-        if lost.lock().get(&(*session, after.stream)).is_some_and(|lost| *lost > after.number) {
+        if lost.lock().is_after(session, after) {
             return Ok(None);
         }
         let Some(records) = self.records(session, after.stream).await? else { return Ok(None) };
@@ -349,12 +398,7 @@ impl Inner {
     /// An event is sent without being stored.
     fn lose(&self, session: SessionId, id: EventId) {
         self.redis.count(Counted::EventNotStored);
-        let mut lost = self.lost.lock();
-        let key = (session, id.stream);
-        if lost.len() < MAX_LOST || lost.contains_key(&key) {
-            let last = lost.entry(key).or_default();
-            *last = (*last).max(id.number);
-        }
+        self.lost.lock().note(session, id);
     }
 
     /// Adds the command that stores a record. False if it cannot be sealed.
@@ -378,8 +422,10 @@ impl Inner {
 
     /// Stores what is ready, in one round trip.
     async fn store(&self, jobs: Vec<Job>) {
-        let mut lost: Vec<((SessionId, u64), u64)> =
-            self.lost.lock().iter().take(MAX_BATCH).map(|(key, number)| (*key, *number)).collect();
+        let (mut lost, mut lost_sessions) = {
+            let lost = self.lost.lock();
+            (first(&lost.streams), first(&lost.sessions))
+        };
         let (mut appended, mut forgotten, mut flushed) = (Vec::new(), Vec::new(), Vec::new());
         let patience = self.redis.waits();
         let mut deadline = Instant::now() + patience;
@@ -400,9 +446,9 @@ impl Inner {
             }
         }
         if !self.redis.is_reached() {
-            lost.clear();
+            (lost, lost_sessions) = Default::default();
         }
-        if appended.is_empty() && forgotten.is_empty() && lost.is_empty() {
+        if appended.is_empty() && forgotten.is_empty() && lost.is_empty() && lost_sessions.is_empty() {
             return confirm(flushed);
         }
         let mut sealed = Vec::with_capacity(appended.len());
@@ -412,6 +458,10 @@ impl Inner {
             for ((session, stream), number) in &lost {
                 let id = EventId { stream: *stream, number: *number };
                 self.add(pipeline, &script, session, id, Kind::Lost, &[]);
+            }
+            // Before what follows in the same sessions.
+            for (session, _) in &lost_sessions {
+                pipeline.cmd("UNLINK").arg(key(session));
             }
             for (session, event, ..) in &appended {
                 let kind = if event.last { Kind::Last } else { Kind::Event };
@@ -426,12 +476,14 @@ impl Inner {
             // The connection has logged why.
             Err(_) => Vec::new().into_iter(),
         };
-        for (key, number) in lost {
+        for known in lost {
             if matches!(answers.next(), Some(Ok(_))) {
-                let mut lost = self.lost.lock();
-                if lost.get(&key) == Some(&number) {
-                    lost.remove(&key);
-                }
+                remove_known(&mut self.lost.lock().streams, &known);
+            }
+        }
+        for known in lost_sessions {
+            if matches!(answers.next(), Some(Ok(_))) {
+                remove_known(&mut self.lost.lock().sessions, &known);
             }
         }
         for (place, (session, event, confirm, _)) in appended.into_iter().enumerate() {
@@ -559,21 +611,48 @@ mod tests {
             assert!(waits(&events, number, 1024 * 1024).await, "{number}");
         }
         assert!(!waits(&events, 17, 1).await);
-        assert_eq!(events.0.lost.lock().get(&(SESSION, 1)), Some(&17));
+        assert_eq!(events.0.lost.lock().streams.get(&(SESSION, 1)), Some(&17));
     }
 
     #[test]
-    fn the_number_of_remembered_streams_with_a_lost_event_is_limited() {
-        let (events, _jobs) = unwritten();
-        for stream in 0..=MAX_LOST as u64 {
-            events.0.lose(SESSION, EventId { stream, number: 1 });
+    fn remembered_streams_with_a_lost_event_are_limited_and_beyond_it_their_sessions_are_remembered() {
+        let (other, mut lost) = (SessionId::from_bytes([2; 16]), Lost::default());
+        for stream in 0..MAX_LOST as u64 {
+            lost.note(SESSION, EventId { stream, number: 1 });
         }
         // Of one that is remembered the last number counts.
         for number in [3, 2] {
-            events.0.lose(SESSION, EventId { stream: 0, number });
+            lost.note(SESSION, EventId { stream: 0, number });
         }
-        let lost = events.0.lost.lock();
-        assert_eq!((lost.len(), lost[&(SESSION, 0)]), (MAX_LOST, 3));
-        assert!(!lost.contains_key(&(SESSION, MAX_LOST as u64)));
+        let is_after =
+            |lost: &Lost, session, stream, number| lost.is_after(session, EventId { stream, number });
+        assert_eq!((lost.streams.len(), lost.sessions.len()), (MAX_LOST, 0));
+        assert!(is_after(&lost, &SESSION, 0, 2) && !is_after(&lost, &SESSION, 0, 3));
+        // The session of one stream more is remembered as a whole, and the others keep what they have.
+        assert!(!is_after(&lost, &other, 7, 0));
+        lost.note(other, EventId { stream: 7, number: 1 });
+        assert!(is_after(&lost, &other, 7, 0) && is_after(&lost, &other, 8, 0));
+        assert!(is_after(&lost, &SESSION, 0, 2) && !is_after(&lost, &SESSION, 0, 3));
+        assert_eq!((lost.streams.len(), lost.sessions.len()), (MAX_LOST, 1));
+        lost.note(SESSION, EventId { stream: MAX_LOST as u64, number: 1 });
+        assert!(is_after(&lost, &SESSION, 0, 3) && is_after(&lost, &SESSION, MAX_LOST as u64, 0));
+        assert_eq!((lost.streams.len(), lost.sessions.len()), (0, 2));
+        // An entry that has changed since it was told is told again.
+        let told = first(&lost.sessions);
+        lost.note(SESSION, EventId { stream: 1, number: 2 });
+        told.iter().for_each(|known| remove_known(&mut lost.sessions, known));
+        assert!(is_after(&lost, &SESSION, 1, 1) && !is_after(&lost, &other, 7, 0));
+    }
+
+    #[test]
+    fn the_number_of_remembered_sessions_with_a_lost_event_is_limited() {
+        let mut lost = Lost::default();
+        let session = |number: usize| SessionId::from_bytes((number as u128).to_be_bytes());
+        for stream in 0..MAX_LOST as u64 {
+            lost.note(session(0), EventId { stream, number: 1 });
+        }
+        (1..=MAX_LOST_SESSIONS + 1)
+            .for_each(|number| lost.note(session(number), EventId { stream: 1, number: 1 }));
+        assert_eq!((lost.streams.len(), lost.sessions.len()), (MAX_LOST, MAX_LOST_SESSIONS));
     }
 }

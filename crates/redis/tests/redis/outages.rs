@@ -18,6 +18,7 @@ use crate::tasks::task;
 use crate::{IDLE, PATIENT, Server, Stranger, keys, process, record, run, until};
 
 const ADA: SessionId = SessionId::from_bytes([1; 16]);
+const BOB: SessionId = SessionId::from_bytes([2; 16]);
 const ALL: u64 = u64::MAX;
 
 /// A way to the Redis at this port, on which answers can be held back. Returns its URL.
@@ -92,6 +93,40 @@ fn a_slow_redis_delays_no_stream_and_what_it_stores_too_late_is_not_replayed() {
         }
         let counts = redis.counts();
         assert!(counts.unanswered >= 3 && counts.events_not_stored == 2 && counts.foreign == 0, "{counts:?}");
+    });
+}
+
+#[test]
+fn a_last_event_that_is_lost_beside_those_of_ten_thousand_other_streams_is_missed_by_every_process() {
+    // So that it is not forgotten by its expiry.
+    const LONG: Duration = Duration::from_secs(3_600);
+    run(async {
+        let server = Server::start(&[]).unwrap();
+        let (answers, is_open) = watch::channel(true);
+        let url = way(watch::channel(server.port()).1, is_open).await;
+        let redis = Redis::new(&url, keys(1)).unwrap().patience(PATIENT);
+        let events = redis.events(LONG);
+        for (number, text) in ["begin", "one"].into_iter().enumerate() {
+            assert!(appended(&events, BOB, id(7, number as u64), text).await);
+        }
+        let other = process(&server, 1).await.events(LONG);
+        assert_eq!(replayed(&other, BOB, id(7, 0), ALL).await.unwrap(), ["one"]);
+        let redis = redis.patience(PATIENCE);
+        answers.send_replace(false);
+        for stream in 0..10_000 {
+            assert!(!appended(&events, ADA, id(stream, 0), "begin").await);
+        }
+        assert!(!appended(&events, BOB, id(7, 2), "two").await);
+        assert_eq!(redis.counts().events_not_stored, 10_001);
+        let redis = redis.patience(PATIENT);
+        answers.send_replace(true);
+        until(async || redis.is_available()).await;
+        until(async || replayed(&other, BOB, id(7, 1), ALL).await.is_none()).await;
+        // What follows is stored again.
+        assert!(appended(&events, BOB, id(7, 3), "three").await);
+        assert!(appended(&events, BOB, id(7, 4), "four").await);
+        assert_eq!(replayed(&other, BOB, id(7, 3), ALL).await.unwrap(), ["four"]);
+        assert_eq!(replayed(&other, BOB, id(7, 1), ALL).await, None);
     });
 }
 
