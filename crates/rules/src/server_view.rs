@@ -446,8 +446,13 @@ impl<'a> ServerView<'a> {
 
     /// Whether any run shows that the server speaks the legacy era.
     pub(crate) fn speaks_legacy(&self) -> bool {
-        let mut views = self.trace.runs.iter().map(|run| Self::of(self.trace, run));
-        views.any(|view| view.results_of(Probe::Initialize).next().is_some())
+        self.opens(Revisions::ALL)
+    }
+
+    /// Whether the server opened a session of one of these revisions.
+    pub(crate) fn opens(&self, revisions: Revisions) -> bool {
+        let mut runs = self.trace.runs.iter().filter(|run| revisions.contains(&run.version));
+        runs.any(|run| Self::of(self.trace, run).results_of(Probe::Initialize).next().is_some())
     }
 }
 

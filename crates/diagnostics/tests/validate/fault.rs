@@ -109,6 +109,8 @@ pub(super) struct Fault {
     pub(super) start: Duration,
     /// The first list of tools takes longer than the timeout of a response.
     pub(super) slow: bool,
+    /// The server has no sessions. Only for HTTP.
+    pub(super) stateless: bool,
     /// The first call of a tool takes as long as a call that can be cancelled. Only for lines.
     pub(super) busy: bool,
     /// Changes a message to the server.
@@ -138,6 +140,7 @@ impl Default for Fault {
             whole: false,
             start: Duration::ZERO,
             slow: false,
+            stateless: false,
             busy: false,
             receive: Arc::new(|line| line),
             say: Arc::new(|_, reply| vec![reply.into()]),

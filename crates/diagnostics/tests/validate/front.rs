@@ -104,7 +104,7 @@ impl Front {
     }
 
     pub(super) async fn of(server: &Server, fault: Fault) -> Self {
-        let service = server.http(HttpOptions::new());
+        let service = server.http(HttpOptions::new().stateless(fault.stateless));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let came = Arc::<Mutex<Vec<String>>>::default();

@@ -271,7 +271,11 @@ const SCRIPTS: [Script; 9] = [
         faults: &[(
             "client-falls-back-on-any-error",
             r#"REQUEST2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}"#,
-            r#"REQUEST2,"method":"tools/list","params":{"_meta":META}}"#,
+            concat!(
+                r#"REQUEST2,"method":"tools/list","params":{"_meta":META}}"#,
+                "\nWAIT 1\n",
+                r#"REQUEST3,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}"#,
+            ),
         )],
     },
 ];

@@ -112,14 +112,12 @@ rules! {
         "The error -32601, for an unknown method, has the status 404.",
         |view| status_of(view, code::METHOD_NOT_FOUND, 404, |_| true);
     "no-session-given", [MODERN Should EARLIER],
-        "There are no sessions: no response has an Mcp-Session-Id.",
-        else "no response was received",
+        "A request with the Mcp-Session-Id of earlier revisions gets none in its response.",
         |view| {
-            let has_both_eras = !view.refuses_legacy();
-            let responses = view.exchanges.values().filter(move |exchange| {
-                exchange.response.is_some() && !(has_both_eras && exchange.probe.may_be_taken_for_legacy())
-            });
-            responses.map(|exchange| {
+            if !view.refuses_legacy() {
+                return Outcome::Skipped(SPEAKS_LEGACY);
+            }
+            probed(view, &[Probe::EarlierHeaders], NO_SUCH_REQUEST, |exchange| {
                 let has_id = exchange.header(name::SESSION_ID).is_some();
                 exchange.finding_if(has_id, "the response has an Mcp-Session-Id")
             })

@@ -10,7 +10,8 @@ use mcpjoin_proto::http::origin::resolve_same_origin;
 
 use super::{NO_SUCH_REQUEST, each_line, has_result, has_status, is_let_in, probed};
 use crate::exchange::Exchange;
-use crate::rule::{Evidence, Finding, Source};
+use crate::revisions::Revisions;
+use crate::rule::{Evidence, Finding, Outcome, Source};
 use crate::server_view::ServerView;
 use crate::trace::{Probe, What};
 
@@ -150,9 +151,15 @@ rules! {
         "A request with an unsupported MCP-Protocol-Version is rejected with the status 400.",
         |view| probed(view, &[Probe::BadVersionHeader], NO_SUCH_REQUEST, |it| has_status(it, 400));
     "version-header-may-lack", [LEGACY_SINCE_THIRD Should VERSIONS],
-        "A request without MCP-Protocol-Version is accepted: the version of the session applies, or \
-         2025-03-26.",
-        |view| probed(view, &[Probe::NoVersionHeader], NO_SUCH_REQUEST, has_result);
+        "A request without MCP-Protocol-Version and without a session is taken for one of 2025-03-26.",
+        |view| {
+            // A session names its version, and in that version a client must send the header.
+            let is_named = |exchange: &Exchange<'_>| exchange.request.headers.value(name::SESSION_ID).is_some();
+            if view.exchanged(Probe::NoVersionHeader).any(is_named) || !view.opens(Revisions::BATCHING) {
+                return Outcome::Skipped("the server has sessions, or does not support 2025-03-26");
+            }
+            probed(view, &[Probe::NoVersionHeader], NO_SUCH_REQUEST, has_result)
+        };
 }
 
 rules! {

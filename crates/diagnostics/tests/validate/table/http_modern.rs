@@ -145,7 +145,7 @@ fn statuses() -> Vec<Row> {
 fn earlier() -> Vec<Row> {
     const SESSION: &str = "mcp-session-id";
     vec![
-        modern("no-session-given").after(|_, _, headers, _| {
+        modern("no-session-given").of(Of::ModernAlone).in_both().after(|_, _, headers, _| {
             _ = headers.insert(SESSION, HeaderValue::from_static("a"));
         }),
         modern("earlier-headers-ignored").of(Of::ModernAlone).in_both().instead(|head, _| {
