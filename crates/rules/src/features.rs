@@ -1,11 +1,11 @@
 //! What a server offers, as several chapters read it: pages of lists and their items, results of calls, content blocks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use mcpjoin_proto::{Kind, Method, Raw};
 
-use crate::json::{has_kind, list, member, text};
+use crate::json::{canonical, has_kind, list, member, text};
 use crate::rule::{Evidence, Finding, Outcome};
 use crate::server_view::{OurRequest, Reply, ServerView};
 use crate::trace::Probe;
@@ -195,9 +195,41 @@ pub(crate) fn contents<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item =
     embedded.chain(read).filter(|part| part.value.kind() == Kind::Object)
 }
 
-/// The definition of the tool that a call of ours names, from any list of the same run.
-pub(crate) fn tool_of(view: &ServerView<'_>, request: &OurRequest<'_>) -> Option<Raw> {
-    let name = text(&request.params()?, "name")?;
-    let mut tools = items(view, &Method::ListTools).map(|part| part.value);
-    tools.find(|tool| text(tool, "name").as_ref() == Some(&name))
+/// The definitions of each tool in all lists of the run, because a list may change before or after a call.
+pub(crate) struct Definitions {
+    tools: BTreeMap<String, Vec<Raw>>,
+    /// The list changed, and was not read again.
+    is_outdated: bool,
+}
+
+impl Definitions {
+    pub(crate) fn of(view: &ServerView<'_>) -> Self {
+        let mut tools: BTreeMap<String, Vec<Raw>> = BTreeMap::new();
+        let mut read = None;
+        for (reply, page) in view.results_by(&Method::ListTools) {
+            read = read.max(Some(reply.request.place));
+            for tool in list(page, "tools").unwrap_or_default() {
+                let Some(name) = text(&tool, "name") else { continue };
+                // The order of members means nothing.
+                let tool = canonical(&tool);
+                let known = tools.entry(name).or_default();
+                if known.last() != Some(&tool) {
+                    known.push(tool);
+                }
+            }
+        }
+        let changed = view.notified(&Method::ToolListChanged).map(|change| change.place).max();
+        Self { tools, is_outdated: changed.is_some() && changed > read }
+    }
+
+    /// The definitions of the tool that a call names; `None` if they are not known.
+    pub(crate) fn of_call(&self, request: &OurRequest<'_>) -> Option<&[Raw]> {
+        let name = text(&request.params()?, "name")?;
+        self.tools.get(&name).map(Vec::as_slice).filter(|_| !self.is_outdated)
+    }
+
+    /// Whether that tool may have changed during the run.
+    pub(crate) fn may_differ(&self, request: &OurRequest<'_>) -> bool {
+        self.is_outdated || self.of_call(request).is_some_and(|known| known.len() > 1)
+    }
 }

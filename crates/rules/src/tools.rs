@@ -8,7 +8,7 @@ use mcpjoin_proto::{Kind, Method, Raw, code};
 use mcpjoin_schema::{fault, lost_reference, nonconformity, value};
 
 use crate::base::code_of;
-use crate::features::{answered, are_unique, each, has_texts, is_kind, is_list, pages, tool_of};
+use crate::features::{Definitions, answered, are_unique, each, has_texts, is_kind, is_list, pages};
 use crate::json::{has_kind, is_true, list, member, members, string, text};
 use crate::revisions::Revisions;
 use crate::rule::{Evidence, Outcome, Source};
@@ -25,6 +25,9 @@ const NOT_CALLED: &str = "no tool was called (see --call and --read-only-tools)"
 
 /// The hints about what a tool does.
 const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+
+/// How many output schemas a tool may have in one run; with more, its results are not checked.
+const MAX_DEFINITIONS: usize = 4;
 
 rules! {
     pub(crate) RULES for Server in Chapter::Tools;
@@ -170,7 +173,7 @@ rules! {
         "A tool with an outputSchema returns structuredContent that conforms to it, unless the result is \
          an error.",
         else "no tool was called that has an outputSchema",
-        |view| with_schema(view).map(|(reply, result, schema)| {
+        |view| with_schemas(view).map(|(reply, result, schemas)| {
             let Some(content) = member(result, "structuredContent") else {
                 return Some(reply.finding("structuredContent is missing"));
             };
@@ -178,7 +181,8 @@ rules! {
             if view.run.is_legacy() && content.kind() != Kind::Object {
                 return None;
             }
-            let why = nonconformity(&schema, &content)?;
+            let faults: Option<Vec<_>> = schemas.iter().map(|schema| nonconformity(schema, &content)).collect();
+            let why = faults?.into_iter().next()?;
             Some(reply.finding(format_args!("structuredContent does not conform: {why}")))
         });
     "structured-content-as-text", [SINCE_THIRD Should "server/tools#structured-content"],
@@ -197,13 +201,17 @@ rules! {
     "bad-arguments-refused", [ALL Must "server/tools#security-considerations"],
         "A call without a required argument returns an error, or a result with isError.",
         else "no tool was called without a required argument (see --read-only-tools)",
-        |view| view.answers(Probe::BadArguments).map(|(reply, outcome)| {
+        |view| {
+            let definitions = Definitions::of(view);
+            let asked = view.answers(Probe::BadArguments);
+            asked.filter(move |(reply, _)| !definitions.may_differ(reply.request)).map(|(reply, outcome)| {
             let is_accepted = outcome.as_ref().is_ok_and(|result| {
                 let kind = text(result.raw(), "resultType");
                 kind.is_none_or(|kind| kind == "complete") && !is_true(result.raw(), "isError")
             });
             reply.finding_if(is_accepted, "the call was executed without it")
-        });
+            })
+        };
     "unknown-tool-refused", [ALL Should "server/tools#error-handling"],
         "A call of an unknown tool returns a protocol error, and not a tool result.",
         else NOT_CALLED,
@@ -285,15 +293,21 @@ fn invalid(view: &ServerView<'_>, name: &str, schema: &Raw) -> Option<String> {
     fault(&schema).map(|problem| format!("{name} is not valid {problem}"))
 }
 
-/// The results of tools with an `outputSchema` that are no errors, with that schema.
-fn with_schema<'s, 'a>(view: &'s ServerView<'a>) -> impl Iterator<Item = (Reply<'s, 'a>, &'a Raw, Raw)> {
+/// The results of tools that are no errors, with the `outputSchema` of each definition of the tool: every definition has one.
+fn with_schemas<'s, 'a>(
+    view: &'s ServerView<'a>,
+) -> impl Iterator<Item = (Reply<'s, 'a>, &'a Raw, Vec<Raw>)> {
+    let definitions = Definitions::of(view);
     // Looked up once for each call, which may have many responses.
     let mut schemas = BTreeMap::new();
     answered(view, &Method::CallTool).filter_map(move |(reply, result)| {
-        let schema = schemas
-            .entry(reply.request.place)
-            .or_insert_with(|| member(&tool_of(view, reply.request)?, "outputSchema"));
-        let schema = schema.clone().filter(|_| !is_true(result, "isError"))?;
-        Some((reply, result, schema))
+        let schemas = schemas.entry(reply.request.place).or_insert_with(|| {
+            let schemas = definitions.of_call(reply.request)?.iter().map(|tool| member(tool, "outputSchema"));
+            let mut schemas: Vec<Raw> = schemas.collect::<Option<_>>()?;
+            schemas.dedup();
+            (schemas.len() <= MAX_DEFINITIONS).then_some(schemas)
+        });
+        let schemas = schemas.clone().filter(|_| !is_true(result, "isError"))?;
+        Some((reply, result, schemas))
     })
 }

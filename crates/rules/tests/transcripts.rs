@@ -392,6 +392,26 @@ fn a_finding_says_where_and_how_bindingly() {
 }
 
 #[test]
+fn results_of_a_tool_with_many_output_schemas_are_not_checked() {
+    let is_checked = |schemas: usize| {
+        let mut run = Run::new("a look", Version::parse("2025-11-25"));
+        for id in 0..schemas {
+            run.sent(Probe::List, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+            run.received(format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{{"name":"a","inputSchema":{{"type":"object"}},"outputSchema":{{"type":"object","required":["{id}"]}}}}]}}}}"#
+            ));
+        }
+        run.sent(Probe::Call, r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"a"}}"#);
+        run.received(
+            r#"{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}}"#,
+        );
+        let trace = Trace { runs: vec![run], ..Trace::default() };
+        !failed(&check_server(&trace, &Selection::default())).is_empty()
+    };
+    assert!(is_checked(4) && !is_checked(5));
+}
+
+#[test]
 fn a_run_by_a_revision_that_is_not_known_is_checked_by_no_rule() {
     let mut run = Run::new("a look", Version::parse("1999-01-01"));
     run.received("nonsense");

@@ -10,7 +10,7 @@ use mcpjoin_proto::http::params::{check_param_headers, header_marks};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Message, Method, Payload, Raw, Request, Version};
 
-use super::tasks::{listed, listed_before};
+use super::tasks::{by_each, listed, listed_before};
 use crate::client_view::ClientView;
 use crate::exchange::Exchange;
 use crate::http::streams::SSE_PAGE;
@@ -185,11 +185,14 @@ rules! {
         |view| {
             let listed = listed(view);
             calls(view).filter_map(move |(post, called, request)| {
-                let schema = member(listed_before(&listed, &called, post.place)?, "inputSchema")?;
-                let marks = header_marks(&schema).ok().filter(|marks| !marks.is_empty())?;
                 let arguments = request.params.as_ref().and_then(Payload::arguments);
-                let checked = check_param_headers(&post.request.headers[..], &marks, arguments.as_ref());
-                Some(checked.err().map(|error| post.finding(error)))
+                let checked = listed_before(&listed, &called, post.place, post.at).into_iter().map(|tool| {
+                    let marks = header_marks(&member(tool, "inputSchema")?).ok().filter(|marks| !marks.is_empty())?;
+                    Some(check_param_headers(&post.request.headers[..], &marks, arguments.as_ref()).err())
+                });
+                // By a definition without marks, nothing is known of the call.
+                let errors: Vec<_> = checked.collect::<Option<_>>()?;
+                Some(by_each(errors)?.map(|error| post.finding(error)))
             })
         };
     "client-drops-bad-header-marks", [MODERN Must "basic/transports/streamable-http#schema-extension"],
@@ -198,11 +201,12 @@ rules! {
         |view| {
             let listed = listed(view);
             let invalid = |tool: &Raw| header_marks(&member(tool, "inputSchema")?).err();
-            if !listed.values().flat_map(BTreeMap::values).any(|tool| invalid(tool).is_some()) {
+            if !listed.values().flat_map(BTreeMap::values).any(|(_, tool)| invalid(tool).is_some()) {
                 return Outcome::Skipped("no such tool was listed");
             }
             calls(view).map(move |(post, called, _)| {
-                let error = invalid(listed_before(&listed, &called, post.place)?)?;
+                let errors = listed_before(&listed, &called, post.place, post.at).into_iter().map(invalid);
+                let error = by_each(errors)??;
                 Some(post.finding(format_args!("{called} is such a tool: {error}")))
             })
         };

@@ -78,17 +78,17 @@ rules! {
                     return Some(Some(request.finding("the server does not declare tasks for tools/call")));
                 }
                 let name = request.text_param("name")?;
-                let tool = listed_before(&listed, &name, request.place)?;
-                let support = member(tool, "execution").and_then(|how| text(&how, "taskSupport"));
-                Some(match (wants_task, support.as_deref().unwrap_or("forbidden")) {
-                    (true, "forbidden") => {
-                        Some(request.finding(format_args!("the tool {name} forbids tasks")))
+                let tools = listed_before(&listed, &name, request.place, request.at);
+                let problems = tools.into_iter().map(|tool| {
+                    let support = member(tool, "execution").and_then(|how| text(&how, "taskSupport"));
+                    match (wants_task, support.as_deref().unwrap_or("forbidden")) {
+                        (true, "forbidden") => Some("forbids tasks"),
+                        (false, "required") if is_declared => Some("requires a task"),
+                        _ => None,
                     }
-                    (false, "required") if is_declared => {
-                        Some(request.finding(format_args!("the tool {name} requires a task")))
-                    }
-                    _ => None,
-                })
+                });
+                let problem = by_each(problems)?;
+                Some(problem.map(|problem| request.finding(format_args!("the tool {name} {problem}"))))
             })
         };
     "client-respects-poll-interval", POLLING,
@@ -203,23 +203,37 @@ fn declares_calls(view: &ClientView<'_>) -> bool {
     tasks.is_some_and(|tasks| has_path(&tasks, "requests.tools.call"))
 }
 
-/// The listed tools by their names, each with the places of its lists.
-pub(super) type Listed = BTreeMap<String, BTreeMap<usize, Raw>>;
+/// The listed tools by their names: each definition with the place and the time of the first list that had it.
+pub(super) type Listed = BTreeMap<String, BTreeMap<usize, (Duration, Raw)>>;
 
 pub(super) fn listed(view: &ClientView<'_>) -> Listed {
     let mut listed = Listed::new();
     for response in view.calls(&Method::ListTools).filter_map(|request| request.response) {
         for tool in response.result().and_then(|page| list(page, "tools")).unwrap_or_default() {
             let Some(name) = text(&tool, "name") else { continue };
-            listed.entry(name).or_default().insert(response.place, tool);
+            let known = listed.entry(name).or_default();
+            if known.values().next_back().is_none_or(|(_, last)| *last != tool) {
+                known.insert(response.place, (response.at, tool));
+            }
         }
     }
     listed
 }
 
-/// A tool as it was listed last before that place.
-pub(super) fn listed_before<'t>(listed: &'t Listed, name: &str, place: usize) -> Option<&'t Raw> {
-    listed.get(name)?.range(..place).next_back().map(|(_, tool)| tool)
+/// The definitions of a tool by which a client may have called it at that place and time: the last one that was listed before,
+/// and while a list may have crossed with the call, also the one that it replaced.
+pub(super) fn listed_before<'t>(listed: &'t Listed, name: &str, place: usize, at: Duration) -> Vec<&'t Raw> {
+    let mut may_be_older = true;
+    let known = listed.get(name).into_iter().flat_map(|known| known.range(..place).rev());
+    let known = known.take_while(|(_, (listed_at, _))| {
+        std::mem::replace(&mut may_be_older, at.saturating_sub(*listed_at) <= CROSSING)
+    });
+    known.map(|(_, (_, tool))| tool).collect()
+}
+
+/// The problem of a call, if it has one by each definition of its tool; `None` if there is no definition.
+pub(super) fn by_each<T>(problems: impl IntoIterator<Item = Option<T>>) -> Option<Option<T>> {
+    problems.into_iter().reduce(|last, older| last.filter(|_| older.is_some()))
 }
 
 /// The responses by which requests became tasks, by the ids of the requests.

@@ -8,6 +8,7 @@ use mcpjoin_proto::{Message, Method, Notification, ProgressToken, code};
 
 use super::{NO_SUCH_REQUEST, has_result, has_status, is_mismatch, probed};
 use crate::exchange::Exchange;
+use crate::features::Definitions;
 use crate::json::{list, member, of_line, param, text};
 use crate::rule::{Evidence, Outcome};
 use crate::server_view::ServerView;
@@ -71,24 +72,24 @@ rules! {
     "param-header-required", [MODERN Must CUSTOM],
         "A call without the Mcp-Param header of an argument is rejected with the status 400 and the error \
          -32020.",
-        |view| mismatch(view, Probe::NoParamHeader, NO_PARAMS);
+        |view| of_calls(view, Probe::NoParamHeader, NO_PARAMS, mismatch);
     "param-header-agrees", [MODERN Must VALIDATION],
         "A call whose Mcp-Param header has another value is rejected with the status 400 and the error \
          -32020.",
-        |view| mismatch(view, Probe::OtherParamHeader, NO_PARAMS);
+        |view| of_calls(view, Probe::OtherParamHeader, NO_PARAMS, mismatch);
     "param-header-valid", [MODERN Must CUSTOM],
         "A call whose Mcp-Param header has invalid Base64 after its marker is rejected with 400 and the \
          error -32020.",
-        |view| mismatch(view, Probe::BadParamHeader, NO_PARAMS);
+        |view| of_calls(view, Probe::BadParamHeader, NO_PARAMS, mismatch);
     "param-header-decoded", [MODERN Must ENCODING],
         "An Mcp-Param header in Base64 is decoded before it is compared with the body.",
-        |view| accepted(view, Probe::EncodedParamHeader, NO_PARAMS);
+        |view| of_calls(view, Probe::EncodedParamHeader, NO_PARAMS, accepted);
     "param-header-as-number", [MODERN Should VALIDATION],
         "An integer in an Mcp-Param header is compared as a number: 1.0 is 1.",
-        |view| accepted(view, Probe::NumberParamHeader, NO_NUMBERS);
+        |view| of_calls(view, Probe::NumberParamHeader, NO_NUMBERS, accepted);
     "param-header-not-expected", [MODERN Must CUSTOM],
         "No Mcp-Param header is required for an argument that is missing or null.",
-        |view| accepted(view, Probe::NoParamExpected, NO_PARAMS);
+        |view| of_calls(view, Probe::NoParamExpected, NO_PARAMS, accepted);
     "unsupported-version-status", [MODERN Must VERSIONS],
         "The error -32022, for an unsupported version, has the status 400.",
         |view| status_of(view, code::UNSUPPORTED_PROTOCOL_VERSION, 400, |_| true);
@@ -210,6 +211,20 @@ rules! {
 
 fn mismatch(view: &ServerView<'_>, probe: Probe, nothing: &'static str) -> Outcome {
     probed(view, &[probe], nothing, is_mismatch)
+}
+
+/// Checks calls, unless their tool may have changed since it was listed.
+fn of_calls(
+    view: &ServerView<'_>,
+    probe: Probe,
+    nothing: &'static str,
+    check: fn(&ServerView<'_>, Probe, &'static str) -> Outcome,
+) -> Outcome {
+    let definitions = Definitions::of(view);
+    if view.probed(probe).any(|request| definitions.may_differ(request)) {
+        return Outcome::Skipped("the tool changed during the check");
+    }
+    check(view, probe, nothing)
 }
 
 /// Checks that a request was not refused because its headers and its body differ.
