@@ -117,7 +117,7 @@ pub(super) async fn list(
 }
 
 fn every(ui: &Ui, connect: &Connect, detail: Detail, max_pages: usize) -> Result<Exit, Failure> {
-    read_each(ui, connect, &ALL, max_pages, async |servers, stop| {
+    read_each(ui, connect, &ALL, max_pages, true, async |servers, stop| {
         let mut output = Output::new(ui, detail, true);
         let mut failures = Vec::new();
         for server in servers {

@@ -388,10 +388,11 @@ pub(super) fn read_each(
     connect: &Connect,
     wanted: &'static [&'static Section],
     max_pages: usize,
+    takes_server: bool,
     on_servers: impl AsyncFnOnce(Vec<ServerOutput<ServerPart>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Result<Exit, Failure> {
     refuse_trace(connect, "the command applies to all servers of the configuration")?;
-    let targets = config::all(ui, &connect.configured)?;
+    let targets = config::all(ui, &connect.configured, takes_server)?;
     let work = move |ui: Ui,
                      client: Client,
                      filter: ToolFilter,

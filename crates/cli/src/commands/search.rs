@@ -42,7 +42,7 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
     let whole = args.pattern.contains('/');
     let describe = args.describe;
     static WANTED: [&Section; 1] = [&TOOLS];
-    read_each(ui, &args.connect, &WANTED, MAX_PAGES, async |servers, _| {
+    read_each(ui, &args.connect, &WANTED, MAX_PAGES, false, async |servers, _| {
         let (mut found, mut failures) = (Vec::new(), Vec::new());
         for mut server in servers {
             let name = server.name.clone();

@@ -80,7 +80,7 @@ fn select(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Selected, Failu
         && args.connect.server().is_none()
         && args.connect.configured.is_named()
     {
-        return Ok(Selected { targets: config::all(ui, &args.connect.configured)?, several: true });
+        return Ok(Selected { targets: config::all(ui, &args.connect.configured, true)?, several: true });
     }
     let targets = targets_of(ui, "validate", &args.connect, words, also, escaped)?;
     targets.iter().try_for_each(|target| refuse_orchestrator(target, "validate"))?;

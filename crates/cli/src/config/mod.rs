@@ -286,8 +286,8 @@ fn searched(files: &Files) -> String {
 }
 
 /// Every entry of the files in which entries are searched, in their order. A disabled entry is left out with a note. A fault in an
-/// entry is reported when it is used.
-pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failure> {
+/// entry is reported when it is used. `takes_server`: the command is also for one server that is named.
+pub(crate) fn all(ui: &Ui, configured: &Configured, takes_server: bool) -> Result<Vec<Target>, Failure> {
     let files = read(ui, None, configured)?;
     let mut names = BTreeSet::new();
     let mut targets = Vec::new();
@@ -313,8 +313,13 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
     }
     let files: Vec<String> = files.configurations().map(|one| one.source.name()).collect();
     if files.is_empty() {
-        let problem = "no server is named, and there is no configuration";
-        return Err(Failure::usage(problem, "name a server, or a configuration: --config FILE"));
+        let (problem, hint) = match takes_server {
+            true => {
+                ("no server is named, and there is no configuration", "name a server, or a configuration")
+            }
+            false => ("there is no configuration", "name one"),
+        };
+        return Err(Failure::usage(problem, format!("{hint}: --config FILE")));
     }
     if targets.is_empty() {
         let problem = format!("{} contains no usable entry", files.join(" or "));

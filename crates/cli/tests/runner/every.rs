@@ -102,10 +102,16 @@ fn every_server_of_the_configuration_is_listed_in_full_when_it_is_asked_for() {
     assert_eq!(names, ["one", "dead", "two"]);
     assert_eq!(json["servers"][1]["error"]["id"], "E_SERVER_EXITED");
     assert_eq!(json["servers"][2]["server"]["tools"].as_array().unwrap().len(), 1);
-    Folder::new("every-none")
-        .run(&["list"])
+    let none = Folder::new("every-none");
+    none.run(&["list"])
         .exits(2)
-        .says(&["no server is named, and there is no configuration"]);
+        .says(&["no server is named, and there is no configuration", "name a server, or"]);
+    // These refuse a server that is named.
+    for words in [&["search", "add"][..], &["list", "--watch"]] {
+        let ran =
+            none.run(words).exits(2).says(&["error: there is no configuration", "name one: --config FILE"]);
+        assert!(!ran.stderr.contains("server"), "{}", ran.stderr);
+    }
 }
 
 #[test]

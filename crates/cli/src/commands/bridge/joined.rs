@@ -76,7 +76,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge) -> Result<Exit, Failure> {
 fn targets(ui: &Ui, args: &Bridge) -> Result<Vec<(String, Target)>, Failure> {
     let mut targets = Vec::new();
     if args.join.is_empty() && !names_several(args) {
-        for target in config::all(ui, &args.connect.configured)? {
+        for target in config::all(ui, &args.connect.configured, true)? {
             targets.push((target.label(), target));
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn run(
     watch: Option<Duration>,
 ) -> Result<Exit, Failure> {
     refuse_trace(connect, "the command applies to all servers of the configuration")?;
-    let targets = config::all(ui, &connect.configured)?;
+    let targets = config::all(ui, &connect.configured, watch.is_none())?;
     loop {
         let (exit, is_read) = round(ui, connect, &targets, max_pages, watch);
         let Some(interval) = watch.filter(|_| is_read && !matches!(exit, Exit::Signal(_))) else {
