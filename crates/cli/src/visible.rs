@@ -5,13 +5,13 @@
 //! the commands. It never prints.
 
 use std::borrow::Cow;
-use std::fmt::Display;
 
 use clap::builder::styling::{AnsiColor, Color, Style};
 pub(crate) use mcpjoin::proto::text::{
     escape_json as document, escape_line as line, escape_lines as text, escape_word as word,
 };
 use mcpjoin::proto::text::{is_hidden, push_json_escape, selects_picture};
+pub(crate) use mcpjoin_diagnostics::doctor::counted;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The styles of output in colour.
@@ -50,13 +50,6 @@ fn style(text: &str) -> Option<usize> {
 /// The first line of a text, escaped. Empty lines before it do not count.
 pub(crate) fn first_line(text: &str) -> Cow<'_, str> {
     line(text.trim().lines().next().unwrap_or_default().trim_end())
-}
-
-/// `1 tool`, `2 tools`
-pub(crate) fn counted(number: impl Display, noun: &str) -> String {
-    let number = number.to_string();
-    let ending = if number == "1" { "" } else { "s" };
-    format!("{number} {noun}{ending}")
 }
 
 /// Truncates a text to a number of characters; `…` stands for the rest.

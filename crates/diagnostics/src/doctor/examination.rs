@@ -362,10 +362,12 @@ fn count(list: &Listing) -> String {
     counted(list.items, noun)
 }
 
-/// `1 tool`, `2 processes`
-pub(super) fn counted(number: usize, noun: &str) -> String {
-    let ending = match number {
-        1 => "",
+/// `1 tool`, `2 processes`. For our own crates, outside the promise of compatibility.
+#[doc(hidden)]
+pub fn counted(number: impl std::fmt::Display, noun: &str) -> String {
+    let number = number.to_string();
+    let ending = match &*number {
+        "1" => "",
         _ if noun.ends_with('s') => "es",
         _ => "s",
     };

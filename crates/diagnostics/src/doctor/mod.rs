@@ -45,6 +45,8 @@ pub use environment::{
     EnvironmentCheck, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport,
     EnvironmentStep, LaunchContext, Runtime, SearchPath, SearchPaths, World,
 };
+#[doc(hidden)]
+pub use examination::counted;
 pub use orchestra::{OrchestraDoctor, Orchestrator};
 pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step};
 pub use stderr_patterns::{KnownFault, listening_url};
