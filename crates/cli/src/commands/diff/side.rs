@@ -165,17 +165,34 @@ fn snapshot(source: &str, bytes: Vec<u8>) -> Result<Snapshot, Failure> {
         return Err(no(&format!("is incomplete: {of} ended early ({message})")));
     }
     let mut snapshot = Snapshot { source: source.to_owned(), offer: Offer::default() };
+    let mut known = Vec::new();
     for (name, value) in document {
         if let Some(section) = ALL.iter().find(|section| section.member == name) {
             let items = if value.kind() == Kind::Array { value.decode().ok() } else { None };
             let items = items
                 .ok_or_else(|| no(&format!("was not written by list --json: {name} is not an array")))?;
             *list(&mut snapshot.offer, section) = items;
+            known.push(section.member);
         } else {
             fact(&mut snapshot.offer, &name, value);
         }
     }
-    Ok(snapshot)
+    // `info --json` writes no lists, and a part of a document may be missing.
+    let declared = snapshot.offer.capabilities.as_ref().and_then(Object::of);
+    let is_missing = |section: &&&Section| {
+        let capability = match section.member {
+            "resourceTemplates" => "resources",
+            member => member,
+        };
+        declared.as_ref().is_some_and(|declared| declared.value(capability).is_some())
+            && !known.contains(&section.member)
+    };
+    match ALL.iter().find(is_missing) {
+        Some(section) => {
+            Err(no(&format!("is incomplete: it has no {}, which the server declares", section.member)))
+        }
+        None => Ok(snapshot),
+    }
 }
 
 /// Reads all lists of a server.
@@ -273,6 +290,14 @@ mod tests {
                 "f is incomplete: tools/list ended early (gone)",
             ),
             (r#"{"protocolVersion":"x","errors":7}"#, "f is incomplete"),
+            (
+                r#"{"protocolVersion":"x","capabilities":{"tools":{}},"counts":{"tools":2}}"#,
+                "f is incomplete: it has no tools, which the server declares",
+            ),
+            (
+                r#"{"protocolVersion":"x","capabilities":{"resources":{}},"resources":[]}"#,
+                "it has no resourceTemplates",
+            ),
         ] {
             let failure = snapshot("f", text.into()).map(|_| ()).unwrap_err();
             assert!(failure.message.contains(problem), "{text}: {}", failure.message);
