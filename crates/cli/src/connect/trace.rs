@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::slice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use mcpjoin::proto::session::{Inbound, Outbound};
-use mcpjoin::proto::{Kind, Raw, encode};
+use mcpjoin::proto::{Kind, Message, Raw, encode};
 use mcpjoin::transport::{Direction, Inspected};
 use time::OffsetDateTime;
 
@@ -30,6 +30,8 @@ use crate::ui::Ui;
 
 /// The bytes that are buffered for the disk. Further lines are left out.
 const MAX_BUFFERED_BYTES: usize = 8 << 20;
+/// Text is written as soon as it is longer than this.
+const CHUNK_BYTES: usize = 64 * 1024;
 /// The direction of lines on standard error.
 const STDERR: &str = "stderr";
 /// How long the end of a command waits for the disk.
@@ -65,10 +67,16 @@ impl Trace {
     /// Opens the file, readable for its owner alone.
     pub(super) fn to(path: &Path, ui: &Ui) -> io::Result<Self> {
         let mut options = File::options();
-        options.write(true).create(true).truncate(true);
+        options.append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path)?;
+        if file.metadata()?.is_file() {
+            match is_shared(&file) {
+                true => ui.warning("another mcpjoin writes this trace: the lines of both are mixed"),
+                false => file.set_len(0)?,
+            }
+        }
         Self::writing(file, ui)
     }
 
@@ -99,14 +107,19 @@ impl Trace {
             Inspected::Inbound(Inbound::Message { message, .. }) => slice::from_ref(message),
             Inspected::Outbound(Outbound::Message { message, .. }) => slice::from_ref(message),
             Inspected::Outbound(Outbound::Batch { messages, .. }) => messages,
+            Inspected::Inbound(Inbound::Batch { parts, .. }) => {
+                return parts.iter().flatten().for_each(|message| self.message(direction, message));
+            }
             Inspected::Inbound(Inbound::Malformed { excerpt, .. }) => return self.line(direction, excerpt),
             _ => return,
         };
-        for message in messages {
-            let mut line = BytesMut::new();
-            encode::message(message, &mut line);
-            self.line(direction, line.trim_ascii_end());
-        }
+        messages.iter().for_each(|message| self.message(direction, message));
+    }
+
+    fn message(&self, direction: &'static str, message: &Message) {
+        let mut line = BytesMut::new();
+        encode::message(message, &mut line);
+        self.line(direction, line.trim_ascii_end());
     }
 
     /// A line that the server wrote to standard error.
@@ -153,6 +166,20 @@ impl Trace {
     }
 }
 
+/// Whether another process writes the file. It is locked for this one until it is closed, where the system can.
+fn is_shared(file: &File) -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::fs::{FlockOperation, flock};
+        flock(file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        false
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -161,16 +188,21 @@ impl Shared {
     /// What the thread does.
     fn write(&self, mut file: impl Write) {
         while let Some((lines, left_out)) = self.next() {
-            let mut out = BufWriter::new(&mut file);
-            let outcome = lines.iter().try_for_each(|line| line.write(&mut out, &self.ui)).and_then(|()| {
-                if left_out > 0 {
-                    let time = stamp(SystemTime::now());
-                    writeln!(out, "{{\"time\":\"{time}\",\"leftOut\":{left_out}}}")?;
+            let mut out = String::new();
+            let mut outcome = Ok(());
+            for line in &lines {
+                line.write(&mut out, &self.ui);
+                // Whole lines in one write, so that those of another process are not within one.
+                if out.len() > CHUNK_BYTES {
+                    outcome = outcome.and_then(|()| file.write_all(out.as_bytes()));
+                    out.clear();
                 }
-                out.flush()
-            });
-            // Without this, dropping the writer would try once more to write what it could not.
-            drop(out.into_parts());
+            }
+            if left_out > 0 {
+                let time = stamp(SystemTime::now());
+                out.push_str(&format!("{{\"time\":\"{time}\",\"leftOut\":{left_out}}}\n"));
+            }
+            let outcome = outcome.and_then(|()| file.write_all(out.as_bytes())).and_then(|()| file.flush());
             if let Err(error) = outcome {
                 self.ui.warning(&format!("the trace ends here: it cannot be written: {error}"));
                 break;
@@ -210,7 +242,7 @@ struct Line {
 }
 
 impl Line {
-    fn write(&self, out: &mut impl Write, ui: &Ui) -> io::Result<()> {
+    fn write(&self, out: &mut String, ui: &Ui) {
         let message = Raw::parse(self.bytes.clone()).ok().filter(|message| {
             self.direction != STDERR && matches!(message.kind(), Kind::Object | Kind::Array)
         });
@@ -225,7 +257,8 @@ impl Line {
             ("message", message),
             ("text", text.and_then(|text| quoted(&ui.hidden(&text)))),
         ]);
-        writeln!(out, "{line}")
+        out.push_str(&line);
+        out.push('\n');
     }
 }
 
@@ -332,6 +365,28 @@ mod tests {
             let hidden = without_secrets(&raw, |text| ui.hidden_whole(text));
             assert_eq!(hidden.as_deref(), written, "{message}");
         }
+    }
+
+    #[test]
+    fn two_processes_that_write_one_trace_lose_no_line_of_each_other() {
+        let path = std::env::temp_dir().join(format!("mcpjoin-traces-{}", std::process::id()));
+        std::fs::write(&path, "the trace of yesterday").unwrap();
+        let (one, long) = (Trace::to(&path, &Ui::plain()).unwrap(), "x".repeat(3 * super::CHUNK_BYTES));
+        one.line("received", b"first");
+        // The lock is that of the open file, so a second one is like that of another process.
+        let other = Trace::to(&path, &Ui::plain()).unwrap();
+        for trace in [&one, &other] {
+            trace.line("received", long.as_bytes());
+        }
+        for trace in [one, other] {
+            trace.close();
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let read = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].clone();
+        let mut texts: Vec<_> = text.lines().map(read).collect();
+        texts.sort_by_key(|text| text.as_str().map(str::len));
+        assert_eq!(texts, ["first", &long, &long]);
     }
 
     /// Says that it is to write, and takes bytes when it is allowed to.
