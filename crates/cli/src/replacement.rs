@@ -1,6 +1,6 @@
 //! Replaces a file at once for all readers: the content is written to a new file beside it, which then takes its place.
 //!
-//! Used by `cache_file`, `config::trust`, `config::convert` and the history of the shell.
+//! Used by `cache_file`, `config::trust`, `config::convert`, the baseline of `validate` and the history of the shell.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

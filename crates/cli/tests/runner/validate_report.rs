@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::support::{Ran, line, run, scratch};
+use super::support::{Ran, line, program, run, scratch, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 /// Breaks a MUST in the first response to a ping.
@@ -298,6 +298,26 @@ fn a_baseline_that_cannot_be_used_is_reported_before_anything_is_started() {
 }
 
 #[test]
+fn a_full_disk_does_not_cost_the_findings_of_the_baseline() {
+    let file = scratch("validate-full.json");
+    let path = file.display().to_string();
+    written(&file, MUST);
+    let before = std::fs::read_to_string(&file).unwrap();
+    let limited = format!(
+        "trap '' XFSZ; ulimit -f 0; exec '{BINARY}' validate --rule stdio --baseline '{path}' --update-baseline demo:"
+    );
+    let ran = start(program("sh", ["-c", &limited])).finish().exits(2);
+    ran.says(&["(E_OUTPUT)", "cannot be written: File too large", "free some space"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    let folder = std::fs::read_dir(file.parent().unwrap()).unwrap();
+    let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+    let beside =
+        folder.filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with(&name));
+    assert_eq!(beside.count(), 1);
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
 fn every_command_of_the_page_for_ci_works_as_it_stands_there() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/validate-in-ci.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -317,7 +337,7 @@ fn every_command_of_the_page_for_ci_works_as_it_stands_there() {
             words.split_once(" > ").map_or((words, None), |(words, file)| (words, Some(file)));
         let words = words.replace("./my-server --stdio", "demo:");
         let mut command = super::support::command(["validate", "--era", "modern"]);
-        let ran = super::support::start({
+        let ran = start({
             command.args(words.split(' ')).current_dir(&folder);
             command
         });

@@ -16,6 +16,7 @@ use super::report::{Comparison, Document, Examination, Finding, RuleOutcome, Rul
 use crate::commands::document_of;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::replacement::replace;
 use crate::target::shown;
 use crate::visible::cut_chars;
 
@@ -60,6 +61,24 @@ fn text_of(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("larger than the limit of 16 MiB"));
     }
     Ok(text)
+}
+
+/// Writes the file. A file that exists is replaced at once, so that a full disk does not cost the findings in it.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    let Some(known) = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file) else {
+        return std::fs::write(path, text);
+    };
+    // A link stays a link.
+    let replaced = replace(&path.canonicalize()?, text, |file| file.set_permissions(known.permissions()));
+    match replaced {
+        // The folder takes no new file, or the file is mounted.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ResourceBusy) =>
+        {
+            std::fs::write(path, text)
+        }
+        replaced => replaced,
+    }
 }
 
 impl Baseline {
@@ -180,9 +199,10 @@ impl Baseline {
         let mut written = BTreeSet::new();
         entries.retain(|entry| written.insert((entry.server.clone(), entry.fingerprint.clone())));
         let text = document_of(&Written { version: FORMAT.1, findings: &entries }) + "\n";
-        std::fs::write(path, text).map_err(|error| {
+        write(path, text.as_bytes()).map_err(|error| {
             let problem = format!("the baseline {} cannot be written: {error}", shown(path.as_os_str()));
-            Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, problem).hint("name another file")
+            Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, problem)
+                .hint("free some space, or name another file")
         })?;
         Ok(entries.len())
     }
