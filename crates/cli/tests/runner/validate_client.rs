@@ -244,6 +244,21 @@ fn a_report_that_cannot_be_written_is_refused_before_anything_is_done() {
 }
 
 #[test]
+fn a_validator_without_a_client_leaves_the_report_of_another_one() {
+    let file = scratch("validate-client-two.txt");
+    let report = file.to_str().unwrap();
+    let mut idle = command(["validate", "--client", "--report", report]);
+    idle.stdin(std::process::Stdio::piped());
+    let mut idle = start(idle);
+    until(|| file.exists().then_some(()));
+    run(["list", "--era", "legacy", "--", BINARY, "validate", "--client", "--report", report]).exits(0);
+    drop(idle.child.stdin.take());
+    idle.finish().exits(4).says(&["(E_NO_CLIENT)"]);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("passed"), "the report is gone");
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
 fn a_client_that_cannot_be_started_is_reported() {
     let words = "validate --client --listen http://127.0.0.1:0/mcp -- /nowhere/client {url}";
     line(words).exits(4).says(&["/nowhere/client", "check that it is on PATH"]);

@@ -389,7 +389,8 @@ impl ReportFile {
 
 impl Drop for ReportFile {
     fn drop(&mut self) {
-        if self.made {
+        // Another process may have written its report there.
+        if self.made && std::fs::metadata(&self.path).is_ok_and(|known| known.len() == 0) {
             // An empty file stays if that fails.
             let _ = std::fs::remove_file(&self.path);
         }
