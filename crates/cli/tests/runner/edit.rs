@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::config::Folder;
-use super::support::start;
+use super::support::{program, start};
 use super::terminal;
 
 const MINE: &str = "{\n  // mine\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\", \"env\": { \"KEY\": \"hunter2hunter2\" } }, // first\n  },\n}\n";
@@ -116,6 +116,16 @@ fn the_file_of_a_program_is_written_in_its_dialect() {
     folder.run(&["servers", "add", "--to", "nano", "-y", "web", "https://h/mcp"]).exits(2);
     folder.run(&["servers", "add", "web"]).exits(2).says(&["mcpjoin servers add web URL"]);
     folder.run(&["servers", "cursor"]).exits(2).says(&["try      mcpjoin servers --config .cursor/mcp.json"]);
+}
+
+#[test]
+fn a_full_disk_leaves_no_part_of_a_new_file() {
+    let folder = Folder::new("edit-full");
+    let limited = "trap '' XFSZ; ulimit -f 0; exec \"$0\" servers add --to cursor -y web https://h/mcp";
+    let mut limited = program("sh", ["-c", limited, env!("CARGO_BIN_EXE_mcpjoin")]);
+    folder.place(&mut limited);
+    start(limited).finish().exits(2).says(&["mcp.json was not written: File too large"]);
+    assert!(!folder.path().join("here/.cursor/mcp.json").exists());
 }
 
 #[test]

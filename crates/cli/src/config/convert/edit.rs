@@ -336,8 +336,12 @@ impl Change {
                 fs::create_dir_all(folder)?;
             }
             let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-            file.write_all(self.new.as_bytes())?;
-            return file.sync_all().map(|()| None);
+            let written = file.write_all(self.new.as_bytes()).and_then(|()| file.sync_all());
+            if written.is_err() {
+                // A part of a configuration is none.
+                let _ = fs::remove_file(&path);
+            }
+            return written.map(|()| None);
         };
         let is_same = fs::read_to_string(&path)?.trim_start_matches('\u{feff}') == old;
         if !is_same {
