@@ -22,7 +22,7 @@ use self::server::Document;
 use super::fetch::{FetchError, FetchErrorKind, Fetched, Fetcher, cut, shown_text};
 use super::metadata::{AuthorizationServer, MetadataError, ProtectedResource};
 use super::rules;
-use super::steps::{DiscoveryReport, Rule, Step, StepResult, StepSubject};
+use super::steps::{DiscoveryReport, Rule, ServerAnswer, Step, StepResult, StepSubject};
 
 /// The revision in which a server without metadata is its own authorization server.
 const OWN_AUTHORIZATION: Version = Version::V2025_03_26;
@@ -259,16 +259,17 @@ impl Climb<'_> {
                 let step = Step::new(StepSubject::Server, rules::UNAUTHORIZED, found)
                     .tried("POST", url)
                     .answered(&fetched);
-                self.push(match status {
-                    401 => step,
-                    500 | 502..=599 => step
+                let page = step.content_type.clone().filter(|_| fetched.status.is_success());
+                let page = page.map(|kind| format!(": it sends {kind}")).unwrap_or_default();
+                self.push(match step.answer() {
+                    Some(ServerAnswer::Failed) => step
                         .failed("the server fails, so it is not known whether it requires authorization")
                         .advice("fix the server first; see its log"),
-                    // A web server without POST, or without this path. It may still describe a login.
-                    404 | 405 | 410 | 501 => step
-                        .skipped("the URL answers, but not as an MCP server")
+                    Some(ServerAnswer::NoEndpoint) => step
+                        .skipped(format!("the URL answers, but not as an MCP server{page}"))
                         .advice("check the path: usually /mcp"),
-                    200..=299 => step.skipped("it accepts a request without authorization"),
+                    Some(ServerAnswer::Open) => step.skipped("it accepts a request without authorization"),
+                    _ if status == 401 => step,
                     _ => step.skipped("it does not require authorization"),
                 });
                 Ok(Challenged { status, challenges })
@@ -435,7 +436,8 @@ impl Climb<'_> {
         challenged_scopes: Option<Vec<String>>,
     ) -> Result<Discovered, End> {
         let server_url = self.discovery.server;
-        if matches!(challenge.status, 404 | 405 | 410 | 500..=599) {
+        let answer = self.steps.first().and_then(Step::answer);
+        if matches!(answer, Some(ServerAnswer::Failed | ServerAnswer::NoEndpoint)) {
             // The step of the request says what the server is.
             return Err(End(0));
         }

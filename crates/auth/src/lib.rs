@@ -55,7 +55,7 @@ pub use metadata::{AuthorizationServer, MetadataError, ProtectedResource};
 pub use oauth::{Login, Logout, OAuth, OAuthBuilder, OAuthSetupError};
 pub use registration::{ClientIdentity, RegistrationError, Way};
 pub use secret::Secret;
-pub use steps::{DiscoveryReport, Rule, Step, StepResult, StepSubject, Tried};
+pub use steps::{DiscoveryReport, Rule, ServerAnswer, Step, StepResult, StepSubject, Tried};
 pub use store::{MemoryStore, StoreError, StoreLock, TokenStore};
 pub use subject_tokens::SubjectTokens;
 pub use token::TokenError;

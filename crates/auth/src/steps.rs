@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::session::TransportErrorKind;
 
 use super::discovery::{Discovered, DiscoveryError};
@@ -45,6 +46,21 @@ pub struct Step {
 }
 
 impl Step {
+    /// What the server's own response says of logins; `None` for another step, or without a response.
+    #[must_use]
+    pub fn answer(&self) -> Option<ServerAnswer> {
+        let status = self.status.filter(|_| self.subject == StepSubject::Server)?;
+        let kind = self.content_type.as_ref().map(|kind| MediaType::of(Some(kind.as_bytes())));
+        Some(match status {
+            // A web server without POST, or without this path, or with a page for everything. It may still describe a login.
+            404 | 405 | 410 | 501 => ServerAnswer::NoEndpoint,
+            200..=299 if kind == Some(MediaType::Other) => ServerAnswer::NoEndpoint,
+            200..=299 => ServerAnswer::Open,
+            500.. => ServerAnswer::Failed,
+            _ => ServerAnswer::Refused,
+        })
+    }
+
     pub(super) fn new(subject: StepSubject, rule: Rule, found: impl Into<String>) -> Self {
         Self {
             subject,
@@ -91,6 +107,20 @@ impl Step {
     pub(super) fn advice(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
     }
+}
+
+/// What the response of a server to a request without authorization says of logins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerAnswer {
+    /// The server accepts the request.
+    Open,
+    /// It refuses the request.
+    Refused,
+    /// It fails: it is not known whether it requires a login.
+    Failed,
+    /// No MCP server is at this URL: it is not known whether one requires a login.
+    NoEndpoint,
 }
 
 /// A request, without its query.

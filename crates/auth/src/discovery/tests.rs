@@ -482,6 +482,14 @@ fn a_server_of_2025_03_26_is_its_own_authorization_server() {
             let error = report.outcome.expect_err("it ends");
             assert_eq!(error.advice.as_deref(), Some("check the path: usually /mcp"), "{status}");
         }
+        let at = played(|seen, _| {
+            let html = || answer("200 OK", "content-type: text/html; charset=utf-8\r\n", "<html>");
+            Some(if seen.line == "POST /mcp" { html() } else { not_found() })
+        })
+        .await;
+        let words =
+            "POST ~/mcp: the URL answers, but not as an MCP server: it sends text/html; charset=utf-8";
+        ended(&at, &climbed(&at).await, StepSubject::Server, words);
         let at =
             played(|seen, _| (seen.line != "POST /mcp").then(|| answer("500 Internal Server Error", "", "")))
                 .await;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use super::auth::{Login, Place, clean};
 use super::auth_guard::Company;
 use super::authority::{PLANTED, led, visited};
+use super::http::answering;
 use super::sockets::Demo;
 use super::support::{command, program, scratch, start};
 
@@ -181,6 +182,20 @@ fn an_open_server_is_explained_without_saying_it_twice() {
     );
     assert!(!out.contains("does not require authorization"), "{out}");
     assert_eq!(out.lines().filter(|line| line.starts_with("server ")).count(), 1, "{out}");
+}
+
+#[test]
+fn a_web_page_is_no_server_that_needs_no_login() {
+    let page =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>";
+    let (url, _received) = answering(page);
+    let place = Place::new("page");
+    let told = "the URL answers, but not as an MCP server: it sends text/html";
+    let ran = place.run(&format!("auth login --no-browser {url}")).exits(4);
+    assert!(!ran.stderr.contains("no login is needed"), "{}", ran.stderr);
+    ran.says(&[told, "(E_CONNECT)", "check the path: usually /mcp"]);
+    let out = place.run(&format!("auth explain {url}")).exits(1).stdout;
+    assert!(out.contains("it is not yet known whether a client can log in") && out.contains(told), "{out}");
 }
 
 #[test]

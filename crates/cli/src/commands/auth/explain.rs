@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use mcpjoin::proto::session::TransportErrorKind;
 use mcpjoin_auth::{
-    ClientIdentity, Discovered, DiscoveryReport, ExplainOptions, OnStep, Rule, Step, StepResult, StepSubject,
-    explain,
+    ClientIdentity, Discovered, DiscoveryReport, ExplainOptions, OnStep, Rule, ServerAnswer, Step,
+    StepResult, StepSubject, explain,
 };
 use serde_json::{Value, json};
 
@@ -102,10 +102,11 @@ fn shows_no_oauth(report: &DiscoveryReport) -> bool {
 
 /// Whether the server accepts requests without a token, and does not describe a login.
 fn needs_no_login(report: &DiscoveryReport) -> bool {
-    let is_open = |step: &Step| {
-        step.subject == StepSubject::Server && step.status.is_some_and(|status| (200..300).contains(&status))
-    };
-    report.outcome.is_err() && report.steps.first().is_some_and(is_open)
+    report.outcome.is_err() && answer(report) == Some(ServerAnswer::Open)
+}
+
+fn answer(report: &DiscoveryReport) -> Option<ServerAnswer> {
+    report.steps.first()?.answer()
 }
 
 /// The failed step behind discovery: no client could get an id.
@@ -168,9 +169,7 @@ fn verdict(access: &Access, report: &DiscoveryReport, links: bool) -> String {
             "{HEADING}no login is needed{HEADING:#}: the server answers requests without a token"
         );
     }
-    // The server itself fails, or is not at this URL, which says nothing about logins.
-    let is_unknown =
-        report.steps.first().is_some_and(|step| matches!(step.status, Some(404 | 405 | 410 | 500..)));
+    let is_unknown = matches!(answer(report), Some(ServerAnswer::Failed | ServerAnswer::NoEndpoint));
     let so =
         if is_unknown { "it is not yet known whether a client can log in" } else { "no client can log in" };
     let failed = |subject: StepSubject, message: &str, of: &Rule, advice: Option<&str>| {

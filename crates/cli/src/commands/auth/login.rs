@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcpjoin_auth::{
-    AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, LoopbackHost, OAuthBuilder, Secret, Step,
-    StepSubject,
+    AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, LoopbackHost, OAuthBuilder, Secret,
+    ServerAnswer, Step,
 };
 
 use super::no_browser::NoBrowser;
@@ -87,8 +87,7 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
 fn report_steps(ui: &Ui, open: Arc<AtomicBool>) -> impl Fn(&Step) + Send + Sync + 'static {
     let ui = ui.clone();
     move |step| {
-        let lets_in = step.status.is_some_and(|status| (200..300).contains(&status));
-        if step.subject == StepSubject::Server && lets_in {
+        if step.answer() == Some(ServerAnswer::Open) {
             open.store(true, Ordering::Relaxed);
         }
         ui.note(&format::step(step));
