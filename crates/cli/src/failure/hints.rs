@@ -10,6 +10,8 @@ pub(super) const SHOWS_STDERR: &str = "-v shows the server's standard error";
 pub(super) const MAYBE_DONE: &str = "the request may have been executed: check before you try again";
 pub(super) const TRY_AGAIN: &str = "try again; -v shows the server's standard error";
 pub(super) const TELL: &str = "this is a bug in the server: report it to its authors";
+pub(super) const NO_ENCODING: &str =
+    "let the server, or the proxy before it, send its responses without Content-Encoding";
 pub(super) const SHARE_SESSIONS: &str = "several processes behind one address must share their sessions, or the balancer must send each client to one of them";
 pub(super) const RAISE_LIMIT: &str = "raise the limit with --max-message-size";
 pub(super) const CHECK_HOST: &str = "check the host name";

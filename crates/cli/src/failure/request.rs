@@ -7,7 +7,9 @@ use mcpjoin::proto::session::{
 use mcpjoin::proto::{DecodeErrorKind, ErrorObject, Method, code};
 use mcpjoin_orchestra::client::Unreached;
 
-use super::hints::{RAISE_LIMIT, SHARE_SESSIONS, SHOWS_STDERR, TELL, TRY_AGAIN, again, of_status};
+use super::hints::{
+    NO_ENCODING, RAISE_LIMIT, SHARE_SESSIONS, SHOWS_STDERR, TELL, TRY_AGAIN, again, of_status,
+};
 use super::{Failure, Phase};
 use crate::exit::Exit;
 
@@ -87,6 +89,7 @@ impl Failure {
             CallError::Lost(error) => {
                 let hint = match error.reason() {
                     Some(Reason::NoReply | Reason::NoEvents | Reason::WrongContentType) => TELL,
+                    Some(Reason::ContentEncoding) => NO_ENCODING,
                     Some(Reason::SessionNotKept) => SHARE_SESSIONS,
                     _ => of_status(error.http_status(), phase).unwrap_or_else(|| again(phase)),
                 };

@@ -7,7 +7,8 @@ use mcpjoin::proto::session::{
 use mcpjoin_diagnostics::doctor::{KnownFault, listening_url};
 
 use super::hints::{
-    CHECK_HOST, MAYBE_DONE, NOT_LISTENING, NOT_STARTED, SEE_STDERR, TELL, TRY_AGAIN, again, of_status,
+    CHECK_HOST, MAYBE_DONE, NO_ENCODING, NOT_LISTENING, NOT_STARTED, SEE_STDERR, TELL, TRY_AGAIN, again,
+    of_status,
 };
 use super::{Failure, Phase};
 use crate::exit::Exit;
@@ -157,6 +158,9 @@ impl Failure {
                 "the server sends a message with a content type that is neither application/json nor text/event-stream",
                 TELL,
             ),
+            TransportErrorKind::Foreign if reason == Some(Reason::ContentEncoding) => {
+                ("E_NO_ENDPOINT", Exit::Connection, "the response cannot be read", NO_ENCODING)
+            }
             TransportErrorKind::Foreign => (
                 "E_NO_ENDPOINT",
                 Exit::Connection,
@@ -184,6 +188,7 @@ impl Failure {
                          then check the rules of the proxy"
                     }
                     (_, Some(Reason::NoEvents | Reason::NoReply | Reason::SessionIdInvalid)) => TELL,
+                    (_, Some(Reason::ContentEncoding)) => NO_ENCODING,
                     _ if error.retryable => TRY_AGAIN,
                     _ => "a retry will fail, too: check the address, and see the server's own log",
                 };

@@ -164,6 +164,22 @@ fn what_answers_and_does_not_let_us_in_is_reported_by_its_kind() {
             &["(E_NO_ENDPOINT)", "404", "nope"],
         ),
         ("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", 4, &["(E_LINK)", "500"]),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: br\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody",
+            4,
+            &["(E_NO_ENDPOINT)", "compressed (br)", "without Content-Encoding"],
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: br\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody",
+            4,
+            &["(E_LINK)", "compressed (br)", "without Content-Encoding"],
+        ),
+        // A page is none of the endpoint's, however it is encoded.
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-encoding: br\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody",
+            4,
+            &["(E_NO_ENDPOINT)", "text/html; the body is compressed (br)", "check the path"],
+        ),
     ] {
         let (url, received) = answering(response);
         line(&format!("list {url}")).exits(code).says(told).says(&[&url]);

@@ -706,6 +706,9 @@ kinds! { Check:
     BODY_NO_MESSAGE: "no-message", Body,
         "the body is not JSON-RPC: another API is at this path, or the server encodes its messages wrongly",
         CHECK_PATH;
+    BODY_ENCODED: "no-message", Body,
+        "the body is encoded: clients accept no Content-Encoding",
+        "let the server, or the proxy before it, send its responses without Content-Encoding";
     EVENTS_NO_MESSAGES: "no-message", Body,
         "the data of the events is not JSON-RPC: this is the event stream of another API, or the server \
          encodes its messages wrongly",

@@ -251,12 +251,20 @@ fn each_response_of_another_server_is_diagnosed() {
 #[test]
 fn a_body_that_is_not_read_is_reported_with_the_reason() {
     run(async {
-        let canned = Canned::new(|_| {
-            response("200 OK", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", "compressed")
-        });
-        let report = canned.await.examined().await;
-        let seen = &alone(&report, "no-message", Check::Body).seen;
-        assert!(seen.ends_with("the body is compressed (gzip), although this was not requested"), "{seen}");
+        for kind in ["application/json", "text/event-stream"] {
+            let canned = Canned::new(move |_| {
+                let head = format!("Content-Type: {kind}\r\nContent-Encoding: gzip\r\n");
+                response("200 OK", &head, "compressed")
+            });
+            let report = canned.await.examined().await;
+            let finding = alone(&report, "no-message", Check::Body);
+            let seen = &finding.seen;
+            assert!(
+                seen.ends_with("the body is compressed (gzip), although this was not requested"),
+                "{seen}"
+            );
+            assert!(finding.advice.contains("without Content-Encoding"), "{finding:#?}");
+        }
     });
 }
 

@@ -401,8 +401,10 @@ fn f105_a_compressed_response_is_not_read() {
             })
             .await;
             let client = server.connect().await.unwrap();
-            let error = call(&client, "a").await.unwrap_err();
-            assert!(error.contains("compressed (gzip)"), "{error}");
+            let error = client.call_tool("a", ()).await.unwrap_err();
+            assert!(error.to_string().contains("compressed (gzip)"), "{error}");
+            let ClientError::Call(CallError::Lost(lost)) = &error else { panic!("{error}") };
+            assert_eq!(lost.reason(), Some(Reason::ContentEncoding), "{error}");
         }
     });
 }

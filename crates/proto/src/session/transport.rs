@@ -324,6 +324,8 @@ pub enum TransportErrorReason {
     NoEvents,
     /// The response begins like a message, and its content type is not one of those that messages have.
     WrongContentType,
+    /// The response is encoded, for example compressed, and its request accepts no encoding.
+    ContentEncoding,
     /// The server does not know the session that it has just opened.
     SessionNotKept,
 }

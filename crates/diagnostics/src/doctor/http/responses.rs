@@ -318,6 +318,10 @@ fn unexpected_body(phase: Phase, exchange: &Exchange, refused: Option<&Transport
     let mut seen = exchange.to_string();
     let kind = if head.is("text/html") {
         HTML
+    } else if reason == Some(TransportErrorReason::ContentEncoding) {
+        // Only the transport knows why it has not read a body.
+        seen = described();
+        BODY_ENCODED
     } else if head.is("text/event-stream") {
         seen = described();
         STREAM_ENDED
@@ -331,7 +335,6 @@ fn unexpected_body(phase: Phase, exchange: &Exchange, refused: Option<&Transport
         seen = described();
         EMPTY_BODY
     } else if head.is("application/json") {
-        // Only the transport knows why it has not read a body.
         if refused.is_some_and(|refused| refused.http_body().is_none()) {
             seen = described();
         }

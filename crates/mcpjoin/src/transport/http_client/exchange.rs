@@ -195,7 +195,10 @@ impl Exchange {
         let head = response.headers().clone();
         if response.status().is_success() && media_type(&response) == MediaType::EventStream {
             return match compressed(&response) {
-                Some(what) => self.fail(pending, self.error(what, false)).await,
+                Some(what) => {
+                    let cause = self.error(what, false).because(Reason::ContentEncoding);
+                    self.fail(pending, cause).await
+                }
                 None => self.read_stream(response, &head, pending).await,
             };
         }
@@ -259,9 +262,8 @@ impl Exchange {
             Content::Broken(what) if status.is_success() => {
                 ResponseContent::Broken(format!("{status}; {what}"))
             }
-            Content::Broken(what) | Content::Compressed(what) => {
-                ResponseContent::Page(Page::without_body(format!("{status}; {what}")))
-            }
+            Content::Broken(what) => ResponseContent::Page(Page::without_body(format!("{status}; {what}"))),
+            Content::Compressed(what) => ResponseContent::Page(Page::encoded(status, &head, &what)),
             Content::TooLong { head, length } => ResponseContent::Inbound(too_long(
                 &head,
                 limits.message,

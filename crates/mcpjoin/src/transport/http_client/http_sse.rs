@@ -10,7 +10,7 @@ use http::Method;
 use http::header::{HeaderMap, HeaderValue};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, OriginError, resolve_same_origin};
-use mcpjoin_proto::session::{TransportEnd, TransportError};
+use mcpjoin_proto::session::{TransportEnd, TransportError, TransportErrorReason};
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -61,7 +61,8 @@ async fn read(
         return Err(ExchangeEvent::HttpSseFailed(cause));
     }
     if let Some(what) = compressed(&response) {
-        return Err(ExchangeEvent::HttpSseFailed(http_request.error(what, false)));
+        let cause = http_request.error(what, false).because(TransportErrorReason::ContentEncoding);
+        return Err(ExchangeEvent::HttpSseFailed(cause));
     }
     let mut events = EventStream::new(limits.message, &requester.event_hash);
     let mut post_url = None;

@@ -16,6 +16,7 @@ use mcpjoin_proto::session::{HttpBody, TransportError, TransportErrorKind, Trans
 use mcpjoin_proto::text::Line;
 use mcpjoin_proto::{DecodeLimits, ErrorObject, Message};
 
+use super::body::compressed;
 use super::requester::media_type;
 use super::retry::is_temporary;
 use crate::http::Response;
@@ -51,6 +52,15 @@ pub(super) struct Page {
 }
 
 impl Page {
+    /// A response whose body is encoded, which `what` describes.
+    pub(super) fn encoded(status: StatusCode, headers: &HeaderMap, what: &str) -> Self {
+        let kind = headers.get(name::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let is_message = status.is_success() && MediaType::of(kind) != MediaType::Other;
+        let reason = is_message.then_some(TransportErrorReason::ContentEncoding);
+        let kind = content_type(headers).unwrap_or_else(|| "without a content type".into());
+        Self { text: format!("{status} {kind}; {what}"), body: None, reason }
+    }
+
     /// Only the status is known, and why there is no body.
     pub(super) const fn without_body(text: String) -> Self {
         Self { text, body: None, reason: None }
@@ -94,6 +104,9 @@ pub(super) fn with_body(error: TransportError, body: Option<&HttpBody>) -> Trans
 /// Reads a response that is no success, or no message.
 pub(super) async fn read_page(response: Response) -> Page {
     let (status, headers) = (response.status(), response.headers().clone());
+    if let Some(what) = compressed(&response) {
+        return Page::encoded(status, &headers, &what);
+    }
     let of_messages = media_type(&response) != MediaType::Other;
     let body = beginning(response).await;
     let mut page = Page::new(status, &headers, &body);
