@@ -50,6 +50,12 @@ pub enum Refusal {
         /// One more server may be started after this time.
         retry_after: Duration,
     },
+    /// The server was not ready in time after the client had closed its side.
+    #[error("the server was not ready within {} s after the client had closed its side", waited.as_secs())]
+    NotReady {
+        /// How long the server was awaited: [`Limits::drain`](mcpjoin_proto::session::Limits::drain).
+        waited: Duration,
+    },
     /// The gateway is closed.
     #[error("the gateway is closed")]
     Closed,

@@ -123,7 +123,10 @@ impl ErrorTexts {
                 RestartError::GivenUp { last, .. } | RestartError::TimedOut { last, .. } => Some(last),
                 _ => None,
             },
-            Refusal::TooMany { .. } | Refusal::TooManyStarts { .. } | Refusal::Closed => None,
+            Refusal::TooMany { .. }
+            | Refusal::TooManyStarts { .. }
+            | Refusal::NotReady { .. }
+            | Refusal::Closed => None,
         };
         if let (Refusal::NotStarted(_), Some(RunExit::NotOpened(error))) = (refusal, end)
             && let CloseCause::Opening(NegotiationFailure::Refused { error, .. }) = &error.cause
@@ -158,6 +161,7 @@ impl ErrorTexts {
                 facts.push(("retryAfterMs", millis(*retry_after)));
                 ("tooManyStarts", refusal.to_string())
             }
+            Refusal::NotReady { .. } => ("notReady", refusal.to_string()),
             Refusal::Closed => ("closed", refusal.to_string()),
         };
         self.failure(kind, &text, &facts)

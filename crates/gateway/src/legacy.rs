@@ -104,7 +104,7 @@ async fn open(
             let error = pools.refused(&refusal, &errors);
             return Err(opening.refuse(&first.request.id, error, refusal).await);
         }
-        Err(left) => return Err(opening.client_left(left).await),
+        Err(left) => return Err(opening.client_left(left, &first.request.id, &errors).await),
     };
     Ok((opening, Arc::new(session)))
 }

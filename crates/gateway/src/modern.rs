@@ -86,7 +86,7 @@ async fn open(
             record_refused(settings, &first.request, first.origin, &error, refusal.is_of_limit());
             Err(opening.refuse(&first.request.id, error, refusal).await)
         }
-        Err(left) => Err(opening.client_left(left).await),
+        Err(left) => Err(opening.client_left(left, &first.request.id, errors).await),
     }
 }
 

@@ -27,6 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::capacity::Caller;
 use super::end::{GatewayEnd, Refusal};
+use super::errors::ErrorTexts;
 use super::upstream::ClientHello;
 use mcpjoin::internal::TransportLayer;
 use mcpjoin::transport::{Link, Transport};
@@ -202,9 +203,19 @@ impl Opening {
         GatewayEnd::NoServer(refusal)
     }
 
-    /// Closes the link of a client that left before there was a server for it.
-    pub(super) async fn client_left(self: Box<Self>, left: TransportEnd) -> GatewayEnd {
-        self.close(CloseCause::Link(left)).await
+    /// Closes the link of a client that left before there was a server for it. A client that has only closed its side gets an
+    /// error as the answer to its first request.
+    pub(super) async fn client_left(
+        self: Box<Self>,
+        left: TransportEnd,
+        id: &RequestId,
+        errors: &ErrorTexts,
+    ) -> GatewayEnd {
+        if !left.kind.is_closed() || self.io.caps().exchanges {
+            return self.close(CloseCause::Link(left)).await;
+        }
+        let refusal = Refusal::NotReady { waited: self.drain };
+        self.refuse(id, errors.refusal(&refusal), refusal).await
     }
 
     /// Closes the link.

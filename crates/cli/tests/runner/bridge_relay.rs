@@ -790,6 +790,21 @@ fn clients_that_are_refused_for_the_same_again_and_again_are_one_failure() {
 }
 
 #[test]
+fn a_client_that_ends_its_input_before_the_server_is_ready_gets_an_error_and_so_does_the_shell() {
+    let silent = ["--era", "legacy", "--", "sh", "-c", "cat >/dev/null"];
+    let mut talk = Talk::with(&[&["bridge"], &silent[..]].concat());
+    let id = talk.begin("initialize", initialize());
+    drop(talk.running.child.stdin.take());
+    let said = "the server was not ready within 10 s after the client had closed its side";
+    assert_eq!(talk.answer(id).0["error"]["message"], said);
+    talk.finish().exits(4).says(&[
+        said,
+        "(E_TIMEOUT)",
+        "keep standard input open until the response has come",
+    ]);
+}
+
+#[test]
 fn at_a_second_signal_what_is_in_progress_is_not_waited_for() {
     let words = ["-v", "--listen", "tcp://127.0.0.1:0", "--era", "legacy", "--", "sh", "-c", SHELL];
     let mut bridge = Bridge::at(&words, 1);

@@ -97,7 +97,7 @@ pub(super) async fn serve(
     if let Err(left) = opening.wait_for(opened).await {
         tasks.shutdown().await;
         client.close().await;
-        return opening.client_left(left).await;
+        return opening.client_left(left, &first.request.id, &ErrorTexts::default()).await;
     }
     if let Some((error, refusal)) = client.refused() {
         tasks.shutdown().await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcpjoin::Link;
 use mcpjoin::client::Restart;
 use mcpjoin::proto::session::{
-    CloseCause, EraChoice, Inbound, Limits, Origin, Outbound, ProcessExit, TransportCaps, TransportEnd,
+    EraChoice, Inbound, Limits, Origin, Outbound, ProcessExit, TransportCaps, TransportEnd,
 };
 use mcpjoin::proto::{Era, Message, Response};
 use mcpjoin_gateway::{Gateway, GatewayBuilder, GatewayEnd, Refusal};
@@ -323,16 +323,22 @@ fn nothing_of_a_server_is_left_when_its_client_has_left_in_whichever_phase() {
         served.await.unwrap();
         assert_eq!(servers.starts(), 0);
         // During the opening of the server: the client has closed its side, and waits at most as long as a server that
-        // drains.
-        let (mut waits, served) = client(&gateway);
-        waits.say(INITIALIZE).await;
-        let mut server = servers.next().await;
-        server.line().await;
-        waits.finish().await;
-        let began = tokio::time::Instant::now();
-        assert_eq!(server.receive().await, None);
-        assert_eq!(began.elapsed().as_secs(), 10);
-        assert!(matches!(served.await.unwrap(), GatewayEnd::Client(CloseCause::Link(_))));
+        // drains. Then it gets an error.
+        for first in [INITIALIZE.to_owned(), modern_request("\"hello\"", "server/discover", "", "")] {
+            let (mut waits, served) = client(&gateway);
+            waits.say(&first).await;
+            let mut server = servers.next().await;
+            server.line().await;
+            waits.finish().await;
+            let began = tokio::time::Instant::now();
+            while server.receive().await.is_some() {}
+            assert_eq!(began.elapsed().as_secs(), 10);
+            waits
+                .expects(r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32603,"message":"the server was not ready within 10 s after the client had closed its side","data":{"gateway":"notReady"}}}"#)
+                .await;
+            let end = served.await.unwrap();
+            assert!(matches!(end, GatewayEnd::NoServer(Refusal::NotReady { .. })), "{end}");
+        }
         // During a call, which is cancelled after the drain time.
         let (mut calls, served) = client(&gateway);
         calls.say(INITIALIZE).await;

@@ -351,6 +351,10 @@ fn refused(upstream: &Upstream, refusal: &Refusal) -> Failure {
     match refusal {
         Refusal::NotStarted(end) => upstream.failure(end),
         Refusal::Gone(gone) => upstream.gone(gone),
+        Refusal::NotReady { .. } => {
+            Failure::new("E_TIMEOUT", Exit::Connection, Phase::Initialize, refusal.to_string())
+                .hint("keep standard input open until the response has come")
+        }
         refusal => Failure::new("E_REFUSED", Exit::Connection, Phase::Serve, refusal.to_string())
             .hint("raise the limit with --max-sessions"),
     }
