@@ -322,10 +322,14 @@ pub(crate) fn stamp(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::mpsc;
+    use std::sync::{Arc, mpsc};
     use std::time::{Duration, UNIX_EPOCH};
 
-    use mcpjoin::proto::Raw;
+    use bytes::Bytes;
+    use mcpjoin::proto::decode::{Decoded, decode};
+    use mcpjoin::proto::session::{Inbound, Origin};
+    use mcpjoin::proto::{DecodeLimits, Raw};
+    use mcpjoin::transport::Inspected;
 
     use super::{Trace, stamp, without_secrets};
     use crate::ui::{Secrets, Ui};
@@ -365,6 +369,22 @@ mod tests {
             let hidden = without_secrets(&raw, |text| ui.hidden_whole(text));
             assert_eq!(hidden.as_deref(), written, "{message}");
         }
+    }
+
+    #[test]
+    fn each_message_of_a_received_array_has_a_line() {
+        let path = std::env::temp_dir().join(format!("mcpjoin-array-{}", std::process::id()));
+        let trace = Trace::to(&path, &Ui::plain()).unwrap();
+        let array =
+            Bytes::from_static(br#"[{"jsonrpc":"2.0","method":"a"},7,{"jsonrpc":"2.0","method":"b"}]"#);
+        let Ok(Decoded::Batch(parts)) = decode(&array, &DecodeLimits::default()) else { panic!("no array") };
+        let batch = Inbound::Batch { parts, exchange: None, origin: Arc::new(Origin::new("test")) };
+        trace.crossed("received", Inspected::Inbound(&batch));
+        trace.close();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("\"method\":\"a\"") && text.contains("\"method\":\"b\""), "{text}");
     }
 
     #[test]
