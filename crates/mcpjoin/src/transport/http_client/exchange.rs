@@ -197,7 +197,7 @@ impl Exchange {
             return match compressed(&response) {
                 Some(what) => {
                     let cause = self.error(what, false).because(Reason::ContentEncoding);
-                    self.fail(pending, cause).await
+                    self.fail(pending, cause).await;
                 }
                 None => self.read_stream(response, &head, pending).await,
             };
