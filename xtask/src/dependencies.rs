@@ -1,5 +1,6 @@
 //! Checks the dependencies against `deny.toml`: licences, duplicate versions, denied versions and sources; that none needs a
-//! newer Rust than the workspace promises; and counts the packages in a build of the binary. Reads `cargo metadata`, and uses the network only where a build would use it too.
+//! newer Rust than the workspace promises; and counts the packages in a build of the binary. Reads `cargo metadata`, and uses the
+//! network only where a build would use it too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -20,8 +20,9 @@
 //! never forwards messages of one client to another.
 //!
 //! Modules use only modules that stand below them: `lib`, then `legacy` and `modern`, then `pools`, `pool`, `refused` and
-//! the two translations, then `pair`, `policy` and `upstream`, then `answers`, `portable` and `request_state`, then `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`,
-//! `warnings` and `end`. `telemetry` attaches spans to the connections.
+//! the two translations, then `pair`, `policy` and `upstream`, then `answers`, `portable` and `request_state`, then
+//! `call_record`, then `capacity`, `rate`, `relay`, `errors`, `settings`, `warnings` and `end`. `telemetry` attaches spans to the
+//! connections.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {

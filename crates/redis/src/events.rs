@@ -81,8 +81,9 @@ type Record = (Vec<u8>, Vec<u8>, Vec<u8>);
 /// Only sessions of a [`SessionStore`](mcpjoin::transport::SessionStore) have their events there, because no other process
 /// serves the others. A session keeps its newest 1,000 events within 2 MiB, and an event above 1 MiB is not stored.
 ///
-/// An event waits for Redis for 50 ms at most ([`Redis::patience`]). If Redis is gone or slower, or refuses the event, it is sent without an id: its
-/// stream goes on, and a client that has lost it before that event gets 400. While Redis is known to be gone nothing waits.
+/// An event waits for Redis for 50 ms at most ([`Redis::patience`]). If Redis is gone or slower, or refuses the event, it is sent
+/// without an id: its stream goes on, and a client that has lost it before that event gets 400. While Redis is known to be gone
+/// nothing waits.
 #[derive(Clone)]
 pub struct RedisEvents(Arc<Inner>);
 

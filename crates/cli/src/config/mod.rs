@@ -3,8 +3,8 @@
 //! The steps: `places` (which files), `files` (each is read once), `tree` (values with their places), `parsed_file` (entries by
 //! name), `entry` with the tables of `dialect` (one definition for all dialects), `launch` (variables expanded).
 //!
-//! Called by `connect`. It starts nothing, and writes no configuration but in `convert::edit`. A message names file, line and column, and quotes no value
-//! of the file, which may be a secret. A fault in an entry that is not used has no effect.
+//! Called by `connect`. It starts nothing, and writes no configuration but in `convert::edit`. A message names file, line and
+//! column, and quotes no value of the file, which may be a secret. A fault in an entry that is not used has no effect.
 
 mod convert;
 mod dialect;

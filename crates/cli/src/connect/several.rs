@@ -85,8 +85,9 @@ type Outcome = oneshot::Sender<Result<(), Failure>>;
 /// Work with the plan for a server.
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 
-/// Runs `work` with a limited number of servers at once, and with the time that it took to open each session, while `consume` reads their output in their order. When `consume`
-/// breaks off, or after a signal, the rest is ended with everything that was started. `consume` may wait for the signal.
+/// Runs `work` with a limited number of servers at once, and with the time that it took to open each session, while `consume`
+/// reads their output in their order. When `consume` breaks off, or after a signal, the rest is ended with everything that was
+/// started. `consume` may wait for the signal.
 pub(crate) fn with_each_server<T: 'static, F>(
     ui: &Ui,
     targets: &[Target],

@@ -5,8 +5,8 @@
 //! without a table, cannot be guessed, and is unknown where another client presents it. The key lives as long as the
 //! gateway, or is derived from those that several processes share. Which tasks a client has created is remembered here for `tasks/list`,
 //! and in a [`TaskStore`] for the other processes. A task of the client itself, which a question of a target has created, keeps its
-//! id, and is remembered for that target: the others may not ask for it. Used by `router`, by `legacy` and `modern`, and by `pair` for what a server sends by
-//! itself. It never asks a server, and never reads a result of a tool.
+//! id, and is remembered for that target: the others may not ask for it. Used by `router`, by `legacy` and `modern`, and by
+//! `pair` for what a server sends by itself. It never asks a server, and never reads a result of a tool.
 //!
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks> and
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>

@@ -266,7 +266,8 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// [`HandlerError`] if there are too many tasks, if the task store does not take it, or if the client has waited for the work and the work has failed.
+    /// [`HandlerError`] if there are too many tasks, if the task store does not take it, or if the client has waited for the work
+    /// and the work has failed.
     pub async fn start_task<F, Fut>(&self, work: F) -> Result<ToolReply, HandlerError>
     where
         F: FnOnce(Self) -> Fut,

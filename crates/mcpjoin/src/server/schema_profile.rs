@@ -139,7 +139,8 @@ impl SchemaProfile {
         self.0 & part != 0
     }
 
-    /// Returns the schema of a result, or of arguments, for a client of this profile. A schema that cannot be read or written, because a number has no value, stays as it is.
+    /// Returns the schema of a result, or of arguments, for a client of this profile. A schema that cannot be read or written,
+    /// because a number has no value, stays as it is.
     fn apply(self, schema: &Raw, is_output: bool) -> Raw {
         let Ok(mut value) = schema.decode::<Value>() else { return schema.clone() };
         if self.has(INLINE_REFERENCES)

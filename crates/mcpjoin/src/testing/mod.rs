@@ -2,7 +2,8 @@
 //!
 //! For the tests of programs that use this crate; nothing in the crate calls it. A [`TestClient`] is connected to a server
 //! and answers its questions from a script. A [`TestServer`] plays a script to a client, with delays and faults. Results are
-//! checked by [`ExpectTool`] and [`assert_json_eq`], and [`snapshot`] writes what a server lists as text that can be compared. Everything works on a paused clock (`tokio::time::pause`).
+//! checked by [`ExpectTool`] and [`assert_json_eq`], and [`snapshot`] writes what a server lists as text that can be compared.
+//! Everything works on a paused clock (`tokio::time::pause`).
 //!
 //! A check that fails panics, with what was expected and what was received.
 //!

@@ -80,8 +80,8 @@ struct Pair {
 }
 
 impl Link {
-    /// A link whose peer is code, and the driver for that code: [`ChannelDriver`] has an example. `caps` says what the transport can do; the connection never
-    /// needs more from it.
+    /// A link whose peer is code, and the driver for that code: [`ChannelDriver`] has an example. `caps` says what the transport
+    /// can do; the connection never needs more from it.
     ///
     /// Such a link cannot be reopened, whatever `caps` says.
     #[must_use]

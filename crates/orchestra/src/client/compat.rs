@@ -34,8 +34,9 @@ const MAX_CONCURRENT_REQUESTS: usize = 100;
 /// A response that is being computed.
 type PendingResponse<'a> = Pin<Box<dyn Future<Output = (RequestId, Result<Raw, ErrorObject>)> + Send + 'a>>;
 
-/// Serves a client as the first document describes, until the client closes the link or reads nothing for 30 s. Requests in progress are then
-/// completed within [`Limits::drain`] (10 s). `numbers` says how to treat a number that Orchestra cannot represent.
+/// Serves a client as the first document describes, until the client closes the link or reads nothing for 30 s. Requests in
+/// progress are then completed within [`Limits::drain`] (10 s). `numbers` says how to treat a number that Orchestra cannot
+/// represent.
 ///
 /// Dropping the future closes the connection to the client.
 ///

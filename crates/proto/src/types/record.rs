@@ -315,7 +315,8 @@ macro_rules! variants {
     };
 }
 
-/// Declares a union of records with the tag `type`. The records write the tag themselves; the union reads it, and a record alone ignores it. An unknown kind is kept unchanged.
+/// Declares a union of records with the tag `type`. The records write the tag themselves; the union reads it, and a record alone
+/// ignores it. An unknown kind is kept unchanged.
 macro_rules! union {
     (
         $(#[$attribute:meta])*

@@ -26,8 +26,9 @@ const MAX_TOOLS: usize = 12;
 /// In a narrower terminal lines are not wrapped.
 const MIN_TERMINAL_COLUMNS: usize = 40;
 
-/// The whole report. `everything`: with the phases that were not run, the number of checks, and the details of certificates. `width`: of the terminal, if it is one. A longer
-/// line continues below its text. `surroundings`: faults of the machine that may be the cause.
+/// The whole report. `everything`: with the phases that were not run, the number of checks, and the details of certificates.
+/// `width`: of the terminal, if it is one. A longer line continues below its text. `surroundings`: faults of the machine that may
+/// be the cause.
 pub(super) fn of(
     report: &Report,
     surroundings: &[EnvironmentFinding],
