@@ -70,6 +70,7 @@
     )
 )]
 
+mod background;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod connection;

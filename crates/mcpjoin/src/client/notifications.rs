@@ -29,6 +29,7 @@ use super::cache::Cache;
 use super::input::OnNotification;
 use super::subscription::{Subscription, acknowledged, forward};
 use super::{Client, ClientError, Inner, encode};
+use crate::background;
 use crate::connection::rounds::{FIRST_PAUSE, MAX_PAUSE};
 use crate::connection::{NotificationQueue, panicked};
 
@@ -203,7 +204,7 @@ pub(super) fn start(client: &Client, handlers: &NotificationHandlers) {
     let mut tasks = inner.notification_tasks.lock();
     for ((_, handler), (method, inbox)) in handlers.0.iter().zip(&inner.dispatch.handlers) {
         let (handler, inbox) = (handler.clone(), inbox.clone());
-        tasks.spawn(handle_each(Arc::downgrade(inner), method.clone(), inbox, handler));
+        background::spawn_in(&mut tasks, handle_each(Arc::downgrade(inner), method.clone(), inbox, handler));
     }
     let Some(server) = inner.peer.server_capabilities() else { return };
     let filter = handlers.filter().declared_by(server);
@@ -214,7 +215,7 @@ pub(super) fn start(client: &Client, handlers: &NotificationHandlers) {
         let _ = stream.poll_event(&mut Context::from_waker(Waker::noop()));
         let client = Arc::downgrade(inner);
         let on_notification = inner.on_notification.clone();
-        tasks.spawn(async move {
+        background::spawn_in(&mut tasks, async move {
             let opened = acknowledged(stream).await;
             keep_stream(client, filter, opened, on_notification).await;
         });
@@ -227,7 +228,7 @@ pub(super) fn start(client: &Client, handlers: &NotificationHandlers) {
     } else if let Ok(params) = encode(&Method::SetLevel, &SetLevelParams::new(DEFAULT_LEVEL)) {
         let mut calling = inner.connection.call(client.call(Method::SetLevel).with_params(params));
         let _ = calling.poll_event(&mut Context::from_waker(Waker::noop()));
-        tasks.spawn(async move {
+        background::spawn_in(&mut tasks, async move {
             if let Err(error) = calling.await {
                 tracing::debug!(target: "mcpjoin", %error, "the log level was not set");
             }

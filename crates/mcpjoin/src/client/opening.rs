@@ -16,6 +16,8 @@ use super::pages::ToolFilter;
 use super::subscription::{LegacySubscriptions, ResourceStreams};
 use super::task::TaskRegistry;
 use super::{Client, ConnectError, Inner, OpenConnection};
+#[cfg(feature = "otel")]
+use crate::background;
 use crate::connection::{Connection, Layers, NotificationObserver, OnViolation, Setup};
 use crate::handler::{ErasedHandler, SharedHandler};
 #[cfg(feature = "otel")]
@@ -177,7 +179,7 @@ impl Opening<'_> {
             let session =
                 Session::of_client(instruments.clone(), &client.peer(), client.connection().origin());
             let connection = client.connection().clone();
-            tokio::spawn(async move {
+            background::spawn(async move {
                 connection.ended().await;
                 drop(session);
             });

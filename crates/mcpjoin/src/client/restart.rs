@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::error::link_end;
 use super::opening::Plan;
 use super::{Client, ClientBuilder, ConnectError};
+use crate::background;
 use crate::transport::Link;
 
 /// When a server is restarted, and when it is given up.
@@ -338,7 +339,7 @@ impl ClientBuilder {
         let client = supervisor.open(era).await?;
         supervisor.state.send_replace(State::Running { client: client.clone(), run: 1 });
         supervisor.restart.emit(&RunEvent::Started { run: 1 });
-        tokio::spawn(supervisor.run(client));
+        background::spawn(supervisor.run(client));
         Ok(RestartingClient(Arc::new(Shared { state: shown, ending, wait_timeout })))
     }
 }

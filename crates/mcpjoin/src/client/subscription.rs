@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 use super::input::OnNotification;
 use super::notifications::{Inbox, keep_stream};
 use super::{Client, ClientError, decode, encode};
+use crate::background;
 use crate::connection::{CallEvent, Calling};
 
 /// A stream of notifications. Created by [`Client::listen`].
@@ -269,14 +270,14 @@ impl Client {
 
     /// Sends the request now, so that a later subscription follows it. Its response is not awaited.
     fn unsubscribe_detached(&self, uri: String) {
-        let (Ok(params), Ok(runtime)) =
+        let (Ok(params), Ok(_)) =
             (encode(&Method::Unsubscribe, &UnsubscribeParams::new(uri)), Handle::try_current())
         else {
             return;
         };
         let mut calling = self.inner.connection.call(self.call(Method::Unsubscribe).with_params(params));
         let _ = calling.poll_event(&mut Context::from_waker(Waker::noop()));
-        runtime.spawn(async move { drop(calling.await) });
+        background::spawn(async move { drop(calling.await) });
     }
 
     /// Subscribes to changes of a resource. They arrive at
@@ -323,7 +324,8 @@ impl Client {
             return Err(ClientError::NotHonoured { uri });
         }
         let client = Arc::downgrade(&self.inner);
-        let task = tokio::spawn(keep_stream(client, filter, Ok(stream), self.inner.on_notification.clone()));
+        let task =
+            background::spawn(keep_stream(client, filter, Ok(stream), self.inner.on_notification.clone()));
         self.inner.resource_streams.insert(uri, task.abort_handle());
         Ok(())
     }

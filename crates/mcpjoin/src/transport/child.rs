@@ -28,6 +28,7 @@ pub use self::program::ProgramOutput;
 use super::inspect::{Direction, Inspected, Inspector};
 use super::stream::Stream;
 use super::{Link, Transport};
+use crate::background;
 use crate::process::{
     self, Forced, Grace, Phase, Process, ShutdownReport, SpawnError, SpawnErrorKind, Spec, StderrLines,
     StderrTail,
@@ -383,7 +384,7 @@ async fn launch(
     let (stdout, stdin, stderr) = pipes().map_err(|error| spec.error(SpawnErrorKind::System(error)))?;
     let tail = StderrTail::default();
     let process = spawned.process;
-    tokio::spawn(process::drain(stderr, tail.clone(), lines.cloned(), process.observe()));
+    background::spawn(process::drain(stderr, tail.clone(), lines.cloned(), process.observe()));
     let unfinished = UnfinishedLine::default();
     *handle.0.lock() = Some(Watched {
         pid: process.pid(),

@@ -42,6 +42,7 @@ pub(super) use self::store::{Task, Tasks};
 pub use self::task_store::{FoundTask, TaskRecord, TaskStore, TaskStoreError, TaskStored};
 use super::tools::ToolEntry;
 use super::{Context, Shared};
+use crate::background;
 use crate::handler::ResponseFuture;
 
 /// Maximum number of tasks of a server. Beyond that the oldest ended task is removed; if none has ended, the call is
@@ -266,7 +267,7 @@ fn insert<'a>(
     task.process = server.shared_tasks(&task.scope).map(|(shared, _)| shared.process().into());
     let task = Arc::new(task);
     if server.tasks.insert(&task)? {
-        tokio::spawn(expire_tasks(Arc::downgrade(server)));
+        background::spawn(expire_tasks(Arc::downgrade(server)));
     }
     Ok(Beginning { server, task, runs: false })
 }
@@ -289,9 +290,12 @@ impl Drop for Beginning<'_> {
         let forgotten = Outcome::Cancelled("the work of this task has not begun".into());
         if task.process.is_none() {
             task.end(forgotten);
-        } else if let Ok(runtime) = Handle::try_current() {
+        } else if Handle::try_current().is_ok() {
             // The store may have it, and would count it.
-            runtime.spawn(async move { end(&server, &task, forgotten).await });
+            background::spawn(async move {
+                // If the store fails, the task stays there until it expires.
+                let _ = end(&server, &task, forgotten).await;
+            });
         }
     }
 }
@@ -329,8 +333,8 @@ impl Beginning<'_> {
         let states = task.watch();
         self.runs = true;
         // The task is in the store, and the first part of its handler has run. It may have been cancelled.
-        task.set_abort_handle(tokio::spawn(work).abort_handle());
-        tokio::spawn(notify(Arc::downgrade(self.server), task, states));
+        task.set_abort_handle(background::spawn(work).abort_handle());
+        background::spawn(notify(Arc::downgrade(self.server), task, states));
         Ok(reply)
     }
 }

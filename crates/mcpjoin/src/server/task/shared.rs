@@ -25,6 +25,7 @@ use super::super::{InputError, Shared, encode, encode_value};
 use super::store::{Outcome, State, Task, beginning};
 use super::task_store::{FoundTask, TaskRecord, TaskStore, TaskStoreError};
 use super::{MAX_TTL, Owner, Protocol, TaskScope, core};
+use crate::background;
 use crate::seal::{random_name, unix_time};
 use crate::warning_rate::WarningRate;
 
@@ -112,7 +113,7 @@ impl SharedTasks {
         let record = shared.record(owner, task, &task.state())?;
         shared.store.create(&record, task.ttl).await.map_err(failed)?;
         if !shared.is_attended.swap(true, Ordering::Relaxed) {
-            tokio::spawn(attend(Arc::downgrade(server)));
+            background::spawn(attend(Arc::downgrade(server)));
         }
         shared.begun.notify_one();
         Ok(())
