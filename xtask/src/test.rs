@@ -163,7 +163,7 @@ const FEATURES: [&str; 13] = [
 ];
 
 /// The other packages with features; each is built without them.
-const WITH_FEATURES: [&str; 2] = ["mcpjoin-gateway", "mcpjoin-cli"];
+const WITH_FEATURES: [&str; 3] = ["mcpjoin-proto", "mcpjoin-gateway", "mcpjoin-cli"];
 
 /// Builds the library with one feature at a time, as its users do, and other packages without features. Each must compile
 /// without a warning.

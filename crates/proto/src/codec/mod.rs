@@ -13,6 +13,7 @@
 pub mod lines;
 pub mod oversized;
 pub mod prefixed;
+#[cfg(feature = "http")]
 pub mod sse;
 
 use core::mem;

@@ -6,10 +6,15 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>
 
+#[cfg(feature = "http")]
 pub mod challenge;
+#[cfg(feature = "http")]
 pub mod classify;
 pub mod headers;
+#[cfg(feature = "http")]
 pub mod origin;
 pub mod params;
+#[cfg(feature = "http")]
 pub mod resource;
+#[cfg(feature = "http")]
 pub mod response_head;
