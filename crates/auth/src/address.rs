@@ -1,4 +1,4 @@
-//! Classifies the addresses at which documents and endpoints may be that a third party has named.
+//! Decides which addresses are allowed for documents and endpoints whose URLs come from a third party.
 //!
 //! A server's metadata names the next document, and a client requests it with the network access of the user's machine. That
 //! is how a server could reach what only the user can reach (server-side request forgery, adversarial cases 129 and 130). So a

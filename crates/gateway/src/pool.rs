@@ -1,7 +1,7 @@
 //! The servers of one pool: the first, to which every request goes, and up to three more for calls that need a server
 //! of their own.
 //!
-//! A legacy server that asks something does not say which call it asks for. So if the clients of a pool can be asked,
+//! A request from a legacy server does not say to which call it belongs. So if the clients of a pool can be asked,
 //! each such call owns a server until it ends: the first one if it is free, otherwise another of the pool. The owner is
 //! stored in `modern_to_legacy`, and `pools` starts servers and lets calls wait. A call that waits for its client to
 //! return keeps its server until another call needs one and the pool can have no further one: then the call whose client

@@ -1,4 +1,4 @@
-//! What programs write to standard error that is the same for all programs: messages of systems, runtimes and package managers.
+//! Messages on standard error that do not depend on the program: those of operating systems, runtimes and package managers.
 //!
 //! Used for servers that are child processes. The rows are in `table`. A line that is not recognised is shown as it is, and
 //! changes no finding. Nothing is executed and no file is read because of what a line says.

@@ -40,7 +40,7 @@ fn has_status(exchange: &Exchange<'_>, wanted: u16) -> Option<Finding> {
     (!is_good).then(|| exchange.finding(format_args!("{}, expected {wanted}", exchange.outcome())))
 }
 
-/// A finding if there is not a result. A response that is no message has a rule of its own.
+/// A finding if the response is not a result. Responses that are not valid messages have a rule of their own.
 fn has_result(exchange: &Exchange<'_>) -> Option<Finding> {
     (!exchange.has_result() && !exchange.is_broken()).then(|| exchange.finding(exchange.outcome()))
 }

@@ -1,4 +1,4 @@
-//! The seam behind which authorization stands: which requests are admitted, in whose name, and what they may do.
+//! The interface that authorization implements: which requests are admitted, in whose name, and what they may do.
 //!
 //! [`Admission`] is called once for each request, after the checks of `Host` and `Origin` and before a body is read. The HTTP
 //! server knows nothing about tokens. `mcpjoin-auth` implements the trait for an OAuth 2.1 resource server.

@@ -224,7 +224,7 @@ impl TimeLimits {
                     return Poll::Ready(());
                 }
                 // Both futures have this waker already. They are polled again only when they were woken: polling them with each
-                // request would take longer than its way through the session.
+                // request would take more time than the session needs for the request.
                 let known = wakes.will_wake(cx.waker());
                 let leave = !leaving && (!known || told.has_changed().unwrap_or(true));
                 if leave && let Poll::Ready(changed) = ended.as_mut().poll(cx) {
